@@ -1,0 +1,60 @@
+"""Whether a request is owed an answer. Only a Produce with acks 0 is not."""
+
+from __future__ import annotations
+
+import functools
+import struct
+from dataclasses import replace
+from typing import Final
+
+from decoders.codec.failure import DecodeFailure
+from decoders.codec.program import Program, compile_message
+from decoders.codec.reader import Reader
+from decoders.codec.request import read_request
+from decoders.schema.registry import Api, Schemas
+
+_PRODUCE: Final = 0
+_LEAD: Final = struct.Struct(">hh")
+
+
+def owes_answer(schemas: Schemas, frame: bytes) -> bool | None:
+    """Tell from a request frame, whole or cut, whether the broker owes it an answer.
+
+    None where that cannot be told: the frame has no API key, or is a Produce that cannot be read as
+    far as its acks. Of a Produce no more than that is read, record payloads least of all; only one
+    known from the KIP-1313 overlay alone has to prove its layout by being read whole.
+    """
+    if len(frame) < _LEAD.size:
+        return None
+    key, version = _LEAD.unpack_from(frame)
+    if key != _PRODUCE:
+        return True
+    api = schemas.api(key)
+    if api is None or version not in api.versions:
+        return None
+    if api.is_overlay(version) and not _is_proven(schemas, frame):
+        return None
+    acks = _acks(schemas, api, version, frame)
+    return None if acks is None else acks != 0
+
+
+def _is_proven(schemas: Schemas, frame: bytes) -> bool:
+    return any(read_request(schemas, frame, cut=cut).known for cut in (False, True))
+
+
+def _acks(schemas: Schemas, api: Api, version: int, frame: bytes) -> int | None:
+    reader = Reader(frame)
+    try:
+        reader.fill(compile_message(schemas.request_header, api.request_header_version(version)), {})
+        acks = reader.fill(_up_to_acks(api, version), {})["acks"]
+    except DecodeFailure:
+        return None
+    return int(acks)
+
+
+@functools.cache
+def _up_to_acks(api: Api, version: int) -> Program:
+    program = compile_message(api.request, version)
+    names = [instruction.name for instruction in program.fields]
+    leading = program.fields[: names.index("acks") + 1]
+    return replace(program, fields=leading, flexible=False)

@@ -1,0 +1,70 @@
+"""Why bytes cannot be decoded, what is odd about bytes that can, and why a value cannot be encoded."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Reason(enum.StrEnum):
+    """Why a frame cannot be decoded: the readers of Kafka 4.4.0 refuse all of these."""
+
+    TRUNCATED = "truncated"
+    """The frame ends before the field does, or a length points beyond its end."""
+    NULL_NOT_ALLOWED = "null-not-allowed"
+    INVALID_LENGTH = "invalid-length"
+    """A string longer than 32767 bytes, or a negative number of tagged fields or size of one."""
+    INVALID_TAG = "invalid-tag"
+    """A tagged field that the schema knows, but not at this version."""
+    INVALID_VARINT = "invalid-varint"
+    """An unsigned varint of more than five bytes."""
+
+
+class Oddity(enum.StrEnum):
+    """What Kafka's readers tolerate although its writers never write it."""
+
+    TRAILING_BYTES = "trailing-bytes"
+    """Bytes are left after the body."""
+    TAG_SIZE_MISMATCH = "tag-size-mismatch"
+    """A tagged field is longer or shorter than the size that it was announced with."""
+    TAG_ORDER = "tag-order"
+    """Tags that repeat or do not ascend."""
+    OVERLONG_VARINT = "overlong-varint"
+    """An unsigned varint with more bytes than its value needs, or with bits beyond the 32nd."""
+    NEGATIVE_LENGTH = "negative-length"
+    """A length below -1, which is read as null."""
+    INVALID_UTF8 = "invalid-utf8"
+    """A string that is not UTF-8; every bad sequence is read as U+FFFD."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Something odd at a field (`path`, "" for the frame) and a byte offset in the frame."""
+
+    oddity: Oddity
+    path: str
+    offset: int
+
+
+class DecodeFailure(Exception):  # noqa: N818 - a failure is what a frame has, not what a program did
+    """Bytes that cannot be decoded.
+
+    `path` names the field as Kafka's JSON does, without indexes: `topics.partitions.index`, or
+    `topics` for the length of the array itself. `offset` is the byte offset in the frame where the
+    part that cannot be read begins.
+    """
+
+    def __init__(self, reason: Reason, path: str, offset: int) -> None:
+        super().__init__(f"{reason.value} at {path or 'the frame'}, byte {offset}")
+        self.reason, self.path, self.offset = reason, path, offset
+
+    def __reduce__(self) -> tuple[type[DecodeFailure], tuple[Reason, str, int]]:
+        return DecodeFailure, (self.reason, self.path, self.offset)
+
+
+class EncodeError(ValueError):
+    """A value that a message cannot carry: the field's path and the reason."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path or 'message'}: {reason}")
+        self.path, self.reason = path, reason

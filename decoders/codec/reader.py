@@ -1,0 +1,273 @@
+"""The scalar interpreter: bytes → dict, slow and obvious.
+
+The dict is what Kafka's own `*JsonConverter` classes print: lowerCamel names, a uuid as 22
+characters of unpadded base64url, bytes as padded base64, fields that the version lacks absent, and
+tagged fields absent while they have their default. In two things it says more: records come as
+base64, not as their size, and tagged fields that the schema does not know stand under `_taggedFields`.
+
+What Kafka's readers tolerate is read as they read it, with a `Remark`; what they refuse is a
+`DecodeFailure`, and nothing else is ever raised, whatever the bytes. Nothing is allocated on the
+word of a length: it is held against the bytes that are there first. The depth is that of the schema.
+"""
+
+from __future__ import annotations
+
+import struct
+from binascii import b2a_base64
+from collections.abc import Callable, Collection
+from typing import Any, Final
+
+from decoders.codec.failure import DecodeFailure, Oddity, Reason, Remark
+from decoders.codec.program import UNKNOWN_TAGS, Instruction, Kind, Program
+
+Spans = dict[str, list[tuple[int, int]]]
+"""For each path asked for, where the contents of its fields begin and end in the frame."""
+
+_HIGHEST_STRING_LENGTH: Final = 0x7FFF
+_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+
+
+class Reader:
+    """Reads structs off a frame, one after the other.
+
+    `position` is the offset of the next byte, `remarks` what was odd so far (the first oddity of
+    its sort at each path). `spans` are kept for the given paths. They must name fields that are not
+    structs; an array has one span for each element. A span leaves out the length before a string,
+    bytes or records, and null has none.
+    """
+
+    __slots__ = ("_remarks", "data", "position", "read", "spans")
+
+    def __init__(self, data: bytes, position: int = 0, spans: Collection[str] = ()) -> None:
+        self.data = data
+        self.position = position
+        self.spans: Spans = {path: [] for path in spans}
+        self.read = _MARK if self.spans else _READ
+        self._remarks: dict[tuple[Oddity, str], Remark] = {}
+
+    @property
+    def remarks(self) -> tuple[Remark, ...]:
+        return tuple(self._remarks.values())
+
+    @property
+    def is_exhausted(self) -> bool:
+        return self.position == len(self.data)
+
+    def remark(self, oddity: Oddity, path: str, offset: int) -> None:
+        self._remarks.setdefault((oddity, path), Remark(oddity, path, offset))
+
+    def fill(self, program: Program, values: dict[str, Any]) -> dict[str, Any]:
+        """Read a struct into `values`, which keep what was read when a later field fails."""
+        read = self.read
+        for instruction in program.fields:
+            values[instruction.name] = read[instruction.kind](self, instruction)
+        if program.flexible:
+            self._tags(program, values)
+        return values
+
+    def varint(self, path: str) -> int:
+        """Read an unsigned varint as Kafka does: into an int32, whose sign bit may come to be set."""
+        start = self.position
+        encoded = self.data[start : start + 5]
+        if encoded and encoded[0] < 0x80:
+            self.position = start + 1
+            return encoded[0]
+        value = 0
+        for offset, byte in enumerate(encoded):
+            value |= (byte & 0x7F) << (7 * offset)
+            if byte < 0x80:
+                self.position = start + offset + 1
+                if byte == 0 or value > 0xFFFFFFFF:
+                    self.remark(Oddity.OVERLONG_VARINT, path, start)
+                return _signed(value)
+        raise DecodeFailure(Reason.INVALID_VARINT if len(encoded) == 5 else Reason.TRUNCATED, path, start)
+
+    def take(self, size: int, path: str, start: int) -> bytes:
+        """Read `size` bytes; `start` is where the field began whose content they are."""
+        end = self.position + size
+        if end > len(self.data):
+            raise DecodeFailure(Reason.TRUNCATED, path, start)
+        taken = self.data[self.position : end]
+        self.position = end
+        return taken
+
+    def _tags(self, program: Program, values: dict[str, Any]) -> None:
+        start, path = self.position, program.tags_path
+        count = self.varint(path)
+        if count < 0:
+            raise DecodeFailure(Reason.INVALID_LENGTH, path, start)
+        previous = -1
+        for _ in range(count):
+            start = self.position
+            tag, size = self.varint(path), self.varint(path)
+            if tag <= previous:
+                self.remark(Oddity.TAG_ORDER, path, start)
+            previous = tag
+            if tag in program.foreign_tags:
+                raise DecodeFailure(Reason.INVALID_TAG, path, start)
+            instruction = program.tagged.get(tag)
+            if instruction is None:
+                self._unknown_tag(tag, size, path, start, values)
+            else:
+                self._known_tag(instruction, size, values)
+
+    def _unknown_tag(self, tag: int, size: int, path: str, start: int, values: dict[str, Any]) -> None:
+        if size < 0:
+            raise DecodeFailure(Reason.INVALID_LENGTH, path, start)
+        data = _base64(self.take(size, path, start))
+        values.setdefault(UNKNOWN_TAGS, []).append({"tag": tag, "data": data})
+
+    def _known_tag(self, instruction: Instruction, size: int, values: dict[str, Any]) -> None:
+        start = self.position
+        value = self.read[instruction.kind](self, instruction)
+        if self.position != start + size:
+            self.remark(Oddity.TAG_SIZE_MISMATCH, instruction.path, start)
+        if value == instruction.default:
+            values.pop(instruction.name, None)
+        else:
+            values[instruction.name] = value
+
+
+_Read = Callable[[Reader, Instruction], Any]
+
+
+def _signed(value: int) -> int:
+    value &= 0xFFFFFFFF
+    return value - 0x100000000 if value > 0x7FFFFFFF else value
+
+
+def _base64(data: bytes) -> str:
+    return b2a_base64(data, newline=False).decode("ascii")
+
+
+def _length(reader: Reader, instruction: Instruction, layout: struct.Struct) -> int:
+    """Read the length of a string, bytes, records or an array: -1 for a null that is allowed."""
+    start = reader.position
+    if instruction.compact:
+        length = _signed(reader.varint(instruction.path) - 1)
+    else:
+        (length,) = layout.unpack(reader.take(layout.size, instruction.path, start))
+    if length >= 0:
+        return int(length)
+    if not instruction.nullable:
+        raise DecodeFailure(Reason.NULL_NOT_ALLOWED, instruction.path, start)
+    if length < -1:
+        reader.remark(Oddity.NEGATIVE_LENGTH, instruction.path, start)
+    return -1
+
+
+def _fixed(code: str) -> _Read:
+    layout = struct.Struct(f">{code}")
+    unpack, size = layout.unpack_from, layout.size
+
+    def read(reader: Reader, instruction: Instruction) -> Any:
+        start = reader.position
+        try:
+            (value,) = unpack(reader.data, start)
+        except struct.error:
+            raise DecodeFailure(Reason.TRUNCATED, instruction.path, start) from None
+        reader.position = start + size
+        return value
+
+    return read
+
+
+def _uuid(reader: Reader, instruction: Instruction) -> str:
+    content = reader.take(16, instruction.path, reader.position)
+    return b2a_base64(content, newline=False)[:22].translate(_URL_SAFE).decode("ascii")
+
+
+def _string(reader: Reader, instruction: Instruction) -> str | None:
+    start = reader.position
+    length = _length(reader, instruction, _INT16)
+    if length < 0:
+        return None
+    if length > _HIGHEST_STRING_LENGTH:
+        raise DecodeFailure(Reason.INVALID_LENGTH, instruction.path, start)
+    content = reader.take(length, instruction.path, start)
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        reader.remark(Oddity.INVALID_UTF8, instruction.path, start)
+        return content.decode(errors="replace")
+
+
+def _bytes(reader: Reader, instruction: Instruction) -> str | None:
+    start = reader.position
+    length = _length(reader, instruction, _INT32)
+    return None if length < 0 else _base64(reader.take(length, instruction.path, start))
+
+
+def _struct(reader: Reader, instruction: Instruction) -> dict[str, Any] | None:
+    assert instruction.program is not None
+    if instruction.nullable and not _is_present(reader, instruction):
+        return None
+    return reader.fill(instruction.program, {})
+
+
+def _is_present(reader: Reader, instruction: Instruction) -> bool:
+    # The marker before a nullable struct is a signed byte, but a varint in a tagged field.
+    if instruction.tag is not None:
+        return reader.varint(instruction.path) > 0
+    return reader.take(1, instruction.path, reader.position)[0] < 0x80
+
+
+def _array(reader: Reader, instruction: Instruction) -> list[Any] | None:
+    start, element = reader.position, instruction.element
+    assert element is not None
+    length = _length(reader, instruction, _INT32)
+    if length < 0:
+        return None
+    # Kafka refuses an array with more elements than bytes are left, whatever an element takes.
+    if length > len(reader.data) - reader.position:
+        raise DecodeFailure(Reason.TRUNCATED, instruction.path, start)
+    read = reader.read[element.kind]
+    return [read(reader, element) for _ in range(length)]
+
+
+_READ: Final[dict[Kind, _Read]] = {
+    Kind.BOOL: _fixed("?"),
+    Kind.INT8: _fixed("b"),
+    Kind.INT16: _fixed("h"),
+    Kind.UINT16: _fixed("H"),
+    Kind.INT32: _fixed("i"),
+    Kind.UINT32: _fixed("I"),
+    Kind.INT64: _fixed("q"),
+    Kind.FLOAT64: _fixed("d"),
+    Kind.UUID: _uuid,
+    Kind.STRING: _string,
+    Kind.BYTES: _bytes,
+    Kind.RECORDS: _bytes,
+    Kind.STRUCT: _struct,
+    Kind.ARRAY: _array,
+}
+
+
+def _marking(read: _Read) -> _Read:
+    """Let a reader of content also note where that content is, for the paths asked for."""
+
+    def mark(reader: Reader, instruction: Instruction) -> Any:
+        start = reader.position
+        value = read(reader, instruction)
+        if value is not None and instruction.path in reader.spans:
+            begin = start + _prefix_size(reader.data, start, instruction)
+            reader.spans[instruction.path].append((begin, reader.position))
+        return value
+
+    return mark
+
+
+def _prefix_size(data: bytes, start: int, instruction: Instruction) -> int:
+    """Tell how many bytes the length before a content takes: none before one of fixed size."""
+    if instruction.kind not in (Kind.STRING, Kind.BYTES, Kind.RECORDS):
+        return 0
+    if not instruction.compact:
+        return 2 if instruction.kind is Kind.STRING else 4
+    return next(offset for offset in range(5) if data[start + offset] < 0x80) + 1
+
+
+_MARK: Final[dict[Kind, _Read]] = {
+    kind: read if kind in (Kind.STRUCT, Kind.ARRAY) else _marking(read) for kind, read in _READ.items()
+}

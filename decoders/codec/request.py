@@ -1,0 +1,197 @@
+"""A whole request frame: header and body, read and written.
+
+Which header a frame has follows from its API and version (`schema/header_versions.py`). Versions
+known from the KIP-1313 overlay alone need care: a later release may use the same number for another
+layout, and nobody may be accused on the strength of a guess. Such a frame is read as the overlay
+says only where that reading is proven:
+
+- *A complete frame* must decode under the overlay to its last byte, and must not also decode to its
+  last byte as header 2 with the body of the version before.
+- *A cut frame* has no last byte. It must decode up to the cut, its header must have no tagged
+  field, and its instance ID must not begin with a zero byte. Under header 2 that byte counts tagged
+  fields, and no release has ever put one into a header. So a zero instance ID in a cut frame stays
+  unproven, and so does one random ID in 256.
+
+What is not proven is not known: `known` is False, as for a version that no schema has.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from decoders.codec.failure import DecodeFailure, EncodeError, Reason, Remark
+from decoders.codec.program import UNKNOWN_TAGS, compile_message
+from decoders.codec.reader import Spans
+from decoders.codec.reading import Reading, read_frame
+from decoders.codec.writer import write
+from decoders.schema.header_versions import API_VERSIONS
+from decoders.schema.model import Message
+from decoders.schema.registry import Api, Schemas
+
+UNREADABLE: Final = -1
+"""The API key or version of a frame that is too short to have one."""
+
+_INT16: Final = struct.Struct(">h")
+_LEAD: Final = struct.Struct(">hhi")
+"""What every request header begins with: API key, API version, correlation ID."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a request frame says.
+
+    `known` is False when the schemas do not have its API or version, or cannot prove that they do;
+    then only the API, version and correlation ID are given (of ApiVersions, whose header any version
+    allows to read, the header too). `header_version` is None unless the whole header was read:
+    only beside a number does `client_id` None mean null. `client_instance_id` is None where the
+    header has none and 16 zero bytes where it is zero. `body` is None unless it was read whole.
+    `failure` says why a frame that is known could not be read; the end of a `cut` frame is no reason.
+    """
+
+    api_key: int
+    api_version: int
+    api: Api | None = None
+    header_version: int | None = None
+    correlation_id: int | None = None
+    client_id: str | None = None
+    client_instance_id: bytes | None = None
+    body: dict[str, Any] | None = None
+    remarks: tuple[Remark, ...] = ()
+    failure: DecodeFailure | None = None
+    known: bool = True
+    cut: bool = False
+    spans: Spans = field(default_factory=dict)
+
+
+def read_request(
+    schemas: Schemas, frame: bytes, *, cut: bool = False, spans: Collection[str] = ()
+) -> Request:
+    """Read a request frame without its length prefix. Raises nothing, whatever the bytes.
+
+    `cut` says that the frame's tail is missing. `spans` names the body fields whose place in the
+    frame is wanted, as paths (`topicData.partitionData.records`).
+    """
+    if len(frame) < _LEAD.size:
+        return _too_short(schemas, frame, cut)
+    key, version, correlation_id = _LEAD.unpack_from(frame)
+    api = schemas.api(key)
+    unknown = Request(key, version, api, correlation_id=correlation_id, known=False, cut=cut)
+    if api is None:
+        return unknown
+    if version not in api.versions:
+        return _header_only(schemas, api, frame, unknown) if key == API_VERSIONS else unknown
+    header_version = api.request_header_version(version)
+    reading = _read_as(schemas, api.request, (header_version, version), frame, cut=cut, spans=spans)
+    if api.is_overlay(version) and not (
+        _is_proven_in_part(reading) if cut else _is_proven(schemas, api, version, frame, reading)
+    ):
+        return unknown
+    return _request(unknown, api, reading, known=True)
+
+
+def write_request(  # noqa: PLR0917 - the arguments come in the order of the wire
+    schemas: Schemas,
+    api: str | int,
+    version: int,
+    correlation_id: int,
+    client_id: str | None,
+    body: Mapping[str, Any],
+    client_instance_id: bytes | None = None,
+) -> bytes:
+    """Write a request frame without its length prefix. `api` is a name or a key.
+
+    Raises EncodeError for an API or version that the schemas do not have (ApiVersions may have any
+    version) and for a value that the version cannot carry, an instance ID before header 3 among them.
+    """
+    found = schemas.api_named(api) if isinstance(api, str) else schemas.api(api)
+    if found is None or (version not in found.versions and found.key != API_VERSIONS):
+        raise EncodeError("", f"there is no {api} version {version}")
+    header: dict[str, Any] = {
+        "requestApiKey": found.key,
+        "requestApiVersion": version,
+        "correlationId": correlation_id,
+        "clientId": client_id,
+    }
+    if client_instance_id is not None:
+        header["clientInstanceId"] = base64.urlsafe_b64encode(client_instance_id).decode().rstrip("=")
+    header_program = compile_message(schemas.request_header, found.request_header_version(version))
+    return write(header_program, header) + write(compile_message(found.request, version), body)
+
+
+def _too_short(schemas: Schemas, frame: bytes, cut: bool) -> Request:
+    key = _INT16.unpack_from(frame)[0] if len(frame) >= 2 else UNREADABLE
+    version = _INT16.unpack_from(frame, 2)[0] if len(frame) >= 4 else UNREADABLE
+    api = schemas.api(key) if len(frame) >= 2 else None
+    if len(frame) >= 4 and (api is None or version not in api.versions or api.is_overlay(version)):
+        return Request(key, version, api, known=False, cut=cut)
+    names = ("requestApiKey", "requestApiVersion", "correlationId")
+    missing = min(len(frame) // 2, 2)
+    failure = DecodeFailure(Reason.TRUNCATED, f"header.{names[missing]}", 2 * missing)
+    return Request(key, version, api, failure=None if cut else failure, cut=cut)
+
+
+def _header_only(schemas: Schemas, api: Api, frame: bytes, unknown: Request) -> Request:
+    header_version = api.request_header_version(unknown.api_version)
+    header = compile_message(schemas.request_header, header_version)
+    # A failure is nobody's fault here: the version may have another header in its own release.
+    reading = read_frame(frame, header, None, cut=True, spans=())
+    return _request(unknown, api, reading, known=False) if reading.has_header else unknown
+
+
+def _read_as(
+    schemas: Schemas,
+    message: Message,
+    versions: tuple[int, int],
+    frame: bytes,
+    *,
+    cut: bool,
+    spans: Collection[str],
+) -> Reading:
+    """Read a frame with the header and the body of the given two versions."""
+    header = compile_message(schemas.request_header, versions[0])
+    return read_frame(frame, header, compile_message(message, versions[1]), cut, spans)
+
+
+def _is_proven(schemas: Schemas, api: Api, version: int, frame: bytes, reading: Reading) -> bool:
+    """Whether the overlay's reading of a complete frame is proven, as the module's text says."""
+    if not reading.is_exact:
+        return False
+    return not _read_as(schemas, api.request, (2, version - 1), frame, cut=False, spans=()).is_exact
+
+
+def _is_proven_in_part(reading: Reading) -> bool:
+    """Whether the overlay's reading of a cut frame is proven, as the module's text says."""
+    return (
+        reading.failure is None
+        and reading.has_header
+        and UNKNOWN_TAGS not in reading.header
+        and not _instance_id(reading).startswith(b"\0")
+    )
+
+
+def _request(unknown: Request, api: Api, reading: Reading, *, known: bool) -> Request:
+    return Request(
+        api_key=unknown.api_key,
+        api_version=unknown.api_version,
+        api=api,
+        header_version=api.request_header_version(unknown.api_version) if reading.has_header else None,
+        correlation_id=unknown.correlation_id,
+        client_id=reading.header.get("clientId"),
+        client_instance_id=_instance_id(reading) or None,
+        body=reading.body,
+        remarks=reading.remarks if known else (),
+        failure=reading.failure if known else None,
+        known=known,
+        cut=unknown.cut,
+        spans=reading.spans,
+    )
+
+
+def _instance_id(reading: Reading) -> bytes:
+    """Give the 16 bytes of the header's instance ID, none if the header has none."""
+    text = reading.header.get("clientInstanceId")
+    return b"" if text is None else base64.urlsafe_b64decode(f"{text}==")

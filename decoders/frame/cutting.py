@@ -1,0 +1,136 @@
+"""What of a frame may be kept.
+
+One pure function, used by the feeder before it publishes and by `check` before it judges, so that
+both judge the same bytes. Three things happen to a frame:
+
+- *cut*: it ends at the first byte of the first record payload, or after 256 KiB. Its true length
+  stays in the envelope, and nothing behind the cut can be judged;
+- *blanked*: the content of a field is overwritten by zero bytes. The frame still decodes, and only
+  that field has changed;
+- *not trusted*: where a guarded field cannot be told from the rest, nothing behind that place is
+  kept. A frame of a guarded API ends where it can be decoded no further; if it cannot be decoded at
+  all, or no schema has its API, only what every header begins with is left; so it is with an answer
+  that is not matched to a request.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from decoders.codec.failure import Oddity
+from decoders.codec.request import Request, read_request
+from decoders.codec.response import Response, read_response
+from decoders.frame.record import Kind, Pairing, Record
+from decoders.schema.registry import Api, Schemas
+
+MAX_KEPT = 256 * 1024
+"""Bytes of a frame that are kept at most."""
+_REQUEST_LEAD = 8
+"""API key, API version and correlation ID."""
+_RESPONSE_LEAD = 4
+"""The correlation ID."""
+
+
+class Guard(NamedTuple):
+    """The fields of a message, as paths, before which it is cut, and those that are blanked."""
+
+    cut: tuple[str, ...] = ()
+    blanked: tuple[str, ...] = ()
+
+
+GUARDED_REQUESTS: Mapping[str, Guard] = {
+    "Produce": Guard(cut=("topicData.partitionData.records",)),
+    "JoinGroup": Guard(blanked=("protocols.metadata",)),
+    "SyncGroup": Guard(blanked=("assignments.assignment",)),
+    "CreateTopics": Guard(blanked=("topics.configs.value",)),
+    "AlterConfigs": Guard(blanked=("resources.configs.value",)),
+    "IncrementalAlterConfigs": Guard(blanked=("resources.configs.value",)),
+    "SaslAuthenticate": Guard(blanked=("authBytes",)),
+    "RenewDelegationToken": Guard(blanked=("hmac",)),
+    "ExpireDelegationToken": Guard(blanked=("hmac",)),
+    "AlterUserScramCredentials": Guard(blanked=("upsertions.salt", "upsertions.saltedPassword")),
+    # A forwarded request, which may be any of the others.
+    "Envelope": Guard(blanked=("requestData", "requestPrincipal")),
+    "PushTelemetry": Guard(blanked=("metrics",)),
+}
+GUARDED_RESPONSES: Mapping[str, Guard] = {
+    "Fetch": Guard(cut=("responses.partitions.records",)),
+    "ShareFetch": Guard(cut=("responses.partitions.records",)),
+    "FetchSnapshot": Guard(cut=("topics.partitions.unalignedRecords",)),
+    "JoinGroup": Guard(blanked=("members.metadata",)),
+    "SyncGroup": Guard(blanked=("assignment",)),
+    "DescribeGroups": Guard(blanked=("groups.members.memberMetadata", "groups.members.memberAssignment")),
+    "SaslAuthenticate": Guard(blanked=("authBytes",)),
+    "CreateDelegationToken": Guard(blanked=("hmac",)),
+    "DescribeDelegationToken": Guard(blanked=("tokens.hmac",)),
+    "Envelope": Guard(blanked=("responseData",)),
+}
+
+
+def cut(schemas: Schemas, record: Record) -> Record:
+    """Give the record with no more of its frame than may be kept."""
+    kept = _kept(schemas, record)[:MAX_KEPT]
+    return record if kept is record.frame else dataclasses.replace(record, frame=kept)
+
+
+def _kept(schemas: Schemas, record: Record) -> bytes:
+    match record.kind:
+        case Kind.REQUEST:
+            return _kept_of_request(schemas, record.frame)
+        case Kind.RESPONSE:
+            return _kept_of_response(schemas, record)
+        case Kind.SASL_TOKEN:
+            return bytes(len(record.frame))
+    return record.frame
+
+
+def _kept_of_request(schemas: Schemas, frame: bytes) -> bytes:
+    api = schemas.api(int.from_bytes(frame[:2], signed=True))
+    if api is None:
+        return frame[:_REQUEST_LEAD]
+    guard = GUARDED_REQUESTS.get(api.name)
+    if guard is None:
+        return frame
+    request = read_request(schemas, frame, spans=guard.cut + guard.blanked)
+    return _guarded(guard, request, frame, _REQUEST_LEAD)
+
+
+def _kept_of_response(schemas: Schemas, record: Record) -> bytes:
+    frame, api = record.frame, _paired_api(schemas, record)
+    if api is None:
+        return frame[:_RESPONSE_LEAD]
+    guard = GUARDED_RESPONSES.get(api.name)
+    if guard is None:
+        return frame
+    spans = guard.cut + guard.blanked
+    response = read_response(schemas, frame, api.key, record.paired_api_version, spans=spans)
+    return _guarded(guard, response, frame, _RESPONSE_LEAD)
+
+
+def _paired_api(schemas: Schemas, record: Record) -> Api | None:
+    return schemas.api(record.paired_api_key) if record.pairing is Pairing.MATCHED else None
+
+
+def _guarded(guard: Guard, read: Request | Response, frame: bytes, lead: int) -> bytes:
+    """Cut and blank a frame that was read, as if whole, with spans of its guarded fields."""
+    if not read.known:
+        return frame[:lead]
+    if read.failure is not None:
+        # What begins here may be a guarded field of which only the end is missing.
+        frame = frame[: read.failure.offset]
+    payloads = [begin for path in guard.cut for begin, end in read.spans.get(path, ()) if begin < end]
+    frame = frame[: min(payloads, default=len(frame))]
+    blanked = [span for path in guard.blanked for span in read.spans.get(path, ())]
+    behind = [
+        (remark.offset, len(frame)) for remark in read.remarks if remark.oddity is Oddity.TRAILING_BYTES
+    ]
+    return _blanked(frame, blanked + behind)
+
+
+def _blanked(frame: bytes, spans: list[tuple[int, int]]) -> bytes:
+    blanked = bytearray(frame)
+    for begin, end in spans:
+        blanked[begin:end] = bytes(max(0, min(end, len(frame)) - begin))
+    return bytes(blanked)

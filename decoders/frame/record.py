@@ -1,0 +1,223 @@
+"""The topic record: one frame, or one event of a connection, in an envelope of fixed layout.
+
+The feeder writes these records to `kipwatch.frames`; the query and `check` read them. Everything
+that is needed to decode a frame on its own stands in its envelope: an answer names the request it
+was paired with and that request's API and version.
+"""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+import struct
+from dataclasses import dataclass
+
+ENVELOPE_VERSION = 1
+NO_RECORD = 0
+"""No record of a connection has this sequence number: they start at 1."""
+
+
+class Kind(enum.IntEnum):
+    """What a record tells."""
+
+    REQUEST = 1
+    RESPONSE = 2
+    OPENED = 3
+    CLOSED = 4
+    GAP = 5
+    HEARTBEAT = 6
+    SASL_TOKEN = 7
+
+
+class Pairing(enum.IntEnum):
+    """How an answer relates to the requests before it."""
+
+    NONE = 0
+    MATCHED = 1
+    FOREIGN = 2
+    UNOWED = 3
+    UNKNOWN = 4
+
+
+class Closing(enum.IntEnum):
+    """Why a connection is no longer followed."""
+
+    NONE = 0
+    FIN = 1
+    RST = 2
+    IDLE = 3
+    EVICTED = 4
+    REPLACED = 5
+
+
+class Direction(enum.IntEnum):
+    """Which way the bytes of a gap or a frame went."""
+
+    NONE = 0
+    TO_BROKER = 1
+    TO_CLIENT = 2
+
+
+class Flag(enum.IntFlag):
+    """What else the feeder knows of a record."""
+
+    NONE = 0
+    MID_STREAM = 1
+    """On OPENED: the beginning of the connection was not seen."""
+    SETTLED = 2
+    """On REQUEST: surely sent after the latest ApiVersions answer of its connection was read."""
+
+
+class RecordError(ValueError):
+    """Bytes that are not a record of a known envelope version."""
+
+
+class Endpoint(str):
+    """An address and port as people write them: `127.0.0.1:9092`, `[::1]:9092`."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, address: bytes, port: int) -> Endpoint:
+        """Name a packed IPv4 (4 bytes) or IPv6 (16 bytes) address and a TCP port."""
+        text = str(ipaddress.ip_address(address))
+        return cls(f"[{text}]:{port}" if len(address) == 16 else f"{text}:{port}")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of a connection.
+
+    `(run, sequence)` orders the records of a connection; sequences are shared by all connections
+    of a run. `captured_at` is in nanoseconds since the epoch. `frame` holds the captured bytes of
+    the frame without its length prefix, `true_length` how many there were (of a GAP: how many
+    bytes were lost, 0 if unknown). `position` is the byte offset in the capture file.
+    """
+
+    kind: Kind
+    connection: bytes
+    run: int
+    sequence: int
+    captured_at: int
+    client: Endpoint
+    server: Endpoint
+    cluster: str = ""
+    feeder: str = ""
+    direction: Direction = Direction.NONE
+    pairing: Pairing = Pairing.NONE
+    closing: Closing = Closing.NONE
+    flags: Flag = Flag.NONE
+    paired_sequence: int = NO_RECORD
+    paired_api_key: int = -1
+    paired_api_version: int = -1
+    position: int = 0
+    true_length: int = 0
+    frame: bytes = b""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether bytes of the frame were not captured or were cut away."""
+        return self.true_length > len(self.frame)
+
+
+_ENVELOPE = struct.Struct(">BBBBBBQQqQhhQQ16sH16sH24s24sI")
+
+
+def _address(endpoint: Endpoint) -> tuple[bytes, int]:
+    host, _, port = endpoint.rpartition(":")
+    address = ipaddress.ip_address(host.strip("[]"))
+    if isinstance(address, ipaddress.IPv4Address):
+        return bytes(10) + b"\xff\xff" + address.packed, int(port)
+    return address.packed, int(port)
+
+
+def _endpoint(address: bytes, port: int) -> Endpoint:
+    mapped = ipaddress.IPv6Address(address).ipv4_mapped
+    return Endpoint.of(mapped.packed if mapped else address, port)
+
+
+def pack(record: Record) -> bytes:
+    """Lay a record out as a topic value. The connection is not in it: it is the topic's key."""
+    return (
+        _ENVELOPE.pack(
+            ENVELOPE_VERSION,
+            record.kind,
+            record.direction,
+            record.pairing,
+            record.closing,
+            record.flags,
+            record.run,
+            record.sequence,
+            record.captured_at,
+            record.paired_sequence,
+            record.paired_api_key,
+            record.paired_api_version,
+            record.position,
+            record.true_length,
+            *_address(record.client),
+            *_address(record.server),
+            record.cluster.encode(),
+            record.feeder.encode(),
+            len(record.frame),
+        )
+        + record.frame
+    )
+
+
+def unpack(connection: bytes, value: bytes) -> Record:
+    """Read a topic value back.
+
+    Raises RecordError when the bytes are not a whole record of this envelope version.
+    """
+    if len(value) < _ENVELOPE.size or value[0] != ENVELOPE_VERSION:
+        raise RecordError(f"not a record of envelope version {ENVELOPE_VERSION}: {value[:8].hex()}")
+    (
+        _,
+        kind,
+        direction,
+        pairing,
+        closing,
+        flags,
+        run,
+        sequence,
+        captured_at,
+        paired_sequence,
+        paired_api_key,
+        paired_api_version,
+        position,
+        true_length,
+        client_address,
+        client_port,
+        server_address,
+        server_port,
+        cluster,
+        feeder,
+        captured_length,
+    ) = _ENVELOPE.unpack_from(value)
+    frame = value[_ENVELOPE.size :]
+    if len(frame) != captured_length:
+        raise RecordError(f"the envelope promises {captured_length} bytes, {len(frame)} are there")
+    try:
+        return Record(
+            kind=Kind(kind),
+            connection=connection,
+            run=run,
+            sequence=sequence,
+            captured_at=captured_at,
+            client=_endpoint(client_address, client_port),
+            server=_endpoint(server_address, server_port),
+            cluster=cluster.rstrip(b"\0").decode(),
+            feeder=feeder.rstrip(b"\0").decode(),
+            direction=Direction(direction),
+            pairing=Pairing(pairing),
+            closing=Closing(closing),
+            flags=Flag(flags),
+            paired_sequence=paired_sequence,
+            paired_api_key=paired_api_key,
+            paired_api_version=paired_api_version,
+            position=position,
+            true_length=true_length,
+            frame=frame,
+        )
+    except ValueError as error:
+        raise RecordError(f"not a record: {error}") from error

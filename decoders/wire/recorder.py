@@ -1,0 +1,70 @@
+"""Writes the records of one connection, all with the same identity."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from decoders.frame.record import NO_RECORD, Direction, Flag, Kind, Record
+from decoders.wire.segment import SocketAddress
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Run:
+    """What all records of one run of the feeder share; `next_sequence` numbers them from 1."""
+
+    run: int
+    cluster: str
+    feeder: str
+    next_sequence: Callable[[], int]
+
+
+class Recorder:
+    """Makes the records of one connection. The connection's ID is settled by the first, OPENED."""
+
+    def __init__(self, run: Run, client: SocketAddress, server: SocketAddress) -> None:
+        self._next_sequence = run.next_sequence
+        self._latest = Record(
+            kind=Kind.OPENED,
+            connection=b"",
+            run=run.run,
+            sequence=NO_RECORD,
+            captured_at=0,
+            client=client.endpoint,
+            server=server.endpoint,
+            cluster=run.cluster,
+            feeder=run.feeder,
+        )
+        self._identity = self._latest
+
+    def opened(self, captured_at: int, position: int, *, mid_stream: bool) -> Record:
+        """Open the connection, and give it the ID that all its records carry."""
+        sequence = self._next_sequence()
+        self._identity = dataclasses.replace(
+            self._identity, connection=_connection_id(self._identity, sequence)
+        )
+        flags = Flag.MID_STREAM if mid_stream else Flag.NONE
+        return self._write(
+            sequence, kind=Kind.OPENED, captured_at=captured_at, position=position, flags=flags
+        )
+
+    def record(self, kind: Kind, captured_at: int, position: int, **fields: Any) -> Record:
+        """Make the next record; `fields` are those of Record."""
+        return self._write(
+            self._next_sequence(), kind=kind, captured_at=captured_at, position=position, **fields
+        )
+
+    def just_told_gap(self, direction: Direction) -> bool:
+        """Whether the latest record of the connection is a gap in this direction."""
+        return self._latest.kind is Kind.GAP and self._latest.direction is direction
+
+    def _write(self, sequence: int, **fields: Any) -> Record:
+        self._latest = dataclasses.replace(self._identity, sequence=sequence, **fields)
+        return self._latest
+
+
+def _connection_id(identity: Record, opening_sequence: int) -> bytes:
+    parts = (identity.cluster, identity.client, identity.server, str(identity.run), str(opening_sequence))
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).digest()

@@ -1,0 +1,200 @@
+"""Link, IP and TCP layers: a packet → the TCP segment in it, or the reason why it is skipped.
+
+Checksums are not verified: a capture on the sending host sees them before the network card has
+filled them in.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import NamedTuple
+
+from decoders.frame.record import Endpoint
+from decoders.wire.packet import Packet
+
+
+class LinkType(enum.IntEnum):
+    """The link layers that are read (https://www.tcpdump.org/linktypes.html)."""
+
+    NULL = 0
+    ETHERNET = 1
+    RAW_BSD = 12
+    RAW_OPENBSD = 14
+    RAW = 101
+    LOOP = 108
+    LINUX_SLL = 113
+    IPV4 = 228
+    IPV6 = 229
+    LINUX_SLL2 = 276
+
+
+class SocketAddress(NamedTuple):
+    """A packed IPv4 (4 bytes) or IPv6 (16 bytes) address, and a TCP port."""
+
+    address: bytes
+    port: int
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The same as people write it."""
+        return Endpoint.of(self.address, self.port)
+
+
+class TcpFlag(enum.IntFlag):
+    """The control bits of RFC 9293 that reassembly asks for."""
+
+    FIN = 0x01
+    SYN = 0x02
+    RST = 0x04
+    PSH = 0x08
+    ACK = 0x10
+
+
+class Segment(NamedTuple):
+    """One TCP segment.
+
+    `missing` counts the payload bytes that followed on the wire but were not captured (snap length).
+    `sequence` and `acknowledgment` are the 32-bit numbers of the header, `flags` its TcpFlag bits.
+    """
+
+    source: SocketAddress
+    destination: SocketAddress
+    sequence: int
+    acknowledgment: int
+    flags: int
+    payload: bytes
+    missing: int
+    captured_at: int
+    position: int
+
+
+class Skipped(NamedTuple):
+    """A packet that carries no segment that can be read, and why."""
+
+    reason: str
+
+
+class _UnreadableError(Exception):
+    """Carries the reason out of the layer that met it."""
+
+
+_ETHERTYPE_IPV4, _ETHERTYPE_IPV6 = 0x0800, 0x86DD
+_VLAN_TAGS = frozenset({0x8100, 0x88A8, 0x9100})
+_IPV4 = struct.Struct(">BxHxxHxBxx4s4s")
+_IPV6 = struct.Struct(">4xHBx16s16s")
+_TCP = struct.Struct(">HHIIBBxxxxxx")
+_SHORTEST_TCP_HEADER = 20
+_PROTOCOL_TCP, _PROTOCOL_FRAGMENT = 6, 44
+_EXTENSIONS_IN_8_BYTES = frozenset({0, 43, 60})
+"""Hop-by-hop, routing and destination options: their length field counts 8 bytes beyond the first 8."""
+
+
+def read_segment(packet: Packet) -> Segment | Skipped:
+    """Find the TCP segment of a packet. Never raises."""
+    try:
+        return _tcp(packet, _ip(packet, _network_layer(packet)))
+    except _UnreadableError as reason:
+        return Skipped(str(reason))
+    except (struct.error, IndexError):
+        return Skipped("headers-cut")
+
+
+def _network_layer(packet: Packet) -> int:
+    """Find the offset of the IP header."""
+    match packet.link_type:
+        case LinkType.ETHERNET:
+            return _after_ethertype(packet.data, 12)
+        case LinkType.LINUX_SLL:
+            return _after_ethertype(packet.data, 14)
+        case LinkType.LINUX_SLL2:
+            if _ethertype(packet.data, 0) not in (_ETHERTYPE_IPV4, _ETHERTYPE_IPV6):
+                raise _UnreadableError("not-ip")
+            return 20
+        case LinkType.NULL | LinkType.LOOP:
+            return 4
+        case LinkType.RAW | LinkType.RAW_BSD | LinkType.RAW_OPENBSD | LinkType.IPV4 | LinkType.IPV6:
+            return 0
+    raise _UnreadableError("link-layer")
+
+
+def _ethertype(data: bytes, at: int) -> int:
+    return int(struct.unpack_from(">H", data, at)[0])
+
+
+def _after_ethertype(data: bytes, at: int) -> int:
+    while (ethertype := _ethertype(data, at)) in _VLAN_TAGS:
+        at += 4
+    if ethertype not in (_ETHERTYPE_IPV4, _ETHERTYPE_IPV6):
+        raise _UnreadableError("not-ip")
+    return at + 2
+
+
+class _Datagram(NamedTuple):
+    """What IP says: its addresses, and where in the packet its TCP header starts and its bytes end."""
+
+    source: bytes
+    destination: bytes
+    start: int
+    end: int
+
+
+def _ip(packet: Packet, at: int) -> _Datagram:
+    version = packet.data[at] >> 4
+    if version == 4:
+        return _ipv4(packet, at)
+    if version == 6:
+        return _ipv6(packet, at)
+    raise _UnreadableError("not-ip")
+
+
+def _ipv4(packet: Packet, at: int) -> _Datagram:
+    first, total_length, fragment, protocol, source, destination = _IPV4.unpack_from(packet.data, at)
+    # Every fragment but the first has an offset, every one but the last says "more fragments".
+    if fragment & 0x3FFF:
+        raise _UnreadableError("fragment")
+    if protocol != _PROTOCOL_TCP:
+        raise _UnreadableError("not-tcp")
+    header_length = (first & 0x0F) * 4
+    if header_length < _IPV4.size:
+        raise _UnreadableError("malformed")
+    # A packet that the network card is yet to split, or has merged, may be too large for the field.
+    end = at + total_length if total_length else packet.original_length
+    return _Datagram(source, destination, at + header_length, end)
+
+
+def _ipv6(packet: Packet, at: int) -> _Datagram:
+    payload_length, protocol, source, destination = _IPV6.unpack_from(packet.data, at)
+    start = at + _IPV6.size
+    end = start + payload_length if payload_length else packet.original_length
+    while protocol in _EXTENSIONS_IN_8_BYTES:
+        protocol, length = packet.data[start], packet.data[start + 1]
+        start += 8 * (length + 1)
+    if protocol == _PROTOCOL_FRAGMENT:
+        raise _UnreadableError("fragment")
+    if protocol != _PROTOCOL_TCP:
+        raise _UnreadableError("not-tcp")
+    return _Datagram(source, destination, start, end)
+
+
+def _tcp(packet: Packet, datagram: _Datagram) -> Segment:
+    source_port, destination_port, sequence, acknowledgment, offset, flags = _TCP.unpack_from(
+        packet.data, datagram.start
+    )
+    header_length = (offset >> 4) * 4
+    start = datagram.start + header_length
+    if header_length < _SHORTEST_TCP_HEADER or start > datagram.end:
+        raise _UnreadableError("malformed")
+    # Bytes behind the datagram's end are padding of the link layer.
+    payload = packet.data[start : datagram.end]
+    return Segment(
+        SocketAddress(datagram.source, source_port),
+        SocketAddress(datagram.destination, destination_port),
+        sequence,
+        acknowledgment,
+        flags,
+        payload,
+        datagram.end - start - len(payload),
+        packet.captured_at,
+        packet.position,
+    )

@@ -1,0 +1,133 @@
+"""The bytes of a conversation → packets, as a capture beside the client would have shown them.
+
+Relays and tests speak through this file, so that a conversation which was relayed goes the same road
+as one that was captured. A relay does not see when the client really read an answer; the
+acknowledgment numbers say so: a client's segment acknowledges only what was sent to it at least
+`acknowledgment_delay` nanoseconds before. With `RELAY_DELAY` a request therefore counts as sent after
+an answer exactly when 5 s or more lie between them, and whoever reads the packets needs no other rule.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+
+from decoders.frame.record import Direction
+from decoders.wire.packet import Packet
+from decoders.wire.segment import LinkType, Segment, SocketAddress, TcpFlag
+from decoders.wire.stream import SEQUENCE_SPACE
+
+RELAY_DELAY = 5_000_000_000
+"""Nanoseconds after which a relay takes it for certain that a client has read what it was sent."""
+MAX_PAYLOAD = 60_000
+"""The largest payload of one packet: with its headers it fits an IP length field."""
+
+_MAC_ADDRESSES = bytes.fromhex("020000000002 020000000001")
+_ETHERTYPE_IPV4, _ETHERTYPE_IPV6 = b"\x08\x00", b"\x86\xdd"
+_PROTOCOL_TCP, _HOP_LIMIT, _WINDOW = 6, 64, 0xFFFF
+_MAXIMUM_SEGMENT_SIZE = bytes.fromhex("0204ffd7")
+_WINDOW_SCALE_14 = bytes.fromhex("0103030e")
+
+
+class SyntheticConnection:
+    """Makes the Ethernet packets of one TCP connection over IPv4 or IPv6, as the addresses are.
+
+    Times are in nanoseconds since the epoch and must not go back. `initial_sequences` are those of
+    the client and of the server.
+    """
+
+    def __init__(
+        self,
+        client: SocketAddress,
+        server: SocketAddress,
+        *,
+        acknowledgment_delay: int = 0,
+        initial_sequences: tuple[int, int] = (0, 0),
+    ) -> None:
+        self._addresses = {
+            Direction.TO_BROKER: (client, server),
+            Direction.TO_CLIENT: (server, client),
+        }
+        self._next = dict(zip(self._addresses, initial_sequences, strict=True))
+        self._acknowledgment_delay = acknowledgment_delay
+        self._read_by_client = initial_sequences[1]
+        # When the server's sequence number reached which value, as far as the client has not read it.
+        self._unread: deque[tuple[int, int]] = deque()
+
+    def opened(self, at: int) -> list[Packet]:
+        """Give the three packets of the handshake."""
+        syn = self._packet(Direction.TO_BROKER, at, TcpFlag.SYN)
+        syn_ack = self._packet(Direction.TO_CLIENT, at, TcpFlag.SYN | TcpFlag.ACK)
+        self._unread.clear()
+        self._read_by_client = self._next[Direction.TO_CLIENT]
+        return [syn, syn_ack, self._packet(Direction.TO_BROKER, at, TcpFlag.ACK)]
+
+    def sent(self, at: int, direction: Direction, data: bytes) -> list[Packet]:
+        """Give the packets that carry bytes in one direction."""
+        return [
+            self._packet(direction, at, TcpFlag.PSH | TcpFlag.ACK, data[start : start + MAX_PAYLOAD])
+            for start in range(0, len(data), MAX_PAYLOAD)
+        ]
+
+    def finished(self, at: int, direction: Direction) -> list[Packet]:
+        """Give the packet by which the sender of a direction ends it."""
+        return [self._packet(direction, at, TcpFlag.FIN | TcpFlag.ACK)]
+
+    def reset(self, at: int, direction: Direction) -> list[Packet]:
+        """Give the packet by which the sender of a direction breaks the connection off."""
+        return [self._packet(direction, at, TcpFlag.RST | TcpFlag.ACK)]
+
+    def _packet(self, direction: Direction, at: int, flags: int, payload: bytes = b"") -> Packet:
+        source, destination = self._addresses[direction]
+        acknowledgment = self._acknowledgment(direction, at) if flags & TcpFlag.ACK else 0
+        segment = Segment(
+            source, destination, self._next[direction], acknowledgment, flags, payload, 0, at, 0
+        )
+        self._next[direction] += len(payload) + bool(flags & (TcpFlag.SYN | TcpFlag.FIN))
+        if direction is Direction.TO_CLIENT:
+            self._unread.append((at, self._next[direction]))
+        data = _MAC_ADDRESSES + _ip(source, destination, _tcp(segment))
+        return Packet(at, LinkType.ETHERNET, data, len(data))
+
+    def _acknowledgment(self, direction: Direction, at: int) -> int:
+        if direction is Direction.TO_CLIENT:
+            return self._next[Direction.TO_BROKER]
+        while self._unread and self._unread[0][0] + self._acknowledgment_delay <= at:
+            self._read_by_client = self._unread.popleft()[1]
+        return self._read_by_client
+
+
+def _ip(source: SocketAddress, destination: SocketAddress, tcp: bytes) -> bytes:
+    """Put the ethertype and an IP header before TCP bytes."""
+    addresses = source.address + destination.address
+    if len(source.address) == 16:
+        header = struct.pack(">IHBB", 6 << 28, len(tcp), _PROTOCOL_TCP, _HOP_LIMIT)
+        return _ETHERTYPE_IPV6 + header + addresses + tcp
+    header = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(tcp), 0, 0x4000, _HOP_LIMIT, _PROTOCOL_TCP, 0)
+    checksum = _checksum(header + addresses)
+    return _ETHERTYPE_IPV4 + header[:-2] + checksum + addresses + tcp
+
+
+def _tcp(segment: Segment) -> bytes:
+    options = _MAXIMUM_SEGMENT_SIZE + _WINDOW_SCALE_14 if segment.flags & TcpFlag.SYN else b""
+    header = struct.pack(
+        ">HHIIBBH",
+        segment.source.port,
+        segment.destination.port,
+        segment.sequence % SEQUENCE_SPACE,
+        segment.acknowledgment % SEQUENCE_SPACE,
+        (20 + len(options)) // 4 << 4,
+        segment.flags,
+        _WINDOW,
+    )
+    rest = bytes(2) + options + segment.payload
+    length = len(header) + 2 + len(rest)
+    addresses = segment.source.address + segment.destination.address
+    pseudo_header = addresses + struct.pack(">II", length, _PROTOCOL_TCP)
+    return header + _checksum(pseudo_header + header + bytes(2) + rest) + rest
+
+
+def _checksum(data: bytes) -> bytes:
+    """Compute the Internet checksum (RFC 1071): sums modulo 65535 are sums in ones' complement."""
+    padded = data + bytes(len(data) % 2)
+    return (0xFFFF - int.from_bytes(padded) % 0xFFFF).to_bytes(2)

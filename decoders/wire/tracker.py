@@ -1,0 +1,173 @@
+"""All connections of a source: packets in, records out.
+
+The server is the side whose port is watched; without ports it is the side that a SYN went to or, of a
+connection that was joined mid-stream, the side that is sent something which decodes as a request.
+
+Memory is bounded by the number of connections followed: beyond it the one that was silent longest is
+closed as EVICTED. A connection that was silent for `IDLE_AFTER` on the capture clock is closed as IDLE.
+A closed connection is remembered for a while, so that its last segments open no new one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from decoders.codec.acknowledgement import owes_answer as _owes_answer
+from decoders.frame.record import Closing, Record
+from decoders.schema.registry import Schemas
+from decoders.wire.connection import Connection
+from decoders.wire.evidence import Evidence, OwesAnswer
+from decoders.wire.ledger import Ledger, Reason
+from decoders.wire.packet import Packet
+from decoders.wire.recorder import Run
+from decoders.wire.segment import Segment, Skipped, SocketAddress, TcpFlag, read_segment
+
+MAX_CONNECTIONS = 100_000
+IDLE_AFTER = 24 * 3600 * 1_000_000_000
+"""Nanoseconds. A broker closes idle connections after 10 minutes (`connections.max.idle.ms`)."""
+LINGER = 60 * 1_000_000_000
+"""Nanoseconds for which a closed connection is remembered: as long as Linux keeps TIME_WAIT."""
+
+_Key = tuple[SocketAddress, SocketAddress]
+"""Client and server."""
+
+
+class _Memory(NamedTuple):
+    """What is remembered of a closed connection."""
+
+    initial_sequence: int | None
+    closed_at: int
+
+
+class Tracker:
+    """Follows every connection to the watched ports."""
+
+    def __init__(
+        self,
+        schemas: Schemas,
+        *,
+        ports: Collection[int],
+        run: int,
+        cluster: str = "",
+        feeder: str = "",
+        owes_answer: OwesAnswer = _owes_answer,
+        max_connections: int = MAX_CONNECTIONS,
+    ) -> None:
+        """Watch `ports`, or every port when there are none. Records carry run, cluster and feeder."""
+        self.ledger = Ledger()
+        self._ports = frozenset(ports)
+        self._max_connections = max_connections
+        self._run = Run(run, cluster, feeder, itertools.count(1).__next__)
+        self._evidence = Evidence(schemas, owes_answer)
+        self._open: OrderedDict[_Key, Connection] = OrderedDict()
+        """In the order of their latest segments."""
+        self._closed: OrderedDict[_Key, _Memory] = OrderedDict()
+
+    @property
+    def connections(self) -> Collection[Connection]:
+        """The connections that are open, the one that was silent longest first."""
+        return self._open.values()
+
+    def feed(self, packet: Packet) -> list[Record]:
+        """Take the next packet, and give the records that are complete with it."""
+        segment = read_segment(packet)
+        if isinstance(segment, Skipped):
+            self.ledger.packets[segment.reason] += 1
+            return []
+        self.ledger.packets["tcp"] += 1
+        self.ledger.capture(len(segment.payload))
+        return list(self._follow(segment))
+
+    def finish(self) -> list[Record]:
+        """Give what is still held at the end of the source. Connections that are open stay unclosed."""
+        records = [record for connection in self._open.values() for record in connection.flush()]
+        self._open.clear()
+        return records
+
+    def _follow(self, segment: Segment) -> Iterator[Record]:
+        yield from self._close_idle(segment)
+        connection = self._find(segment)
+        if connection is not None and connection.is_replaced_by(segment):
+            yield from self._close(connection, Closing.REPLACED, segment)
+            connection = None
+        if connection is None:
+            connection = self._admit(segment)
+            if connection is None:
+                return
+            yield from self._make_room(segment)
+            yield connection.open(segment)
+        self._open[connection.client, connection.server] = connection
+        self._open.move_to_end((connection.client, connection.server))
+        yield from connection.hear(segment)
+        if connection.is_closed:
+            self._remember(connection, segment)
+
+    def _find(self, segment: Segment) -> Connection | None:
+        forth, back = (segment.source, segment.destination), (segment.destination, segment.source)
+        return self._open.get(forth) or self._open.get(back)
+
+    def _admit(self, segment: Segment) -> Connection | None:
+        """Make a connection of a segment that belongs to none, where it shows that there is one."""
+        key = self._orient(segment)
+        if isinstance(key, Reason):
+            self.ledger.skip(key, len(segment.payload))
+            return None
+        connection = Connection(self._run, self._evidence, self.ledger, *key)
+        if not _shows_connection(segment) or self._is_straggler(connection, segment):
+            self.ledger.skip(Reason.AFTER_CLOSE, len(segment.payload))
+            return None
+        return connection
+
+    def _orient(self, segment: Segment) -> _Key | Reason:
+        forth, back = (segment.source, segment.destination), (segment.destination, segment.source)
+        to_watched, from_watched = (address.port in self._ports for address in back)
+        if to_watched != from_watched:
+            return forth if to_watched else back
+        if self._ports and not to_watched:
+            return Reason.OTHER_PORT
+        if segment.flags & TcpFlag.SYN:
+            return back if segment.flags & TcpFlag.ACK else forth
+        return forth if self._evidence.resumes_requests(segment.payload) else Reason.UNORIENTED
+
+    def _is_straggler(self, connection: Connection, segment: Segment) -> bool:
+        """Whether a segment belongs to a connection between the same sockets that is closed."""
+        memory = self._closed.get((connection.client, connection.server))
+        if memory is None:
+            return False
+        if segment.flags & TcpFlag.SYN:
+            return connection.initial_sequence_in(segment) == memory.initial_sequence
+        return segment.captured_at - memory.closed_at <= LINGER
+
+    def _remember(self, connection: Connection, segment: Segment) -> None:
+        key = connection.client, connection.server
+        del self._open[key]
+        self._closed[key] = _Memory(connection.initial_sequence, segment.captured_at)
+        self._closed.move_to_end(key)
+        if len(self._closed) > self._max_connections:
+            self._closed.popitem(last=False)
+
+    def _close(self, connection: Connection, closing: Closing, segment: Segment) -> Iterator[Record]:
+        """Close a connection for another reason than its own segments, when `segment` came."""
+        yield from connection.close(closing, segment.captured_at, segment.position)
+        del self._open[connection.client, connection.server]
+
+    def _close_idle(self, segment: Segment) -> Iterator[Record]:
+        while self._open:
+            oldest = next(iter(self._open.values()))
+            if segment.captured_at - oldest.last_seen_at <= IDLE_AFTER:
+                return
+            yield from self._close(oldest, Closing.IDLE, segment)
+
+    def _make_room(self, segment: Segment) -> Iterator[Record]:
+        while len(self._open) >= self._max_connections:
+            yield from self._close(next(iter(self._open.values())), Closing.EVICTED, segment)
+
+
+def _shows_connection(segment: Segment) -> bool:
+    """Whether a segment opens a connection, or carries bytes of one that was joined mid-stream."""
+    if segment.flags & TcpFlag.RST:
+        return False
+    return bool(segment.flags & TcpFlag.SYN or segment.payload or segment.missing)

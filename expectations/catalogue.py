@@ -1,0 +1,54 @@
+"""Every rule there is, found by its place: `rules/<family>/<offence>.py` holds one rule."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import Any
+
+import msgspec
+
+from expectations import rules as rules_package
+from expectations.rule import Rule
+
+
+def _modules() -> list[str]:
+    found = pkgutil.walk_packages(rules_package.__path__, rules_package.__name__ + ".")
+    return [module.name for module in found if not module.ispkg]
+
+
+def _rule_of(module_name: str) -> Rule:
+    module = importlib.import_module(module_name)
+    own = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Rule) and value.__module__ == module_name
+    ]
+    if len(own) != 1:
+        raise ImportError(f"{module_name} must define exactly one rule, not {len(own)}")
+    return own[0]()
+
+
+def _state_name(rule: Rule) -> str:
+    return rule.id.replace("/", "_").replace("-", "_")
+
+
+RULES: tuple[Rule, ...] = tuple(sorted((_rule_of(name) for name in _modules()), key=lambda rule: rule.id))
+"""Every rule, by id."""
+
+RULE_STATES: type[msgspec.Struct] = msgspec.defstruct(
+    "RuleStates",
+    [(_state_name(rule), rule.State, msgspec.field(default_factory=rule.State)) for rule in RULES],
+    omit_defaults=True,
+)
+"""The states of all rules of one connection, a field a rule. Only what differs from a fresh state is stored."""
+
+
+def rule_named(rule_id: str) -> Rule:
+    """Find a rule by its id. Raises KeyError when there is none."""
+    return {rule.id: rule for rule in RULES}[rule_id]
+
+
+def state_of(states: Any, rule: Rule) -> Any:
+    """Pick one rule's state out of a connection's."""
+    return getattr(states, _state_name(rule))

@@ -1,0 +1,175 @@
+"""kip1082/member-id-changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from decoders.frame.record import Kind
+from expectations.conversation.conversation import Conversation, is_matched
+from expectations.conversation.observation import HEARTBEAT_APIS, Heartbeat, HeartbeatAnswer, Observation
+from expectations.rule import Judgement, Level, Role, Rule, Verdict, conforms, undecided
+
+JOINING = 0
+DEFAULT_HEARTBEAT_INTERVAL = 5_000
+"""Milliseconds; the broker's default, used until an answer tells the interval."""
+SILENT_INTERVALS = 2
+"""A member that missed this many heartbeats has given way to the new ID."""
+
+
+class Member(msgspec.Struct, omit_defaults=True):
+    """The member of one group on this connection, and the IDs that appeared beside its own."""
+
+    member_id: str
+    latest: Observation
+    left: bool = False
+    answered: bool = False
+    assigned_id: str | None = None
+    heartbeat_interval: int = DEFAULT_HEARTBEAT_INTERVAL
+    rivals: dict[str, Observation] = {}
+    shared: bool = False
+
+
+class MembersState(msgspec.Struct, omit_defaults=True):
+    """The members by group."""
+
+    groups: dict[str, Member] = {}
+
+
+class MemberIdChanged(Rule):
+    """Checks that a client keeps its member ID of a group, across retries, leaving and rejoining.
+
+    ## Why it matters
+    The ID stands for one life of the process. A client that makes a new one leaves a ghost behind:
+    the old member holds its partitions until its session times out.
+
+    ## Example
+    `ConsumerGroupHeartbeat v1, member "A", epoch -1` and then `member "B", epoch 0` for the same group.
+
+    ## What to do
+    Make the ID once for the lifetime of the consumer object and keep it, even after an
+    UNKNOWN_MEMBER_ID or a fencing error.
+
+    ## What it does not cover
+    Adopting the ID that the broker's last answer gave. Another ID may also mean that two members
+    share the connection: if the first one is heard again, it is undecided. So a change without a
+    leave is told only when the first ID has been silent for two heartbeat intervals, or the
+    connection closed without it. What a gap or an unreadable heartbeat may have hidden is undecided.
+    """
+
+    section = "Proposed Changes, Member ID Lifecycle"
+    requirement = "The member ID stays the same for the life of the process, also when it leaves and rejoins."
+    message = 'the member ID for group "{group}" changed from {expected} to {observed} ({when})'
+    level = Level.VIOLATION
+    role = Role.CLIENT
+    State = MembersState
+
+    def judge(
+        self, observation: Observation, conversation: Conversation, state: MembersState
+    ) -> Iterator[Judgement]:
+        """Follow the members of each group."""
+        if observation.kind is Kind.GAP:
+            yield from _forget(state)
+        elif observation.api_key not in HEARTBEAT_APIS:
+            return
+        elif observation.kind is Kind.REQUEST:
+            if isinstance(observation.body, Heartbeat) and observation.body.member_id is not None:
+                yield from self._hear(observation, observation.body, state)
+            else:
+                yield from _forget(state)
+        elif observation.kind is Kind.RESPONSE:
+            _hear_answer(observation, state)
+
+    def close(self, conversation: Conversation, state: MembersState) -> Iterator[Judgement]:
+        """Nobody will be heard again: the IDs that appeared beside a member's own have replaced it."""
+        for group_id, member in state.groups.items():
+            yield from self._replace(group_id, member)
+
+    def _hear(self, request: Observation, heartbeat: Heartbeat, state: MembersState) -> Iterator[Judgement]:
+        group_id, member_id = heartbeat.group_id, heartbeat.member_id
+        if not group_id or not member_id:
+            return
+        member = state.groups.get(group_id)
+        if member is None:
+            member = Member(member_id, request)
+            state.groups[group_id] = member
+        elif member.shared:
+            yield undecided()
+        elif member_id == member.member_id:
+            yield from _hear_again(member)
+        else:
+            yield from self._hear_other(request, group_id, member_id, member)
+        if member_id == member.member_id:
+            member.latest, member.answered = request, False
+            member.left = _epoch(request) < JOINING
+
+    def _hear_other(
+        self, request: Observation, group_id: str, member_id: str, member: Member
+    ) -> Iterator[Judgement]:
+        if member_id == member.assigned_id:
+            member.member_id = member_id
+            yield conforms()
+        elif member.left:
+            yield _violates(group_id, member, member_id, request, "across leave and rejoin")
+            member.member_id = member_id
+        else:
+            member.rivals.setdefault(member_id, request)
+            if _is_silent(member, request):
+                yield from self._replace(group_id, member)
+
+    def _replace(self, group_id: str, member: Member) -> Iterator[Judgement]:
+        for member_id, first in member.rivals.items():
+            retry = not member.answered and _epoch(member.latest) == JOINING
+            yield _violates(group_id, member, member_id, first, "on a retry" if retry else "mid-session")
+            member.member_id = member_id
+        member.rivals.clear()
+
+
+def _violates(group_id: str, member: Member, member_id: str, first: Observation, when: str) -> Judgement:
+    return Judgement(
+        Verdict.VIOLATES,
+        expected=member.member_id,
+        observed=member_id,
+        context={"group": group_id, "expected": member.member_id, "observed": member_id, "when": when},
+        subject=first,
+    )
+
+
+def _hear_again(member: Member) -> Iterator[Judgement]:
+    """The member itself speaks: IDs that appeared beside it belong to others on this connection."""
+    if member.rivals:
+        yield undecided(len(member.rivals))
+        member.rivals.clear()
+        member.shared = True
+    else:
+        yield conforms()
+
+
+def _hear_answer(response: Observation, state: MembersState) -> None:
+    answer = response.body
+    if not isinstance(answer, HeartbeatAnswer) or not is_matched(response):
+        return
+    for member in state.groups.values():
+        if member.latest.first_sequence == response.paired_sequence:
+            member.answered = True
+            member.assigned_id = answer.member_id
+            member.heartbeat_interval = answer.heartbeat_interval or member.heartbeat_interval
+
+
+def _forget(state: MembersState) -> Iterator[Judgement]:
+    """Something was not seen: what was pending cannot be decided, and every member starts anew."""
+    pending = sum(len(member.rivals) for member in state.groups.values())
+    state.groups.clear()
+    if pending:
+        yield undecided(pending)
+
+
+def _is_silent(member: Member, request: Observation) -> bool:
+    silence = request.first_captured_at - member.latest.first_captured_at
+    return silence >= SILENT_INTERVALS * member.heartbeat_interval * 1_000_000
+
+
+def _epoch(request: Observation) -> int:
+    epoch = request.body.member_epoch if isinstance(request.body, Heartbeat) else None
+    return JOINING if epoch is None else epoch

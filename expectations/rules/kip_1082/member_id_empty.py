@@ -1,0 +1,92 @@
+"""kip1082/member-id-empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from decoders.frame.record import Kind
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.observation import HEARTBEAT_APIS, Heartbeat, Observation
+from expectations.rule import Judgement, Level, NoState, Role, Rule, Verdict, conforms, undecided
+
+CONSUMER_GROUP_HEARTBEAT = 68
+JOINING = 0
+LEAVING = -1
+
+
+class MemberIdEmpty(Rule):
+    """Checks that a group heartbeat names its member where the client must have made the ID.
+
+    ## Why it matters
+    Without an ID of its own a client whose first answer is lost joins twice, and the first member
+    stays behind as a ghost that holds partitions until its session times out.
+
+    ## Example
+    `ConsumerGroupHeartbeat v1, group "orders", member ID "", epoch 0`
+
+    ## What to do
+    Generate a UUID when the consumer starts and send it in every heartbeat, the first one included.
+
+    ## What it does not cover
+    Member IDs in other requests may be empty. ConsumerGroupHeartbeat v0 may join without an ID; at
+    a later epoch or when it leaves, the missing ID is KIP-848's matter and an improvement. Released
+    Kafka demands the ID from version 1 of ConsumerGroupHeartbeat and at every version of the Share
+    and Streams heartbeats; the KIP's text speaks of version 2, which was never made. As in the
+    broker, an ID of nothing but characters up to U+0020 is empty.
+    """
+
+    section = "Public Interfaces"
+    requirement = "From the version that demands it, a heartbeat carries a member ID that the client made."
+    message = "{api} v{version}{place} has {observed}"
+    level = Level.VIOLATION
+    role = Role.CLIENT
+
+    def judge(
+        self, observation: Observation, conversation: Conversation, state: NoState
+    ) -> Iterator[Judgement]:
+        """Judge each heartbeat where an ID is required."""
+        if observation.kind is not Kind.REQUEST or observation.api_key not in HEARTBEAT_APIS:
+            return
+        heartbeat = observation.body
+        if not isinstance(heartbeat, Heartbeat):
+            yield undecided(observation.count)
+            return
+        level = _required_level(observation, heartbeat)
+        if level is None:
+            return
+        if heartbeat.member_id is not None and not _is_blank(heartbeat.member_id):
+            yield conforms(observation.count)
+        else:
+            yield self._violates(observation, heartbeat, level)
+
+    def _violates(self, observation: Observation, heartbeat: Heartbeat, level: Level) -> Judgement:
+        observed = "a null member ID" if heartbeat.member_id is None else "an empty member ID"
+        return Judgement(
+            Verdict.VIOLATES,
+            observation.count,
+            expected="a member ID made by the client",
+            observed=observed,
+            context={"place": _place(heartbeat), "observed": observed},
+            level=level,
+        )
+
+
+def _required_level(observation: Observation, heartbeat: Heartbeat) -> Level | None:
+    """How much a missing ID weighs in this heartbeat; None where it may be missing."""
+    if observation.api_key != CONSUMER_GROUP_HEARTBEAT or observation.api_version >= 1:
+        return Level.VIOLATION
+    epoch = heartbeat.member_epoch
+    if epoch is not None and (epoch > JOINING or epoch == LEAVING):
+        return Level.IMPROVEMENT
+    return None
+
+
+def _place(heartbeat: Heartbeat) -> str:
+    """Name the group and epoch; of a heartbeat with a null nothing else was read."""
+    if heartbeat.group_id is None:
+        return ""
+    return f' for group "{heartbeat.group_id}" at epoch {heartbeat.member_epoch}'
+
+
+def _is_blank(member_id: str) -> bool:
+    return all(character <= " " for character in member_id)

@@ -1,0 +1,91 @@
+"""kip1313/client-id-missing-first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from decoders.frame.record import Kind
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.observation import Observation
+from expectations.rule import Judgement, Level, Role, Rule, Verdict, conforms, undecided
+
+
+class MissingFirstState(msgspec.Struct, omit_defaults=True):
+    """The very first request, kept until the connection is known to use header v3."""
+
+    first: Observation | None = None
+    judged: bool = False
+    proven: bool = False
+
+
+class ClientIdMissingFirst(Rule):
+    """Checks that a connection on header v3 gives its client ID with the very first request.
+
+    ## Why it matters
+    The broker takes the client ID of the first request for all that follow: quotas, metrics and logs
+    of the whole connection go by it. What comes later is ignored.
+
+    ## Example
+    `ApiVersions v6, header v3, client ID null` and then `Metadata v14, header v3, client ID "orders"`.
+
+    ## What to do
+    Send the client ID with the first request, whatever header version it uses, and null afterwards.
+
+    ## What it does not cover
+    A client may have no client ID at all. So a null in the first request is an improvement; it
+    becomes a violation once a later request shows that there is one. Connections that never use
+    header v3 are not judged; those whose first request was not seen are undecided.
+    """
+
+    section = "Proposed Changes, Client ID"
+    requirement = "The initial request of a connection gives the client ID, whatever its header version."
+    message = "the very first request has a null client ID{later}"
+    level = Level.IMPROVEMENT
+    role = Role.CLIENT
+    State = MissingFirstState
+
+    def judge(
+        self, observation: Observation, conversation: Conversation, state: MissingFirstState
+    ) -> Iterator[Judgement]:
+        """Judge the first request once the connection uses header v3, and again if an ID comes later."""
+        if observation.kind is not Kind.REQUEST:
+            return
+        if conversation.is_first(observation):
+            state.first = observation
+        if conversation.uses_header_v3 and not state.judged:
+            state.judged = True
+            yield self._judge_first(conversation, state)
+        if self._is_proof(observation, conversation, state):
+            state.proven = True
+            yield self._violates(
+                state, Level.VIOLATION, later=f', yet a later one has "{observation.client_id}"'
+            )
+
+    def _judge_first(self, conversation: Conversation, state: MissingFirstState) -> Judgement:
+        if not conversation.first_is_known or state.first is None:
+            return undecided()
+        if state.first.client_id is not None:
+            return conforms()
+        return self._violates(state, Level.IMPROVEMENT, later="")
+
+    def _is_proof(
+        self, observation: Observation, conversation: Conversation, state: MissingFirstState
+    ) -> bool:
+        """Whether this request shows that there is a client ID, which the first one should have given."""
+        first_was_null = (
+            conversation.first_is_known and state.first is not None and state.first.client_id is None
+        )
+        return first_was_null and state.judged and not state.proven and bool(observation.client_id)
+
+    def _violates(self, state: MissingFirstState, level: Level, later: str) -> Judgement:
+        return Judgement(
+            Verdict.VIOLATES,
+            count=0 if level is Level.VIOLATION else 1,
+            expected="the client ID in the first request",
+            observed="null",
+            context={"later": later},
+            level=level,
+            subject=state.first,
+        )

@@ -1,0 +1,59 @@
+"""kip1313/client-id-repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from decoders.frame.record import Kind
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.observation import Observation
+from expectations.rule import Judgement, Level, NoState, Role, Rule, Verdict, conforms, undecided
+
+
+class ClientIdRepeated(Rule):
+    """Checks that requests on header v3 do not repeat the client ID.
+
+    ## Why it matters
+    The broker keeps the client ID of the first request and ignores the rest, so a repeated one is
+    bytes sent for nothing, on every request. The later upstream revision refuses it.
+
+    ## Example
+    `ApiVersions v6, client ID "orders"` and then `Metadata v14, header v3, client ID "orders"`.
+
+    ## What to do
+    Send null as client ID in every request on header v3 after the first request of the connection.
+
+    ## What it does not cover
+    Requests on an older header, which do carry the client ID. Contested: the KIP's rejected
+    alternatives say that this change was taken out, while its proposed changes demand it; the
+    finding says so. Mid-stream it is judged from the second request seen.
+    """
+
+    section = "Proposed Changes, Client ID"
+    requirement = "A request on header v3 that is not the connection's first has a null client ID."
+    message = 'a later request on header v3 carries the client ID "{client_id}" (contested: {contested})'
+    level = Level.VIOLATION
+    role = Role.CLIENT
+
+    def judge(
+        self, observation: Observation, conversation: Conversation, state: NoState
+    ) -> Iterator[Judgement]:
+        """Judge each request on header v3 but the first."""
+        if observation.kind is not Kind.REQUEST or not observation.uses_header_v3:
+            return
+        if conversation.is_first(observation):
+            if not conversation.beginning_seen:
+                yield undecided()
+        elif observation.client_id is None:
+            yield conforms(observation.count)
+        else:
+            yield Judgement(
+                Verdict.VIOLATES,
+                observation.count,
+                expected="a null client ID",
+                observed=f'"{observation.client_id}"',
+                context={
+                    "client_id": observation.client_id,
+                    "contested": "the KIP's rejected alternatives withdraw this change",
+                },
+            )

@@ -1,0 +1,69 @@
+"""kip1313/instance-id-missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from decoders.frame.record import Kind
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.identifier import identifier_text
+from expectations.conversation.observation import SASL_HANDSHAKE, Observation
+from expectations.rule import Judgement, Level, NoState, Role, Rule, Verdict, conforms, undecided
+
+
+class InstanceIdMissing(Rule):
+    """Checks that every request carries a client instance ID once the first one did.
+
+    ## Why it matters
+    A broker that follows the KIP answers such a request with INVALID_REQUEST. Where it does not, the
+    request is lost to tracing by instance.
+
+    ## Example
+    `Metadata v14, header v3, ID 7b6e…` and then `FindCoordinator v7, header v3, ID zero`, or
+    `FindCoordinator v6` on header v2, which has no place for an ID.
+
+    ## What to do
+    Use API versions on header v3 for all requests of a connection that began with one, and send the
+    same ID in each.
+
+    ## What it does not cover
+    SaslHandshake, which cannot carry an ID. A connection whose first request was not seen or not
+    readable is undecided.
+    """
+
+    section = "Proposed Changes, Client Instance ID"
+    requirement = (
+        "Once the first request gave a client instance ID, every later one gives it, SaslHandshake excepted."
+    )
+    message = "a request carries no client instance ID ({missing}) although the first one did"
+    level = Level.VIOLATION
+    role = Role.CLIENT
+
+    def judge(
+        self, observation: Observation, conversation: Conversation, state: NoState
+    ) -> Iterator[Judgement]:
+        """Judge each request after the first that could carry an ID."""
+        if observation.kind is not Kind.REQUEST or observation.api_key == SASL_HANDSHAKE:
+            return
+        if conversation.is_first_identified(observation) or conversation.instance_id is None:
+            return
+        first = conversation.first_identified
+        if not conversation.beginning_seen or first is None or not first.has_header:
+            if observation.instance_id is None:
+                yield undecided(observation.count)
+        elif first.instance_id is not None:
+            yield self._judge_later(observation, first.instance_id)
+
+    def _judge_later(self, request: Observation, first_id: bytes) -> Judgement:
+        if not request.has_header:
+            return undecided(request.count)
+        if request.instance_id is not None:
+            return conforms(request.count)
+        missing = "zero in header v3" if request.uses_header_v3 else f"header v{request.header_version}"
+        return Judgement(
+            Verdict.VIOLATES,
+            request.count,
+            expected=f"client instance ID {identifier_text(first_id)}",
+            observed=missing,
+            context={"missing": missing},
+        )

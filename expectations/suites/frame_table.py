@@ -1,0 +1,85 @@
+"""The frames topic as a table: a row a record, its envelope and what decoding it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pandas
+
+from decoders.codec.request import Request, read_request
+from decoders.codec.response import Response, read_response
+from decoders.frame.record import Kind, Record
+from decoders.schema.registry import Schemas
+
+COLUMNS = {
+    "partition": "int32",
+    "offset": "int64",
+    "kind": "string",
+    "pairing": "string",
+    "closing": "string",
+    "connection": "string",
+    "run": "uint64",
+    "sequence": "uint64",
+    "captured_at": "int64",
+    "true_length": "int64",
+    "captured_length": "int64",
+    "api_key": "Int16",
+    "api_version": "Int16",
+    "header_version": "Int16",
+    "correlation_id": "Int32",
+    "known": "bool",
+    "failure": "string",
+    "client": "string",
+    "server": "string",
+}
+"""Every column and its pandas type. Names of enumerations are as in `decoders.frame.record`, the
+connection is hex, times are nanoseconds since the epoch; what a record cannot say is null."""
+
+
+def frame_table(schemas: Schemas, records: Iterable[tuple[int, int, Record]]) -> pandas.DataFrame:
+    """Decode records, each with its partition and offset."""
+    rows = [
+        {"partition": partition, "offset": offset, **_envelope(record), **_decoded(schemas, record)}
+        for partition, offset, record in records
+    ]
+    return pandas.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+
+
+def _envelope(record: Record) -> dict[str, Any]:
+    return {
+        "kind": record.kind.name,
+        "pairing": record.pairing.name,
+        "closing": record.closing.name,
+        "connection": record.connection.hex(),
+        "run": record.run,
+        "sequence": record.sequence,
+        "captured_at": record.captured_at,
+        "true_length": record.true_length,
+        "captured_length": len(record.frame),
+        "client": str(record.client),
+        "server": str(record.server),
+    }
+
+
+def _decoded(schemas: Schemas, record: Record) -> dict[str, Any]:
+    frame = _frame(schemas, record)
+    if frame is None:
+        return {"known": False}
+    return {
+        "api_key": frame.api_key,
+        "api_version": frame.api_version,
+        "header_version": frame.header_version,
+        "correlation_id": frame.correlation_id,
+        "known": frame.known,
+        "failure": None if frame.failure is None else frame.failure.reason.value,
+    }
+
+
+def _frame(schemas: Schemas, record: Record) -> Request | Response | None:
+    if record.kind is Kind.REQUEST:
+        return read_request(schemas, record.frame, cut=record.is_cut)
+    if record.kind is Kind.RESPONSE:
+        key, version = record.paired_api_key, record.paired_api_version
+        return read_response(schemas, record.frame, key, version, cut=record.is_cut)
+    return None

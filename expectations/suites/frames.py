@@ -1,0 +1,183 @@
+"""What must hold of the frames topic, whoever wrote it: the quality of our own data, not of the clients.
+
+One suite over a bounded slice, as `frame_table` makes it. What needs the order of records is the
+rules' affair; here stands what a row, a pair of columns or a key can show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import great_expectations
+import pandas
+from great_expectations import expectations as expect
+from great_expectations.expectations.row_conditions import Column
+
+from decoders.codec.failure import Reason
+from decoders.frame.record import Closing, Kind, Pairing
+from expectations.suites.frame_table import COLUMNS
+
+CRITICAL, WARNING = "critical", "warning"
+FIRST_PLAUSIBLE_TIME = 10**18
+"""September 2001 in nanoseconds: a time in another unit lies before it."""
+CONNECTION_ID = r"^[0-9a-f]{32}$"
+REQUEST_LEAD = 8
+"""Bytes of a request up to its correlation ID, which every version of every API has."""
+ENDPOINT = r"^(?:\d+\.\d+\.\d+\.\d+|\[[0-9a-f:.]+\]):\d+$"
+
+_FRAME = Column("kind").is_in([Kind.REQUEST.name, Kind.RESPONSE.name])
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one expectation fared: how many rows it did not expect, and how much that weighs."""
+
+    id: str
+    success: bool
+    unexpected_count: int
+    severity: str
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteResult:
+    """How a table of so many rows fared."""
+
+    rows: int
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def success(self) -> bool:
+        """Whether every expectation held."""
+        return all(outcome.success for outcome in self.outcomes)
+
+
+def run_frames_suite(frames: pandas.DataFrame) -> SuiteResult:
+    """Hold a table of frames against the suite. Writes no file and asks no network."""
+    context = great_expectations.get_context(mode="ephemeral")
+    context.variables.progress_bars = {"globally": False, "metric_calculations": False}
+    table = context.data_sources.add_pandas("kipwatch").add_dataframe_asset("frames")
+    suite = great_expectations.ExpectationSuite("frames", expectations=frames_suite())
+    validation = great_expectations.ValidationDefinition(
+        name="frames",
+        data=table.add_batch_definition_whole_dataframe("slice"),
+        suite=context.suites.add(suite),
+    )
+    validated = context.validation_definitions.add(validation).run(
+        batch_parameters={"dataframe": frames}, result_format="BASIC"
+    )
+    outcomes = (_outcome(result) for result in validated.results)
+    return SuiteResult(len(frames), tuple(sorted(outcomes, key=lambda outcome: outcome.id)))
+
+
+def frames_suite() -> list[Any]:
+    """Make the expectations: of the table, of identity and order, of envelopes, of what was decoded."""
+    return [*_of_the_table(), *_of_identity(), *_of_the_envelope(), *_of_decoding()]
+
+
+def _of_the_table() -> list[Any]:
+    return [
+        expect.ExpectTableColumnsToMatchSet(
+            column_set=list(COLUMNS), exact_match=True, **_label("columns-complete", CRITICAL)
+        ),
+        expect.ExpectTableRowCountToBeBetween(min_value=1, **_label("slice-not-empty", CRITICAL)),
+    ]
+
+
+def _of_identity() -> list[Any]:
+    """A capture that is fed twice repeats its records: harmless to judgements, but worth a warning."""
+    return [
+        expect.ExpectColumnValuesToMatchRegex(
+            column="connection", regex=CONNECTION_ID, **_label("connection-is-16-bytes", CRITICAL)
+        ),
+        expect.ExpectColumnValuesToBeBetween(
+            column="sequence", min_value=1, **_label("sequence-from-1", CRITICAL)
+        ),
+        expect.ExpectCompoundColumnsToBeUnique(
+            column_list=["connection", "run", "sequence"], **_label("record-unique", WARNING)
+        ),
+        expect.ExpectCompoundColumnsToBeUnique(
+            column_list=["connection", "run"],
+            row_condition=Column("kind") == Kind.OPENED.name,
+            **_label("opened-once", WARNING),
+        ),
+        expect.ExpectCompoundColumnsToBeUnique(
+            column_list=["connection", "run"],
+            row_condition=Column("kind") == Kind.CLOSED.name,
+            **_label("closed-once", WARNING),
+        ),
+    ]
+
+
+def _of_the_envelope() -> list[Any]:
+    endpoints = [
+        expect.ExpectColumnValuesToMatchRegex(
+            column=column, regex=ENDPOINT, **_label(f"{column}-is-endpoint", CRITICAL)
+        )
+        for column in ("client", "server")
+    ]
+    return [
+        *endpoints,
+        expect.ExpectColumnPairValuesToBeInSet(
+            column_A="kind",
+            column_B="pairing",
+            value_pairs_set=_pairs(Kind.RESPONSE, Pairing),
+            **_label("pairing-of-responses", CRITICAL),
+        ),
+        expect.ExpectColumnPairValuesToBeInSet(
+            column_A="kind",
+            column_B="closing",
+            value_pairs_set=_pairs(Kind.CLOSED, Closing),
+            **_label("closing-of-closed", CRITICAL),
+        ),
+        expect.ExpectColumnValuesToBeBetween(
+            column="captured_at", min_value=FIRST_PLAUSIBLE_TIME, **_label("captured-at-nanoseconds", WARNING)
+        ),
+        expect.ExpectColumnPairValuesAToBeGreaterThanB(
+            column_A="true_length",
+            column_B="captured_length",
+            or_equal=True,
+            row_condition=_FRAME,
+            **_label("captured-within-true-length", CRITICAL),
+        ),
+    ]
+
+
+def _of_decoding() -> list[Any]:
+    return [
+        expect.ExpectColumnValuesToBeInSet(
+            column="header_version", value_set=[0, 1, 2, 3], **_label("header-version-exists", CRITICAL)
+        ),
+        expect.ExpectColumnValuesToNotBeNull(
+            column="correlation_id",
+            row_condition=_FRAME & (Column("captured_length") >= REQUEST_LEAD),
+            **_label("correlation-id-read", CRITICAL),
+        ),
+        expect.ExpectColumnValuesToBeBetween(
+            column="api_key",
+            min_value=0,
+            row_condition=Column("pairing") == Pairing.MATCHED.name,
+            **_label("matched-response-has-api", CRITICAL),
+        ),
+        expect.ExpectColumnValuesToBeInSet(
+            column="failure",
+            value_set=[reason.value for reason in Reason],
+            **_label("failure-has-reason", CRITICAL),
+        ),
+    ]
+
+
+def _label(identifier: str, severity: str) -> dict[str, Any]:
+    return {"meta": {"id": identifier}, "severity": severity}
+
+
+def _pairs(owner: Kind, states: type[Pairing] | type[Closing]) -> list[tuple[str, str]]:
+    """The one kind that owns a column has one of its states, all other kinds have NONE."""
+    owned = [(owner.name, state.name) for state in states if state]
+    return owned + [(kind.name, "NONE") for kind in Kind if kind is not owner]
+
+
+def _outcome(result: Any) -> Outcome:
+    expectation = result.expectation_config
+    unexpected = result.result.get("unexpected_count", int(not result.success))
+    return Outcome(expectation.meta["id"], bool(result.success), unexpected, expectation.severity.value)

@@ -1,0 +1,139 @@
+"""The embedded broker: a real Kafka in one KRaft process, for as long as it is needed."""
+
+import base64
+import contextlib
+import re
+import subprocess
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from streaming.broker import leash
+from streaming.broker.jars import jars
+from streaming.broker.java import java
+from streaming.broker.ports import HOST, reserve
+from streaming.broker.settings import Folder, logging_properties, server_properties
+from streaming.failure import UserError
+
+# Seconds. Four are usual on two idle cores; Spark may start beside it.
+_PATIENCE = 90.0
+
+# A small heap, the cheapest collector and compiler: it starts faster and leaves the cores to others.
+_JVM_FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+# How a line of the server log begins that tells of an error, and the line of its exception that may follow.
+_ERROR = re.compile(r"[-0-9]+ [:,0-9]+ (?:ERROR|FATAL) ")
+_EXCEPTION = re.compile(r"[\w.$]+: (.+)")
+
+
+class EmbeddedBroker:
+    """A Kafka broker on loopback; a context manager that starts it and ends it.
+
+    Data and logs live in a temporary folder that goes with the broker.
+    """
+
+    def __init__(
+        self, watched_port: int = 0, internal_port: int = 0, watched_advertised_port: int = 0
+    ) -> None:
+        """Choose the ports: 0 takes a free one, and advertises the one that WATCHED listens on.
+
+        Raises `UserError` when a port is in use.
+        """
+        self.ports = reserve(watched_port, internal_port)
+        self._advertised = watched_advertised_port or self.ports.watched
+        self.cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+    @property
+    def watched(self) -> str:
+        """The `host:port` of the listener that is captured."""
+        return f"{HOST}:{self.ports.watched}"
+
+    @property
+    def internal(self) -> str:
+        """The `host:port` of the listener for kipwatch's own clients."""
+        return f"{HOST}:{self.ports.internal}"
+
+    @property
+    def request_log(self) -> Path:
+        """The requests that WATCHED served, for `read_request_log`; it goes with the broker."""
+        return self._folder.request_log
+
+    def __enter__(self) -> Self:
+        """Start the broker and return when it answers. Raises `UserError` when it does not."""
+        with contextlib.ExitStack() as undo:
+            scratch = tempfile.TemporaryDirectory(prefix="kipwatch-broker-", ignore_cleanup_errors=True)
+            self._folder = Folder(Path(undo.enter_context(scratch)))
+            self._write_settings()
+            self._format()
+            process = self._start()
+            undo.callback(leash.let_go, process)
+            self._await_answer(process)
+            self._undo = undo.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the broker's process and remove its folder."""
+        self._undo.close()
+
+    def _write_settings(self) -> None:
+        properties = server_properties(self.ports, self._advertised, self._folder.data)
+        self._folder.properties.write_text(properties)
+        logging = logging_properties(self._folder.server_log, self._folder.request_log)
+        self._folder.logging.write_text(logging)
+
+    def _format(self) -> None:
+        tool = self._java("kafka.tools.StorageTool", "format", "--standalone")
+        tool += [f"--cluster-id={self.cluster_id}", "--config", self._folder.properties]
+        done = subprocess.run(tool, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise UserError(f"the embedded broker cannot format its storage: {_last_line(done.stderr)}")
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with self._folder.output.open("wb") as output:
+            return leash.start(self._java("kafka.Kafka", self._folder.properties), output)
+
+    def _await_answer(self, process: subprocess.Popen[bytes]) -> None:
+        settings = {"bootstrap.servers": self.internal, "reconnect.backoff.max.ms": 200, "log_level": 0}
+        admin = AdminClient(settings)
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                raise UserError(f"the embedded broker ended as it started: {self._complaint()}")
+            with contextlib.suppress(KafkaException):
+                if admin.list_topics(timeout=1).brokers:
+                    return
+        raise UserError(f"the embedded broker did not answer in {_PATIENCE:.0f} s: {self._complaint()}")
+
+    def _java(self, *arguments: str | Path) -> list[str | Path]:
+        classes = ":".join(map(str, jars("broker")))
+        logging = f"-Dlog4j2.configurationFile={self._folder.logging}"
+        return [java(), *_JVM_FLAGS, logging, "-cp", classes, *arguments]
+
+    def _complaint(self) -> str:
+        """Return what the broker held against its start, or else the last that it said."""
+        log = self._folder.server_log
+        error = complaint(log.read_text()) if log.exists() else ""
+        return error or _last_line(self._folder.output.read_text())
+
+
+def complaint(server_log: str) -> str:
+    """Return what the first error of a server log says: its exception's message, or else its own.
+
+    The first, because the errors after it only pass it on.
+    """
+    lines = iter(server_log.splitlines())
+    error = next((line for line in lines if _ERROR.match(line)), "")
+    exception = _EXCEPTION.match(next(lines, ""))
+    return exception[1] if exception else _ERROR.sub("", error)
+
+
+def _last_line(text: str) -> str:
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "it said nothing")

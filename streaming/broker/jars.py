@@ -1,0 +1,124 @@
+"""The cache of pinned jars: resolved once for a user, found there ever after.
+
+`<user cache>/kipwatch/jars/<digest of ivy.xml>/` holds a folder for each Ivy configuration. It appears by a
+rename when all of it is there, so an interrupted resolve leaves nothing half; other pins are another folder.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from streaming.broker.ivy import PINS, retrieve
+from streaming.failure import UserError
+
+Configuration = Literal["broker", "connector"]
+
+# The names of all the jars, written last: a cache that was partly swept away shows by it.
+_LISTING = "complete"
+
+
+def jars(configuration: Configuration, say: Callable[[str], None] | None = None) -> list[Path]:
+    """Return the jars of an Ivy configuration, and resolve them all first where the cache lacks them.
+
+    A cold resolve takes a minute and tells its progress line by line to `say`. Raises `UserError` when it
+    fails.
+    """
+    home = _cache() / _digest(PINS)
+    try:
+        if not complete(home):
+            _fill(home, say or _unheard)
+    except OSError as error:
+        remedy = "set XDG_CACHE_HOME to a folder that you may write"
+        raise UserError(f"cannot keep jars in {home}: {error.strerror}; {remedy}") from error
+    return [home / name for name in _listed(home) if name.startswith(f"{configuration}/")]
+
+
+def kafka_clients_jar() -> Path:
+    """Return the kafka-clients jar of the embedded broker's release, the source of the message schemas."""
+    return next(jar for jar in jars("broker") if jar.name.startswith("kafka-clients-"))
+
+
+def complete(home: Path) -> bool:
+    """Tell whether a cache folder holds every jar that its listing names."""
+    return (home / _LISTING).is_file() and all((home / name).is_file() for name in _listed(home))
+
+
+def seal(home: Path) -> None:
+    """Write the listing of a folder that holds all its jars."""
+    names = sorted(str(jar.relative_to(home)) for jar in home.glob("*/*.jar"))
+    (home / _LISTING).write_text("\n".join(names))
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kipwatch" / "jars"
+
+
+def _digest(pins: Path) -> str:
+    return hashlib.sha256(pins.read_bytes()).hexdigest()[:16]
+
+
+def _listed(home: Path) -> list[str]:
+    return (home / _LISTING).read_text().splitlines()
+
+
+def _fill(home: Path, say: Callable[[str], None]) -> None:
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(home.with_suffix(".lock"), say):
+        if complete(home):  # another process was first
+            return
+        partial = home.with_suffix(".partial")
+        _remove(partial)  # of a process that was killed
+        try:
+            retrieve(partial, say)
+            _remove(partial / "ivy")
+            seal(partial)
+            _remove(home)
+            partial.rename(home)
+        finally:
+            _remove(partial)
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def _locked(lock: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold a lock among processes; the kernel frees it when its holder dies."""
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("jars: another process is fetching them, waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _unheard(line: str) -> None:
+    """Take progress that nobody asked for."""
+
+
+def main() -> int:
+    """Fill the cache; `make setup` runs it."""
+    say = partial(print, flush=True)
+    try:
+        found = jars("broker", say) + jars("connector", say)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    say(f"jars: {len(found)} in {found[0].parents[1]}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

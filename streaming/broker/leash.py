@@ -1,0 +1,67 @@
+"""A child process that never outlives its parent, however the parent ends.
+
+Between the two stands a small process of this file, the leash. Its standard input is a pipe whose other end
+the parent holds. The kernel closes that end when the parent is gone, even killed, and the leash then ends the
+child. Letting go of the pipe is also the regular way to end the child, so there is one way and not two. The
+leash has a session of its own: Ctrl-C in the terminal reaches the parent alone, which decides what to end and
+in which order.
+
+PR_SET_PDEATHSIG would fire already when the thread that started the child ends, and needs code to run between
+fork and exec, which is not safe with threads.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+# Seconds from SIGTERM to SIGKILL. An idle broker needs a third of one.
+PATIENCE = 10.0
+
+_STANDARD_INPUT = 0
+
+
+def start(command: Sequence[str | Path], output: IO[bytes] | int) -> subprocess.Popen[bytes]:
+    """Start `command` on a leash, its output and errors to `output`; the process returned is the leash.
+
+    The leash ends when the command ends, with its exit status. `let_go` ends both.
+    """
+    return subprocess.Popen(
+        [sys.executable, "-I", __file__, *command],
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+def let_go(leash: subprocess.Popen[bytes]) -> int:
+    """End the command on a leash and return its exit status; no harm when it has ended already."""
+    assert leash.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        leash.stdin.close()
+    return leash.wait()
+
+
+def _hold(command: Sequence[str]) -> int:
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    threading.Thread(target=_end_with_parent, args=(child,), daemon=True).start()
+    return child.wait()
+
+
+def _end_with_parent(child: subprocess.Popen[bytes]) -> None:
+    while os.read(_STANDARD_INPUT, 1):
+        pass
+    child.terminate()
+    try:
+        child.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        child.kill()
+
+
+if __name__ == "__main__":
+    sys.exit(_hold(sys.argv[1:]))

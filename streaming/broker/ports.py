@@ -1,0 +1,41 @@
+"""The ports of the embedded broker, all on loopback."""
+
+import contextlib
+import socket
+from dataclasses import dataclass
+
+from streaming.failure import UserError
+
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """One port for each listener."""
+
+    watched: int
+    """Where real clients talk; the only listener whose traffic is captured."""
+    internal: int
+    """Where kipwatch's own clients and the broker itself talk."""
+    controller: int
+    """KRaft, between the two roles of the one process."""
+
+
+def reserve(watched: int, internal: int) -> Ports:
+    """Take the ports given, and free ones for 0. Raises `UserError` when one is in use."""
+    # All are held until the last is known, so that none is given twice.
+    with contextlib.ExitStack() as held:
+        return Ports(*(_bind(held, port) for port in (watched, internal, 0)))
+
+
+def _bind(held: contextlib.ExitStack, port: int) -> int:
+    probe = held.enter_context(socket.socket())
+    # As the broker will: a port whose old connections linger in TIME_WAIT is free to listen on.
+    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        probe.bind((HOST, port))
+    except OSError as error:
+        remedy = "end what listens there, or choose another"
+        raise UserError(f"port {port} cannot be used ({error.strerror}): {remedy}") from error
+    taken: int = probe.getsockname()[1]
+    return taken

@@ -1,0 +1,48 @@
+"""The two topics of kipwatch."""
+
+import contextlib
+from collections.abc import Iterator
+from datetime import timedelta
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from streaming.failure import UserError
+
+# Seconds, in which a broker that is starting beside us may come up.
+_PATIENCE = 30.0
+
+
+def create_topics(
+    bootstrap: str,
+    frames: str,
+    findings: str,
+    partitions: int = 2,
+    retention: timedelta = timedelta(days=1),
+) -> None:
+    """Create the topic of frames and the compacted topic of findings; one that exists stays as it is.
+
+    `partitions` and `retention` are those of the frames. Raises `UserError` when Kafka cannot be reached or
+    refuses.
+    """
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    milliseconds = str(int(retention.total_seconds() * 1000))
+    wanted = [
+        NewTopic(frames, partitions, config={"retention.ms": milliseconds}),
+        # The key is the finding's id: of one finding only the last state is worth keeping.
+        NewTopic(findings, 1, config={"cleanup.policy": "compact"}),
+    ]
+    for topic, created in admin.create_topics(wanted, request_timeout=_PATIENCE).items():
+        with _told(topic, bootstrap):
+            created.result()
+
+
+@contextlib.contextmanager
+def _told(topic: str, bootstrap: str) -> Iterator[None]:
+    try:
+        yield
+    except KafkaException as error:
+        cause: KafkaError = error.args[0]
+        if cause.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            reason = f"cannot create the topic {topic} at {bootstrap}: {cause.str()}"
+            raise UserError(f"{reason}; see that Kafka runs there and lets you") from error

@@ -1,0 +1,32 @@
+"""`kipwatch audit`: hold the latest records of the frames topic against the Great Expectations suite."""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.console import Console
+
+from streaming.configuration import add_flags, configure
+from streaming.failure import UserError
+
+HELD, BROKEN = 0, 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument(
+        "--records", type=int, default=10_000, help="how many records at most (default: 10000)"
+    )
+    add_flags(parser, ["bootstrap", "frames_topic"])
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Audit and show each expectation."""
+    configuration = configure(arguments)
+    if arguments.records < 1:
+        raise UserError("--records takes a number above 0")
+    from streaming.audit import audit, audit_table  # noqa: PLC0415  # Great Expectations takes seconds to load
+
+    result = audit(configuration.bootstrap, configuration.frames_topic, arguments.records)
+    Console().print(audit_table(result))
+    return HELD if result.success else BROKEN

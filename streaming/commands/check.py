@@ -1,0 +1,73 @@
+"""`kipwatch check FILE…`: judge captures, without Spark and without Java."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+
+from decoders.schema.registry import Schemas
+from expectations.report.tables import coverage_table, findings_list
+from streaming.examination import Examination, examine
+from streaming.failure import UserError
+
+CLEAN, VIOLATED, NOTHING_JUDGED = 0, 1, 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="pcap file")
+    parser.add_argument(
+        "--ports", default="", help="broker ports, separated by commas (default: whoever accepts)"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object a file")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Judge each file. The worst status of all files is the status."""
+    ports = parse_ports(arguments.ports)
+    schemas = Schemas.load()
+    return max(_check(path, schemas, ports, as_json=arguments.json) for path in arguments.files)
+
+
+def parse_ports(text: str) -> list[int]:
+    """Read `9092,9093`. Raises UserError."""
+    try:
+        return [int(port) for port in text.split(",") if port.strip()]
+    except ValueError:
+        raise UserError(f"--ports takes port numbers separated by commas, not {text!r}") from None
+
+
+def _check(path: Path, schemas: Schemas, ports: list[int], as_json: bool) -> int:
+    examination = examine(path, schemas, ports)
+    if as_json:
+        sys.stdout.write(msgspec.json.encode(examination).decode() + "\n")
+    else:
+        _show(path, examination, Console())
+    if examination.truncated:
+        print(f"kipwatch: {path} ends inside a packet; what is whole was judged", file=sys.stderr)
+    if not examination.frames:
+        print(
+            f"kipwatch: {path}: no Kafka frame could be judged; check the file and --ports", file=sys.stderr
+        )
+        return NOTHING_JUDGED
+    return VIOLATED if examination.violates else CLEAN
+
+
+def _show(path: Path, examination: Examination, console: Console) -> None:
+    console.print(
+        f"[bold]{path}[/]: {examination.frames} frames on {examination.connections} connections, "
+        f"{len(examination.findings)} findings"
+    )
+    if examination.findings:
+        console.print(findings_list(examination.findings))
+    console.print()
+    console.print(coverage_table(examination.coverage))
+    fates = ", ".join(f"{fate} {count}" for fate, count in examination.ledger.items())
+    console.print(f"\n[dim]bytes: {fates}[/]")
+    if examination.undecodable:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in examination.undecodable.items())
+        console.print(f"[dim]frames not decoded: {reasons}[/]")

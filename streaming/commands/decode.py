@@ -1,0 +1,110 @@
+"""`kipwatch decode FILE`: show every frame of a capture, whole, in the order of the wire."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from decoders.codec.request import read_request
+from decoders.codec.response import read_response
+from decoders.frame.record import Kind, Record
+from decoders.schema.registry import Schemas
+from expectations.conversation.identifier import identifier_text
+from streaming.commands.check import parse_ports
+from streaming.examination import records_of
+from streaming.feeder.source import open_capture, run_of_file
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="pcap file")
+    parser.add_argument(
+        "--ports", default="", help="broker ports, separated by commas (default: whoever accepts)"
+    )
+    parser.add_argument("--jsonl", action="store_true", help="print one JSON object a frame")
+    parser.add_argument("--api", help="only this API, by name")
+    parser.add_argument("--kind", choices=["request", "response"], help="only requests or responses")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the frames."""
+    schemas = Schemas.load()
+    show = json.dumps if arguments.jsonl else _line
+    for frame in _frames(schemas, arguments.file, parse_ports(arguments.ports)):
+        if arguments.api in (None, frame["api"]) and arguments.kind in (None, frame["kind"]):
+            sys.stdout.write(show(frame) + "\n")
+    return 0
+
+
+def _frames(schemas: Schemas, path: Path, ports: list[int]) -> Iterator[dict[str, Any]]:
+    with open_capture(path) as packets:
+        records, _ = records_of(schemas, packets, ports, run_of_file(path))
+        for record in records:
+            if record.kind is Kind.REQUEST:
+                yield {**_envelope(record), **_request(schemas, record)}
+            elif record.kind is Kind.RESPONSE:
+                yield {**_envelope(record), **_response(schemas, record)}
+
+
+def _envelope(record: Record) -> dict[str, Any]:
+    return {
+        "connection": record.connection.hex(),
+        "client": str(record.client),
+        "server": str(record.server),
+        "kind": record.kind.name.lower(),
+        "sequence": record.sequence,
+        "captured_at": record.captured_at,
+    }
+
+
+def _request(schemas: Schemas, record: Record) -> dict[str, Any]:
+    request = read_request(schemas, record.frame, cut=record.is_cut)
+    instance_id = request.client_instance_id
+    return {
+        "api_key": request.api_key,
+        "api": request.api.name if request.api else None,
+        "api_version": request.api_version,
+        "header_version": request.header_version,
+        "correlation_id": request.correlation_id,
+        "client_id": request.client_id,
+        "client_instance_id": identifier_text(instance_id) if instance_id else None,
+        "body": request.body,
+        "remarks": [str(remark) for remark in request.remarks],
+        "failure": str(request.failure) if request.failure else None,
+    }
+
+
+def _response(schemas: Schemas, record: Record) -> dict[str, Any]:
+    key, version = record.paired_api_key, record.paired_api_version
+    response = read_response(schemas, record.frame, key, version, cut=record.is_cut)
+    api = schemas.api(key)
+    return {
+        "api_key": key,
+        "api": api.name if api else None,
+        "api_version": version,
+        "header_version": None,
+        "correlation_id": response.correlation_id,
+        "client_id": None,
+        "client_instance_id": None,
+        "body": response.body,
+        "remarks": [str(remark) for remark in response.remarks],
+        "failure": str(response.failure) if response.failure else None,
+    }
+
+
+def _line(frame: dict[str, Any]) -> str:
+    arrow = "→" if frame["kind"] == "request" else "←"
+    what = f"{frame['api'] or frame['api_key']} v{frame['api_version']}"
+    header = f"h{frame['header_version']}" if frame["header_version"] is not None else "  "
+    names = " ".join(
+        f"{name}={frame[name]}" for name in ("client_id", "client_instance_id") if frame[name] is not None
+    )
+    told = frame["failure"] or json.dumps(frame["body"])
+    return (
+        f"{frame['sequence']:>6} {frame['client']} {arrow} {frame['server']}  "
+        f"{what:<28} {header} #{frame['correlation_id']} {names} {told}"
+    )

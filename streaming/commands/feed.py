@@ -1,0 +1,84 @@
+"""`kipwatch feed`: capture packets and publish frames, until told to stop or the source ends."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+
+from decoders.wire.packet import Packet
+from streaming.configuration import Configuration, add_flags, configure
+from streaming.failure import UserError
+from streaming.feeder.capture import CaptureError, InterfaceCapture
+from streaming.feeder.feeder import Feeder, open_save
+from streaming.feeder.source import open_capture, run_of_file, standard_input
+
+SETTINGS = (
+    "bootstrap",
+    "frames_topic",
+    "interface",
+    "ports",
+    "cluster",
+    "feeder",
+    "feeder_metrics_address",
+)
+BATCH = 1_000
+POLL_SECONDS = 0.2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument(
+        "source", nargs="?", metavar="FILE", help="a pcap file, or - for standard input; else the interface"
+    )
+    parser.add_argument("--save", type=Path, metavar="FILE", help="keep what is captured in this pcap file")
+    add_flags(parser, SETTINGS)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Feed from the source named."""
+    configuration = configure(arguments)
+    with ExitStack() as stack:
+        save = stack.enter_context(open_save(arguments.save)) if arguments.save else None
+        if arguments.source is None:
+            _feed_interface(stack, Feeder(configuration, time.time_ns(), save), configuration)
+        elif arguments.source == "-":
+            _feed(Feeder(configuration, time.time_ns(), save), _in_batches(iter(standard_input())))
+        else:
+            path = Path(arguments.source)
+            packets = iter(stack.enter_context(open_capture(path)))
+            _feed(Feeder(configuration, run_of_file(path), save), _in_batches(packets))
+    return 0
+
+
+def _feed_interface(stack: ExitStack, feeder: Feeder, configuration: Configuration) -> None:
+    try:
+        capture = stack.enter_context(InterfaceCapture(configuration.interface, configuration.ports))
+    except CaptureError as error:
+        raise UserError(str(error)) from error
+    _stop_on_signals(feeder)
+
+    def batches() -> Iterator[list[Packet]]:
+        while True:
+            yield capture.packets(POLL_SECONDS)
+
+    feeder.run(batches(), lambda: capture.dropped)
+
+
+def _feed(feeder: Feeder, batches: Iterator[list[Packet]]) -> None:
+    _stop_on_signals(feeder)
+    feeder.run(batches)
+
+
+def _stop_on_signals(feeder: Feeder) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: feeder.stop())
+
+
+def _in_batches(packets: Iterator[Packet]) -> Iterator[list[Packet]]:
+    while batch := list(islice(packets, BATCH)):
+        yield batch

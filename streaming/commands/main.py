@@ -1,0 +1,80 @@
+"""The command line. A command's room is imported only when that command runs: `check` loads no Spark."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import NoReturn
+
+from streaming.failure import UserError
+
+COMMANDS = {
+    "demo": "run the whole road on real traffic and show what it finds",
+    "check": "judge captures, without Spark and without Java",
+    "decode": "show every frame of a capture",
+    "feed": "capture packets and publish frames to Kafka",
+    "run": "run the streaming query: decode, judge, publish findings and metrics",
+    "rules": "list the rules, or explain one",
+    "audit": "hold the frames topic against its Great Expectations suite",
+    "schemas": "make the table of Kafka's message schemas from a kafka-clients jar",
+    "doctor": "tell what this machine can do and what is missing",
+}
+MISUSE = 2
+INTERRUPTED = 130
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """Says what is wrong with the flags in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Leave with status 2."""
+        raise UserError(f"{message}; see `{self.prog} --help`")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. Gives its exit status: 0 well, 1 violations, 2 misuse."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        return _run(given)
+    except UserError as error:
+        print(f"kipwatch: {error}", file=sys.stderr)
+        return MISUSE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output went away, as `| head` does: no reason to complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(given: list[str]) -> int:
+    if not given or given[0] in ("-h", "--help"):
+        print(_map())
+        return 0 if given else MISUSE
+    if given[0] == "--version":
+        print(f"kipwatch {version('kipwatch')}")
+        return 0
+    name, *rest = given
+    if name not in COMMANDS:
+        raise UserError(f"there is no command {name!r}; see `kipwatch --help`")
+    command = importlib.import_module(f"streaming.commands.{name}")
+    parser = OneLineParser(prog=f"kipwatch {name}", description=COMMANDS[name], allow_abbrev=False)
+    command.add_arguments(parser)
+    status: int = command.run(parser.parse_args(rest))
+    return status
+
+
+def _map() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {purpose}" for name, purpose in COMMANDS.items()]
+    return "\n".join(
+        ["usage: kipwatch COMMAND [flags]", "", *lines, "", "kipwatch COMMAND --help tells more."]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""`kipwatch rules`: list the rules, or show one rule's page."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.table import Table
+
+from expectations.catalogue import RULES, rule_named
+from expectations.rule import Rule
+from streaming.failure import UserError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("id", nargs="?", metavar="ID", help="a rule's id, such as kip1313/instance-id-zero")
+    parser.add_argument("--json", action="store_true", help="print one JSON array")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """List or explain."""
+    rules = [_find(arguments.id)] if arguments.id else list(RULES)
+    if arguments.json:
+        print(json.dumps([_described(rule) for rule in rules], indent=2))
+    elif arguments.id:
+        _explain(rules[0])
+    else:
+        _list(rules)
+    return 0
+
+
+def _find(rule_id: str) -> Rule:
+    try:
+        return rule_named(rule_id)
+    except KeyError:
+        raise UserError(f"there is no rule {rule_id!r}; `kipwatch rules` lists them") from None
+
+
+def _described(rule: Rule) -> dict[str, str]:
+    names = ("id", "kip", "section", "level", "role", "spec", "requirement", "page")
+    return {name: str(getattr(rule, name)) for name in names}
+
+
+def _list(rules: list[Rule]) -> None:
+    table = Table("rule", "level", "at fault", "what it checks", box=None)
+    for rule in rules:
+        table.add_row(rule.id, rule.level, rule.role, rule.summary)
+    Console().print(table)
+
+
+def _explain(rule: Rule) -> None:
+    heading = f"# {rule.id}\n\n*{rule.level}, at fault: {rule.role}. {rule.kip}, {rule.section}.*\n\n"
+    demands = f"> {rule.requirement}\n\n"
+    Console().print(Markdown(heading + demands + rule.page))

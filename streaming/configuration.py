@@ -1,0 +1,123 @@
+"""The configuration: one TOML file, and flags of the same names that win over it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import msgspec
+
+from streaming.failure import UserError
+
+Described = msgspec.Meta
+
+
+class Listener(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What is not on the wire of one broker listener. Without an entry its name is `address:port`."""
+
+    address: str
+    name: str = ""
+    cluster_id: str = ""
+    node_id: int = -1
+
+
+class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Every setting, with its default. A flag's help is the setting's description."""
+
+    bootstrap: Annotated[str, Described(description="Kafka's host:port for the topics")] = "127.0.0.1:9092"
+    frames_topic: Annotated[str, Described(description="topic of the captured frames")] = "kipwatch.frames"
+    findings_topic: Annotated[str, Described(description="topic of the findings")] = "kipwatch.findings"
+    interface: Annotated[str, Described(description="network interface to capture on")] = "lo"
+    ports: Annotated[list[int], Described(description="broker ports to capture, separated by commas")] = (
+        msgspec.field(default_factory=lambda: [9092])
+    )
+    cluster: Annotated[str, Described(description="name of the watched cluster, at most 24 bytes")] = ""
+    feeder: Annotated[str, Described(description="name of this feeder, at most 24 bytes")] = "feeder"
+    metrics_address: Annotated[str, Described(description="where the application serves /metrics")] = (
+        "127.0.0.1:9108"
+    )
+    feeder_metrics_address: Annotated[str, Described(description="where the feeder serves /metrics")] = (
+        "127.0.0.1:9107"
+    )
+    checkpoint: Annotated[str, Described(description="folder of the query's checkpoint")] = (
+        "kipwatch-checkpoint"
+    )
+    buckets: Annotated[int, Described(description="buckets of connections; frozen by the checkpoint")] = 64
+    shuffle_partitions: Annotated[
+        int, Described(description="Spark's shuffle partitions; frozen by the checkpoint")
+    ] = 2
+    trigger_seconds: Annotated[int, Described(description="seconds between two micro-batches")] = 1
+    listener: list[Listener] = []
+
+
+def add_flags(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
+    """Add `--config` and the flags of the settings named."""
+    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with the same names")
+    hints = get_type_hints(Configuration, include_extras=True)
+    for name in names:
+        described = hints[name].__metadata__[0].description
+        default = _default(name)
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            dest=name,
+            metavar="VALUE",
+            help=f"{described} (default: {default})",
+        )
+
+
+def configure(flags: argparse.Namespace) -> Configuration:
+    """Read the file named by `--config`, if any, and put the flags given over it.
+
+    Raises UserError when the file cannot be read, a key is unknown or a value does not fit.
+    """
+    path: Path | None = flags.config
+    settings = _read(path) if path else {}
+    given = {
+        name: value
+        for name, value in vars(flags).items()
+        if name in Configuration.__struct_fields__ and value is not None
+    }
+    source = f"{path}: " if path else ""
+    try:
+        in_file = msgspec.convert(settings, Configuration)
+    except msgspec.ValidationError as error:
+        raise UserError(f"{source}{error}; see `kipwatch --help` for the settings") from error
+    try:
+        return msgspec.convert(
+            {**msgspec.to_builtins(in_file), **_parsed(given)}, Configuration, strict=False
+        )
+    except msgspec.ValidationError as error:
+        raise UserError(f"a flag's value does not fit: {error}") from error
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """Take `host:port` apart. Raises UserError when it is not one."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise UserError(f"{address!r} is not host:port")
+    return host, int(port)
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        document: Mapping[str, Any] = msgspec.toml.decode(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"cannot read the configuration {path}: {error.strerror}") from error
+    except msgspec.DecodeError as error:
+        raise UserError(f"{path} is not TOML: {error}") from error
+    return document
+
+
+def _parsed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Flags are texts; a list is written with commas."""
+    parsed = dict(given)
+    if "ports" in parsed:
+        parsed["ports"] = [port.strip() for port in parsed["ports"].split(",")]
+    return parsed
+
+
+def _default(name: str) -> Any:
+    value = getattr(Configuration(), name)
+    return ",".join(map(str, value)) if isinstance(value, list) else value

@@ -1,0 +1,173 @@
+"""The demo: the whole road on real traffic, from start to verdict."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from expectations.finding import Finding
+from expectations.report.coverage import Coverage, coverage_of
+from streaming.audit import audit, audit_table
+from streaming.configuration import Configuration
+from streaming.demo.findings_topic import FindingsTopic
+from streaming.demo.instance_client import InstanceClient
+from streaming.demo.page import MetricsPage, scrape
+from streaming.demo.road import Road
+from streaming.demo.scenario import PLANTED, Planted, converse, play
+from streaming.demo.screen import Screen
+from streaming.demo.workload import run_workload
+from streaming.examination import examine
+from streaming.failure import UserError
+
+SETTLE_CAPTURED = 1.5
+SETTLE_RELAYED = 5.5
+"""Seconds until a client has surely read an answer: from packets one, from a relay five, and some more."""
+DRAIN_SECONDS = 60.0
+AUDITED_RECORDS = 10_000
+
+
+class Demo:
+    """One run of the demo on a road that stands."""
+
+    def __init__(self, road: Road, configuration: Configuration, screen: Screen, captured: bool) -> None:
+        self._road, self._configuration, self._screen = road, configuration, screen
+        self._settle = SETTLE_CAPTURED if captured else SETTLE_RELAYED
+        self._topic = FindingsTopic(road.internal, configuration.findings_topic)
+        self._stop = threading.Event()
+        self._failures: list[str] = []
+
+    def play(self, seconds: float) -> None:
+        """Run all clients, showing what is found meanwhile, for at most so long. Raises UserError."""
+        deadline = time.monotonic() + seconds
+        clients = [
+            threading.Thread(target=self._guard, args=(work,), daemon=True)
+            for work in (self._run_real_clients, self._run_instance_clients)
+        ]
+        for client in clients:
+            client.start()
+        while any(client.is_alive() for client in clients):
+            if time.monotonic() > deadline:
+                self._stop.set()
+            self.show(1.0)
+            self._road.demand_life()
+        if self._failures:
+            raise UserError(f"a client of the demo failed: {self._failures[0]}")
+
+    def show(self, seconds: float) -> None:
+        """Show what is new, waiting at most so long for it."""
+        for finding in self._topic.poll(seconds):
+            self._screen.finding(finding)
+        addresses = (self._configuration.feeder_metrics_address, self._configuration.metrics_address)
+        self._screen.counts(*map(scrape, addresses))
+
+    def drain(self) -> None:
+        """Stop the feeder and wait until the query has judged everything. Raises UserError."""
+        self._road.end_feeding()
+        ended = time.time()
+        deadline = time.monotonic() + DRAIN_SECONDS
+        while not self._is_drained(ended):
+            if time.monotonic() > deadline:
+                raise UserError(f"the query did not catch up in {DRAIN_SECONDS:.0f} s")
+            self._road.application.demand_life()
+            self.show(0.5)
+        self.show(2.0)
+
+    def findings(self) -> list[Finding]:
+        """Give what was found, the latest of each."""
+        return sorted(self._topic.findings.values(), key=lambda finding: finding.first_captured_at)
+
+    def coverage(self) -> list[Coverage]:
+        """Read the coverage of every rule off the metrics page."""
+        checks = self.page().by("kipwatch_rule_checks_total", "rule", "verdict")
+        return coverage_of({(rule, verdict): int(count) for (rule, verdict), count in checks.items()})
+
+    def page(self) -> MetricsPage:
+        """Read the application's metrics page. Raises UserError when it does not answer."""
+        page = scrape(self._configuration.metrics_address)
+        if page is None:
+            raise UserError(f"nobody answers at {self._configuration.metrics_address}/metrics")
+        return page
+
+    def conclude(self) -> bool:
+        """Show the tables and tell whether all that was planted was found, and nothing else violated."""
+        findings = self.findings()
+        planted = found_of(findings)
+        self._screen.tables(findings, self.coverage(), planted)
+        audited = audit(self._road.internal, self._configuration.frames_topic, AUDITED_RECORDS)
+        self._screen.part("Audit of the frames topic", audit_table(audited))
+        checked = self._check_recording(findings)
+        same = "the same findings" if checked else "OTHER findings"
+        self._screen.say(f"`kipwatch check` on the recorded capture: {same}")
+        unplanted = violations_beside(findings)
+        for finding in unplanted:
+            self._screen.say(f"not planted: {finding.rule} on {finding.client}: {finding.message}")
+        return all(found for _, found in planted) and not unplanted and audited.success and checked
+
+    def close(self) -> None:
+        """Leave the findings topic."""
+        self._stop.set()
+        self._topic.close()
+
+    def _check_recording(self, findings: Sequence[Finding]) -> bool:
+        examination = examine(self._road.recording, self._road.schemas)
+        return same_findings(findings, examination.findings)
+
+    def _is_drained(self, ended: float) -> bool:
+        page = scrape(self._configuration.metrics_address)
+        if page is None:
+            return False
+        batch = page.total("kipwatch_last_batch_timestamp_seconds")
+        return batch > ended + 1 and page.total("kipwatch_topic_lag_records") == 0
+
+    def _run_real_clients(self) -> None:
+        run_workload(self._road.watched, self._screen.say, self._stop)
+
+    def _run_instance_clients(self) -> None:
+        self._screen.say("a KIP-1313 client converses with the front, by the book")
+        with self._client("kipwatch-1313") as client:
+            converse(client)
+        for planted in PLANTED:
+            if self._stop.is_set():
+                return
+            self._screen.say(f"planting: {planted.name}")
+            with self._client("kipwatch-1313") as client:
+                play(planted, client, self._settle)
+
+    def _client(self, client_id: str) -> InstanceClient:
+        return InstanceClient(
+            self._road.schemas, self._road.front_address, client_id, secrets.token_bytes(16)
+        )
+
+    def _guard(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:  # a client's thread must not die unheard
+            self._failures.append(f"{type(error).__name__}: {error}")
+
+
+def found_of(findings: Sequence[Finding]) -> list[tuple[Planted, bool]]:
+    """Tell of each planted offence whether some connection shows all its rules."""
+    by_connection: dict[str, set[str]] = {}
+    for finding in findings:
+        by_connection.setdefault(finding.connection, set()).add(finding.rule)
+    return [(planted, any(planted.rules <= rules for rules in by_connection.values())) for planted in PLANTED]
+
+
+def violations_beside(findings: Sequence[Finding]) -> list[Finding]:
+    """Give the violations on connections that show none of the planted sets of rules exactly."""
+    rules_of: dict[str, set[str]] = {}
+    for finding in findings:
+        rules_of.setdefault(finding.connection, set()).add(finding.rule)
+    expected = {planted.rules for planted in PLANTED}
+    return [
+        finding
+        for finding in findings
+        if finding.level == "violation" and frozenset(rules_of[finding.connection]) not in expected
+    ]
+
+
+def same_findings(left: Sequence[Finding], right: Sequence[Finding]) -> bool:
+    """Whether two sources found the same: rule, 4-tuple, occurrences and context of each."""
+    return sorted(map(str, (f.likeness() for f in left))) == sorted(map(str, (f.likeness() for f in right)))

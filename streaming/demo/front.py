@@ -1,0 +1,145 @@
+"""The front: a relay that makes the real broker speak KIP-1313.
+
+No released broker reads header v3. The front stands before one, lifts the version ranges it
+advertises, holds each connection to the KIP's rules, and lowers what it lets pass, so that the real
+broker answers it. Requests on today's headers pass as they are.
+"""
+
+from __future__ import annotations
+
+import socket
+import socketserver
+import struct
+import threading
+from types import TracebackType
+
+from decoders.codec.request import Request, read_request
+from decoders.codec.response import read_response
+from decoders.schema.registry import Schemas
+from expectations.conversation.observation import API_VERSIONS, SASL_HANDSHAKE
+from streaming.demo.instance_client import read_frame
+from streaming.demo.lifting import (
+    CannotLiftError,
+    is_lifted,
+    lift_advertisement,
+    lift_response,
+    lower_request,
+    refusal,
+)
+
+Address = tuple[str, int]
+UPSTREAM_PATIENCE = 30.0
+_LENGTH = struct.Struct(">i")
+
+
+class FrontConnection:
+    """One client's connection through the front to the broker. One request is under way at a time."""
+
+    def __init__(self, schemas: Schemas, upstream: socket.socket) -> None:
+        self._schemas = schemas
+        self._upstream = upstream
+        self._requests = 0
+        self._client_id: str | None = None
+        self._instance_id: bytes | None = None
+        self._ranges: dict[int, tuple[int, int]] = {}
+
+    def answer(self, frame: bytes) -> bytes | None:
+        """Answer one request; None closes the connection, as the broker does when it cannot read one."""
+        request = read_request(self._schemas, frame)
+        self._requests += 1
+        if self._requests == 1:
+            self._client_id = request.client_id
+        if not is_lifted(request):
+            return self._pass(request, frame)
+        if request.failure is not None or not self._is_advertised(request):
+            return None
+        if self._breaks_instance_id(request):
+            return refusal(self._schemas, request)
+        return self._lower_and_lift(request)
+
+    def _breaks_instance_id(self, request: Request) -> bool:
+        """Whether the ID of the first request is missing or another (KIP-1313, Client Instance ID)."""
+        given = request.client_instance_id
+        if self._requests == 1 and given and any(given):
+            self._instance_id = given
+        return self._instance_id is not None and given != self._instance_id
+
+    def _is_advertised(self, request: Request) -> bool:
+        """Whether the broker would read it: ApiVersions always, others in the ranges it gave."""
+        lowest, highest = self._ranges.get(request.api_key or 0, (0, 0x7FFF))
+        return request.api_key == API_VERSIONS or lowest <= (request.api_version or 0) <= highest
+
+    def _lower_and_lift(self, request: Request) -> bytes | None:
+        answer = self._forward(lower_request(self._schemas, request, self._client_id))
+        if answer is None:
+            return None
+        lifted = lift_response(self._schemas, request, answer)
+        if request.api_key == API_VERSIONS:
+            self._note_ranges(request.api_version or 0, lifted)
+        return lifted
+
+    def _pass(self, request: Request, frame: bytes) -> bytes | None:
+        if self._instance_id is not None and request.api_key != SASL_HANDSHAKE and request.known:
+            return refusal(self._schemas, request)
+        answer = self._forward(frame)
+        if answer is None or request.api_key != API_VERSIONS:
+            return answer
+        lifted = lift_advertisement(self._schemas, request.api_version or 0, answer)
+        self._note_ranges(request.api_version or 0, lifted)
+        return lifted
+
+    def _note_ranges(self, api_version: int, answer: bytes) -> None:
+        body = read_response(self._schemas, answer, API_VERSIONS, api_version).body or {}
+        for entry in body.get("apiKeys", ()):
+            self._ranges[entry["apiKey"]] = (entry["minVersion"], entry["maxVersion"])
+
+    def _forward(self, frame: bytes) -> bytes | None:
+        self._upstream.sendall(_LENGTH.pack(len(frame)) + frame)
+        return read_frame(self._upstream)
+
+
+class Front:
+    """The front's listener, a thread a connection. A context manager."""
+
+    def __init__(self, schemas: Schemas, upstream: Address, port: int = 0) -> None:
+        """Listen on loopback; port 0 takes a free one. `upstream` is a listener that is not watched."""
+
+        class Handler(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                _serve(schemas, self.request, upstream)
+
+        class Server(socketserver.ThreadingTCPServer):
+            allow_reuse_address = True
+            daemon_threads = True
+
+        self._server = Server(("127.0.0.1", port), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="front", daemon=True)
+
+    @property
+    def address(self) -> Address:
+        """Where clients connect."""
+        host, port = self._server.server_address[:2]
+        return str(host), int(port)
+
+    def __enter__(self) -> Front:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def _serve(schemas: Schemas, client: socket.socket, upstream: Address) -> None:
+    with socket.create_connection(upstream, timeout=UPSTREAM_PATIENCE) as broker:
+        connection = FrontConnection(schemas, broker)
+        while frame := read_frame(client):
+            try:
+                answer = connection.answer(frame)
+            except CannotLiftError:
+                return
+            if answer is None:
+                return
+            client.sendall(_LENGTH.pack(len(answer)) + answer)

@@ -1,0 +1,99 @@
+"""Lifting and lowering: how a broker of today is made to speak KIP-1313.
+
+A request on header v3 is lowered to the version before it, which is the newest the real broker
+knows; its answer is lifted again. Both are decoded and written anew, so that the body follows where
+KIP-1313 changes it: OffsetDelete, GetTelemetrySubscriptions and PushTelemetry.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from decoders.codec.request import Request, write_request
+from decoders.codec.response import read_response, write_response
+from decoders.schema.registry import Api, Schemas
+from expectations.conversation.identifier import identifier_text
+from expectations.conversation.observation import API_VERSIONS
+
+INVALID_REQUEST = 42
+_TELEMETRY = ("GetTelemetrySubscriptions", "PushTelemetry")
+
+
+class CannotLiftError(ValueError):
+    """The broker's answer cannot be read, so it cannot be lifted."""
+
+
+def is_lifted(request: Request) -> bool:
+    """Whether a request is on header v3, which no released broker reads."""
+    return request.header_version == 3
+
+
+def lower_request(schemas: Schemas, request: Request, client_id: str | None) -> bytes:
+    """Write a request on header v3 anew as the version before it, with the connection's client ID."""
+    body = dict(request.body or {})
+    if _api(request).name in _TELEMETRY:
+        body["clientInstanceId"] = identifier_text(request.client_instance_id or bytes(16))
+    return write_request(
+        schemas,
+        _api(request).key,
+        _number(request.api_version) - 1,
+        _number(request.correlation_id),
+        client_id,
+        body,
+    )
+
+
+def lift_response(schemas: Schemas, request: Request, answer: bytes) -> bytes:
+    """Write the broker's answer to a lowered request anew as one to the request itself.
+
+    Raises CannotLiftError when the answer cannot be read.
+    """
+    api, version = _api(request), _number(request.api_version)
+    response = read_response(schemas, answer, api.key, version - 1)
+    if response.body is None:
+        raise CannotLiftError(f"the answer to {api.name} v{version - 1} cannot be read: {response.failure}")
+    body = dict(response.body)
+    if api.name in _TELEMETRY:
+        body.pop("clientInstanceId", None)
+    if api.key == API_VERSIONS:
+        lift_ranges(schemas, body)
+    return write_response(schemas, api.key, version, _number(request.correlation_id), body)
+
+
+def lift_advertisement(schemas: Schemas, api_version: int, answer: bytes) -> bytes:
+    """Lift the ranges in the answer to an ApiVersions request of today."""
+    response = read_response(schemas, answer, API_VERSIONS, api_version)
+    if response.body is None or response.body_version is None or response.correlation_id is None:
+        raise CannotLiftError(f"the answer to ApiVersions v{api_version} cannot be read: {response.failure}")
+    body = dict(response.body)
+    lift_ranges(schemas, body)
+    return write_response(schemas, API_VERSIONS, response.body_version, response.correlation_id, body)
+
+
+def lift_ranges(schemas: Schemas, advertisement: dict[str, Any]) -> None:
+    """Raise by one the highest version of each API whose next version is on header v3."""
+    for entry in advertisement["apiKeys"]:
+        api = schemas.api(entry["apiKey"])
+        if api is not None and api.is_overlay(entry["maxVersion"] + 1):
+            entry["maxVersion"] += 1
+
+
+def refusal(schemas: Schemas, request: Request) -> bytes | None:
+    """INVALID_REQUEST as the answer to a request; None where its answer has no error field of its own."""
+    api, version = _api(request), _number(request.api_version)
+    refused = {"errorCode": INVALID_REQUEST}
+    if not any(field.name == "errorCode" for field in api.response.struct.fields):
+        return None
+    return write_response(schemas, api.key, version, _number(request.correlation_id), refused)
+
+
+def _api(request: Request) -> Api:
+    if request.api is None:
+        raise ValueError("the request is of no known API")
+    return request.api
+
+
+def _number(value: int | None) -> int:
+    if value is None:
+        raise ValueError("the request's header was not read")
+    return value

@@ -1,0 +1,193 @@
+"""The whole road on one machine: broker, front, feeder and query, brought up and taken down in order.
+
+The feeder captures on the loopback interface where that is allowed. Elsewhere relays stand before
+the broker and the front, write what passes as packets, and the feeder reads those from its standard
+input. Everything after the packets is the same.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from decoders.schema.registry import Schemas
+from decoders.wire.packet import Packet
+from decoders.wire.pcap import PcapWriter
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.broker.jars import jars
+from streaming.broker.topics import create_topics
+from streaming.configuration import Configuration
+from streaming.demo.child import Child
+from streaming.demo.front import Front
+from streaming.feeder.relay import Relay
+
+READY_SECONDS = 60.0
+DRAIN_SECONDS = 30.0
+LINKTYPE_ETHERNET = 1
+
+Say = Callable[[str], None]
+
+
+class Road:
+    """Everything the demo stands on. A context manager; leaving it ends all it started."""
+
+    def __init__(self, folder: Path, capture: bool, configuration: Configuration, say: Say) -> None:
+        """`folder` takes logs, checkpoint and the recorded capture. `say` is told of each step."""
+        self._folder, self._capture, self._configuration, self._say = folder, capture, configuration, say
+        self._stack = ExitStack()
+        self._relays: list[Relay] = []
+        self.schemas = Schemas.load()
+        self.recording = folder / "demo.pcap"
+        self.broker: EmbeddedBroker
+        self.front_address: tuple[str, int]
+        self.watched: str
+        self.feeder: Child
+        self.application: Child
+
+    def __enter__(self) -> Road:
+        try:
+            self._build()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def internal(self) -> str:
+        """The listener that is not watched: the topics' bootstrap."""
+        return self.broker.internal
+
+    def demand_life(self) -> None:
+        """Raise UserError if any part has died."""
+        self.feeder.demand_life()
+        self.application.demand_life()
+
+    def end_feeding(self) -> None:
+        """Stop the feeder once it has published all it saw."""
+        for relay in self._relays:
+            relay.close()
+        if self._capture:
+            self.feeder.stop()
+        else:
+            self._pipe.close()
+            self.feeder.wait(DRAIN_SECONDS)
+
+    def _build(self) -> None:
+        for name in ("broker", "connector"):
+            jars(name, self._say)
+        watched, internal, relayed = free_ports(3)
+        self._start_application(f"127.0.0.1:{internal}")
+        self._say("starting the broker: Kafka 4.4.0, KRaft, listeners WATCHED and INTERNAL")
+        advertised = watched if self._capture else relayed
+        self.broker = self._stack.enter_context(
+            EmbeddedBroker(watched_port=watched, internal_port=internal, watched_advertised_port=advertised)
+        )
+        create_topics(self.internal, self._configuration.frames_topic, self._configuration.findings_topic)
+        front = self._stack.enter_context(Front(self.schemas, ("127.0.0.1", internal)))
+        self.watched = f"127.0.0.1:{advertised}"
+        self.front_address = front.address
+        if self._capture:
+            self._start_capturing_feeder([watched, front.address[1]])
+        else:
+            self._start_relayed_feeder(watched, relayed, front)
+        # It was started first, to start beside the broker, and must end before the broker does.
+        self._stack.callback(self.application.stop)
+
+    def _start_application(self, bootstrap: str) -> None:
+        self._say("starting the Structured Streaming query")
+        settings = self._configuration
+        arguments = ["run", "--bootstrap", bootstrap, "--metrics-address", settings.metrics_address]
+        arguments += ["--checkpoint", str(self._folder / "checkpoint"), "--buckets", str(settings.buckets)]
+        self.application = self._start(arguments, "application.log")
+
+    def _start_capturing_feeder(self, ports: list[int]) -> None:
+        self._say(f"starting the feeder: it captures on the loopback interface, ports {ports}")
+        watched = ",".join(map(str, ports))
+        self.feeder = self._start(
+            ["feed", "--interface", "lo", "--ports", watched, *self._feeder_flags()], "feeder.log"
+        )
+        self.feeder.wait_for('"feeder": "ready"', READY_SECONDS)
+
+    def _start_relayed_feeder(self, watched: int, relayed: int, front: Front) -> None:
+        self._say("starting the feeder: no right to capture here (CAP_NET_RAW), so relays record what passes")
+        reading, writing = os.pipe()
+        self._pipe = PacketPipe(os.fdopen(writing, "wb"))
+        self._stack.callback(self._pipe.close)
+        relays = [
+            Relay(("127.0.0.1", watched), self._pipe.write, port=relayed),
+            Relay(front.address, self._pipe.write),
+        ]
+        for relay in relays:
+            self._relays.append(self._stack.enter_context(relay))
+        self.front_address = relays[1].address
+        ports = ",".join(str(relay.address[1]) for relay in relays)
+        with os.fdopen(reading, "rb") as source:
+            self.feeder = self._start(
+                ["feed", "-", "--ports", ports, *self._feeder_flags()], "feeder.log", source
+            )
+        self.feeder.wait_for('"feeder": "ready"', READY_SECONDS)
+
+    def _feeder_flags(self) -> list[str]:
+        address = self._configuration.feeder_metrics_address
+        flags = ["--bootstrap", self.internal, "--feeder-metrics-address", address]
+        return [*flags, "--cluster", "demo", "--save", str(self.recording)]
+
+    def _start(self, arguments: list[str], log: str, stdin: BinaryIO | None = None) -> Child:
+        child = (
+            Child(arguments, self._folder / log)
+            if stdin is None
+            else Child(arguments, self._folder / log, stdin)
+        )
+        return self._stack.enter_context(child)
+
+
+class PacketPipe:
+    """Writes packets from any thread as one pcap stream, in the order they were seen."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._packets: queue.SimpleQueue[list[Packet] | None] = queue.SimpleQueue()
+        self._writer = PcapWriter(stream, LINKTYPE_ETHERNET)
+        stream.flush()
+        self._thread = threading.Thread(target=self._drain, name="packet-pipe", daemon=True)
+        self._thread.start()
+        self._closed = False
+
+    def write(self, packets: list[Packet]) -> None:
+        """Queue packets."""
+        self._packets.put(packets)
+
+    def close(self) -> None:
+        """Write what is queued and end the stream."""
+        if not self._closed:
+            self._closed = True
+            self._packets.put(None)
+            self._thread.join()
+            self._stream.close()
+
+    def _drain(self) -> None:
+        while (packets := self._packets.get()) is not None:
+            for packet in packets:
+                self._writer.write(packet)
+            self._stream.flush()
+
+
+def free_ports(count: int) -> list[int]:
+    """Find loopback ports that nobody listens on."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for listener in sockets:
+            listener.bind(("127.0.0.1", 0))
+        return [listener.getsockname()[1] for listener in sockets]

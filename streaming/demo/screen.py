@@ -1,0 +1,74 @@
+"""What the demo shows: each step, each finding as it is made, the counts as they grow, tables at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from expectations.finding import Finding
+from expectations.report.coverage import Coverage
+from expectations.report.tables import coverage_table, finding_line, findings_list
+from streaming.demo.page import MetricsPage
+from streaming.demo.scenario import Planted
+
+
+class Screen:
+    """Prints to a terminal or a log."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(highlight=False)
+        self._began = time.monotonic()
+        self._counts = ""
+
+    def say(self, text: str) -> None:
+        """Tell of a step."""
+        self._line(Text(text))
+
+    def finding(self, finding: Finding) -> None:
+        """Tell of a finding."""
+        self._line(finding_line(finding))
+
+    def counts(self, feeder: MetricsPage | None, application: MetricsPage | None) -> None:
+        """Tell how far the road has come, when that has changed."""
+        if feeder is None or application is None:
+            return
+        counts = (
+            f"{feeder.total('kipwatch_capture_bytes_total'):,.0f} bytes captured, "
+            f"{application.total('kipwatch_frames_total'):,.0f} frames judged, "
+            f"{application.total('kipwatch_open_connections'):.0f} connections open, "
+            f"{application.total('kipwatch_batch_duration_seconds_count'):.0f} batches"
+        )
+        if counts != self._counts and counts.split(",", maxsplit=1)[0] != self._counts.split(",")[0]:
+            self._line(Text(counts, "dim"))
+        self._counts = counts
+
+    def tables(
+        self,
+        findings: Iterable[Finding],
+        coverage: Sequence[Coverage],
+        planted: Sequence[tuple[Planted, bool]],
+    ) -> None:
+        """Show what was found, what was planted, and how often each rule had something to judge."""
+        self.part("Findings", findings_list(findings))
+        self.part("Planted", _planted_table(planted))
+        self.part("Rule coverage", coverage_table(coverage))
+
+    def part(self, heading: str, content: RenderableType) -> None:
+        """Show one part of the conclusion under its heading."""
+        self._console.print(f"\n[bold]{heading}[/]")
+        self._console.print(content)
+
+    def _line(self, text: Text) -> None:
+        self._console.print(Text(f"{time.monotonic() - self._began:6.1f} s  ", "dim") + text, soft_wrap=True)
+
+
+def _planted_table(planted: Sequence[tuple[Planted, bool]]) -> Table:
+    table = Table("planted", "rules", "found", box=None, pad_edge=False)
+    for offence, found in planted:
+        word = Text("found", "green") if found else Text("NOT FOUND", "bold red")
+        table.add_row(offence.name, ", ".join(sorted(offence.rules)), word)
+    return table

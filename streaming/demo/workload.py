@@ -1,0 +1,110 @@
+"""Ordinary traffic: real clients (librdkafka, by confluent-kafka) that break no rule."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from streaming.failure import UserError
+
+TOPIC = "kipwatch-demo"
+MESSAGES = 300
+
+# Seconds that one step may take; the slowest, the first group of a new broker, needs three.
+_PATIENCE = 30.0
+
+
+def run_workload(bootstrap: str, say: Callable[[str], None], stop: threading.Event) -> None:
+    """Play every client once, tell each to `say`, and close all; give way to `stop`.
+
+    Raises UserError when a client fails or is not done in time.
+    """
+    clients = _Clients(bootstrap, stop)
+    steps: tuple[tuple[str, Callable[[], None]], ...] = (
+        ("an admin client creates a topic and lists the cluster", clients.administer),
+        (f"a producer sends {MESSAGES} messages", clients.produce),
+        ("a consumer of a classic group reads them", clients.consume_in_classic_group),
+        ("a consumer with group.protocol=consumer reads them, leaves and rejoins", clients.leave_and_rejoin),
+    )
+    try:
+        for description, step in steps:
+            if stop.is_set():
+                return
+            say(description)
+            step()
+    except KafkaException as error:
+        raise UserError(
+            f"a client failed at {bootstrap}: {error.args[0].str()}; does the broker run?"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Clients:
+    """The clients, each closed when its method returns."""
+
+    bootstrap: str
+    stop: threading.Event
+
+    def administer(self) -> None:
+        admin = AdminClient(self._configuration("demo-admin"))
+        for created in admin.create_topics([NewTopic(TOPIC, 2)], request_timeout=_PATIENCE).values():
+            created.result()
+        admin.list_topics(timeout=_PATIENCE)
+        admin.describe_cluster(request_timeout=_PATIENCE).result()
+        admin.list_consumer_groups(request_timeout=_PATIENCE).result()
+
+    def produce(self) -> None:
+        with Producer(self._configuration("demo-producer")) as producer:
+            for number in range(MESSAGES):
+                producer.produce(TOPIC, key=str(number % 7), value=f"message {number}")
+            self._until(lambda: producer.flush(0.2) == 0, "the producer could not deliver its messages")
+
+    def consume_in_classic_group(self) -> None:
+        with self._consumer("demo-classic", "classic") as consumer:
+            consumer.subscribe([TOPIC])
+            self._read(consumer)
+
+    def leave_and_rejoin(self) -> None:
+        """The same client object leaves and joins again, and so keeps its member ID as KIP-1082 wants."""
+        with self._consumer("demo-consumer", "consumer") as consumer:
+            consumer.subscribe([TOPIC])
+            self._read(consumer)
+            consumer.unsubscribe()
+            self._await_assignment(consumer, False)
+            consumer.subscribe([TOPIC])
+            self._await_assignment(consumer, True)
+
+    def _read(self, consumer: Consumer) -> None:
+        """Read all messages of the topic."""
+        left = MESSAGES
+
+        def is_read() -> bool:
+            nonlocal left
+            left -= len(consumer.consume(MESSAGES, timeout=0.2))
+            return left <= 0
+
+        self._until(is_read, f"a consumer could not read {MESSAGES} messages")
+
+    def _await_assignment(self, consumer: Consumer, wanted: bool) -> None:
+        def is_reached() -> bool:
+            consumer.poll(0.1)
+            return bool(consumer.assignment()) is wanted
+
+        self._until(is_reached, f"a consumer could not {'join' if wanted else 'leave'} its group")
+
+    def _until(self, done: Callable[[], bool], failure: str) -> None:
+        deadline = time.monotonic() + _PATIENCE
+        while not self.stop.is_set() and not done():
+            if time.monotonic() > deadline:
+                raise UserError(f"{failure} in {_PATIENCE:.0f} s; does the broker at {self.bootstrap} run?")
+
+    def _consumer(self, name: str, protocol: str) -> Consumer:
+        group = {"group.id": name, "group.protocol": protocol, "auto.offset.reset": "earliest"}
+        return Consumer(self._configuration(name) | group)
+
+    def _configuration(self, client_id: str) -> dict[str, str | int]:
+        # librdkafka logs to standard error by itself, where the demo has its screen; what matters is raised.
+        return {"bootstrap.servers": self.bootstrap, "client.id": client_id, "log_level": 2}

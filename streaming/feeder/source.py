@@ -1,0 +1,53 @@
+"""Capture files as sources of packets, and the run they are named by."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from decoders.wire.pcap import PcapError, PcapReader
+from streaming.failure import UserError
+
+_DIGESTED = 1024 * 1024
+"""Bytes at the start of a file that name its run, together with its length."""
+
+
+@contextmanager
+def open_capture(path: Path) -> Iterator[PcapReader]:
+    """Open a pcap file. Raises UserError when it cannot be read or is no pcap."""
+    try:
+        stream = path.open("rb")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    with stream:
+        yield _reader(stream, str(path))
+
+
+def standard_input() -> PcapReader:
+    """Read a pcap from standard input, as `tcpdump -w -` writes it."""
+    return _reader(sys.stdin.buffer, "standard input")
+
+
+def run_of_file(path: Path) -> int:
+    """Name the run of a file by its content, so that reading it again gives the same records.
+
+    Raises UserError when it cannot be read.
+    """
+    try:
+        with path.open("rb") as stream:
+            digest = hashlib.blake2b(stream.read(_DIGESTED), digest_size=8)
+        digest.update(path.stat().st_size.to_bytes(8))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    return int.from_bytes(digest.digest())
+
+
+def _reader(stream: BinaryIO, name: str) -> PcapReader:
+    try:
+        return PcapReader(stream)
+    except PcapError as error:
+        raise UserError(f"{name}: {error}") from error

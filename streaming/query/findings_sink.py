@@ -1,0 +1,43 @@
+"""The findings topic: one JSON document a finding, keyed by its id, so that compaction keeps the latest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+from confluent_kafka import KafkaError, Message, Producer
+
+from expectations.finding import Finding
+
+FLUSH_SECONDS = 30.0
+
+
+class FindingsNotWrittenError(RuntimeError):
+    """The findings of a batch did not reach the topic; the batch must be repeated."""
+
+
+class FindingsSink:
+    """Writes findings and waits until Kafka has them."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._topic = topic
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5}
+        )
+        self._failures: list[str] = []
+
+    def write(self, findings: Iterable[Finding]) -> None:
+        """Write findings. Raises FindingsNotWrittenError unless each of them was acknowledged."""
+        self._failures.clear()
+        for finding in findings:
+            self._producer.produce(
+                self._topic, key=finding.id, value=msgspec.json.encode(finding), on_delivery=self._delivered
+            )
+        left = self._producer.flush(FLUSH_SECONDS)
+        if left or self._failures:
+            reasons = "; ".join(sorted(set(self._failures))) or "no answer in time"
+            raise FindingsNotWrittenError(f"findings were not written to {self._topic}: {reasons}")
+
+    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            self._failures.append(error.str())

@@ -1,0 +1,59 @@
+"""From reports to the metrics page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from expectations.rule import Verdict
+from streaming.metrics import ApplicationMetrics, Software
+from streaming.query.bucket import Report
+
+TENTHS = 10
+
+
+class MetricsSink:
+    """Adds reports up. A batch that is handed over again is not counted again."""
+
+    def __init__(self, metrics: ApplicationMetrics) -> None:
+        self._metrics = metrics
+        self._latest_batch = -1
+        self._summaries: dict[int, Report] = {}
+
+    def take(self, batch_id: int, reports: Iterable[Report]) -> None:
+        """Take one batch's reports."""
+        if batch_id <= self._latest_batch:
+            return
+        self._latest_batch = batch_id
+        now = time.time()
+        for report in reports:
+            self._count(report, now)
+            self._summaries[report.bucket] = report
+        self._show_summaries()
+
+    def _count(self, report: Report, now: float) -> None:
+        metrics = self._metrics
+        for rule, verdicts in report.checks.items():
+            for verdict, count in verdicts.items():
+                metrics.count_checks(rule, Verdict(verdict), count)
+        for offence, count in report.offences:
+            software = (offence.software_name, offence.software_version)
+            metrics.count_findings(offence.rule, offence.level, offence.role, software, count)
+        for api, kinds in report.frames.items():
+            for kind, count in kinds.items():
+                metrics.count_frames(api, kind, count)
+        for reason, count in report.undecodable.items():
+            metrics.count_undecodable_frames(reason, count)
+        for tenth, count in report.captured.items():
+            for _ in range(count):
+                metrics.detection_delay.observe(max(0.0, now - tenth / TENTHS))
+
+    def _show_summaries(self) -> None:
+        connections: dict[tuple[Software, str], int] = {}
+        for report in self._summaries.values():
+            for row in report.open_connections:
+                key = ((row.software_name, row.software_version), row.listener)
+                connections[key] = connections.get(key, 0) + row.count
+        self._metrics.show_connections(connections)
+        self._metrics.open_connections.set(sum(connections.values()))
+        self._metrics.state_bytes.set(sum(report.state_bytes for report in self._summaries.values()))

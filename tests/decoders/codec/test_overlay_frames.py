@@ -1,0 +1,118 @@
+"""Frames on header 3, made by hand out of frames on header 2; and those that only look like them."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from decoders.codec.request import Request, read_request, write_request
+from decoders.codec.response import read_response, write_response
+from decoders.schema.registry import default_schemas
+
+SCHEMAS = default_schemas()
+INSTANCE_ID = bytes.fromhex("8f3d2c1b0a99887766554433221100ee")
+ZERO_ID = bytes(16)
+
+
+def spliced(frame: bytes, instance_id: bytes) -> bytes:
+    """Turn a frame on header 2 into one of the next version on header 3."""
+    key, version, correlation_id, size = struct.unpack_from(">hhih", frame)
+    tags = 10 + max(size, 0)
+    head = struct.pack(">hhi", key, version + 1, correlation_id) + frame[8:tags]
+    return head + instance_id + frame[tags:]
+
+
+def metadata(client_id: str | None = "cid") -> bytes:
+    return write_request(SCHEMAS, "Metadata", 13, 7, client_id, {"topics": [{"name": "orders"}]})
+
+
+def is_unknown(request: Request) -> bool:
+    """Only what every header has is given, and nobody is accused."""
+    assert (request.header_version, request.client_id, request.client_instance_id) == (None, None, None)
+    assert (request.body, request.failure, request.remarks) == (None, None, ())
+    assert request.correlation_id == 7
+    return not request.known
+
+
+@pytest.mark.parametrize("client_id", ["cid", "", None])
+@pytest.mark.parametrize("instance_id", [INSTANCE_ID, ZERO_ID])
+def test_a_spliced_frame_is_on_header_3(client_id: str | None, instance_id: bytes) -> None:
+    before = read_request(SCHEMAS, metadata(client_id))
+    request = read_request(SCHEMAS, spliced(metadata(client_id), instance_id))
+    assert (request.known, request.failure, request.header_version) == (True, None, 3)
+    assert (request.client_id, request.client_instance_id) == (client_id, instance_id)
+    assert (request.api_version, request.body) == (14, before.body)
+
+
+def test_the_writer_makes_the_same_bytes() -> None:
+    body = {"topics": [{"name": "orders"}]}
+    written = write_request(SCHEMAS, "Metadata", 14, 7, "cid", body, INSTANCE_ID)
+    assert written == spliced(metadata(), INSTANCE_ID)
+
+
+def test_offset_delete_goes_from_header_1_to_header_3() -> None:
+    body = {"groupId": "g", "topics": [{"name": "t", "partitions": [{"partitionIndex": 5}]}]}
+    old = bytes.fromhex("002f 0000 00000007 ffff 0001 67 00000001 0001 74 00000001 00000005")
+    new = bytes.fromhex("002f 0001 00000007 ffff") + INSTANCE_ID
+    new += bytes.fromhex("00 02 67 02 02 74 02 00000005 00 00 00")
+    for frame, header_version in ((old, 1), (new, 3)):
+        request = read_request(SCHEMAS, frame)
+        assert (request.header_version, request.body) == (header_version, body)
+    answer = bytes.fromhex("00000007 00 0000 00000000 02 02 74 02 00000005 0000 00 00 00")
+    response = read_response(SCHEMAS, answer, 47, 1)
+    assert response.header_version == 1
+    assert response.body is not None
+    assert response.body["topics"] == [{"name": "t", "partitions": [{"partitionIndex": 5, "errorCode": 0}]}]
+
+
+def test_telemetry_carries_the_instance_id_in_the_header_alone() -> None:
+    get = bytes.fromhex("0047 0001 00000007 ffff") + INSTANCE_ID + bytes.fromhex("00 00")
+    push = (
+        bytes.fromhex("0048 0001 00000007 ffff") + INSTANCE_ID + bytes.fromhex("00 00000009 01 00 02 ff 00")
+    )
+    assert read_request(SCHEMAS, get).body == {}
+    assert read_request(SCHEMAS, push).body == {
+        "subscriptionId": 9,
+        "terminating": True,
+        "compressionType": 0,
+        "metrics": "/w==",
+    }
+    answer = write_response(SCHEMAS, "GetTelemetrySubscriptions", 1, 7, {"subscriptionId": 9})
+    response = read_response(SCHEMAS, answer, 71, 1)
+    assert response.body is not None
+    assert "clientInstanceId" not in response.body
+
+
+def test_an_answer_to_api_versions_on_header_3_stays_on_header_0() -> None:
+    response = read_response(SCHEMAS, bytes.fromhex("00000007 0000 01 00000000 00"), 18, 6)
+    assert (response.known, response.header_version, response.body_version) == (True, 0, 6)
+
+
+def test_a_frame_that_also_reads_as_header_2_is_not_known() -> None:
+    # The zero ID of GetTelemetrySubscriptions v1 could as well be the tags and the body ID of a v0.
+    frame = bytes.fromhex("0047 0001 00000007 ffff") + ZERO_ID + bytes.fromhex("00 00")
+    assert is_unknown(read_request(SCHEMAS, frame))
+
+
+def test_the_next_version_on_header_2_is_not_known() -> None:
+    frame = bytearray(metadata())
+    frame[3] = 14
+    assert is_unknown(read_request(SCHEMAS, bytes(frame)))
+
+
+def test_a_frame_on_header_3_with_a_byte_too_many_or_too_few_is_not_known() -> None:
+    frame = spliced(metadata(), INSTANCE_ID)
+    assert is_unknown(read_request(SCHEMAS, frame + b"\0"))
+    assert is_unknown(read_request(SCHEMAS, frame[:-1]))
+
+
+def test_a_version_beyond_the_overlay_is_not_known() -> None:
+    frame = bytearray(spliced(metadata(), INSTANCE_ID))
+    frame[3] = 15
+    assert is_unknown(read_request(SCHEMAS, bytes(frame)))
+
+
+def test_an_answer_of_the_overlay_that_does_not_decode_is_nobodys_fault() -> None:
+    response = read_response(SCHEMAS, bytes.fromhex("00000007 00 ffff"), 3, 14)
+    assert (response.known, response.failure, response.correlation_id) == (False, None, 7)

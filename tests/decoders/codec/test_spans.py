@@ -1,0 +1,47 @@
+"""Where in the frame the contents of chosen fields stand."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from decoders.codec.request import read_request, write_request
+from decoders.schema.registry import default_schemas
+
+SCHEMAS = default_schemas()
+RECORDS = "topicData.partitionData.records"
+
+
+def contents(frame: bytes, path: str) -> list[bytes]:
+    spans = read_request(SCHEMAS, frame, spans=[path]).spans
+    assert list(spans) == [path]
+    return [frame[begin:end] for begin, end in spans[path]]
+
+
+@pytest.mark.parametrize("version", [3, 9, 14], ids=["int32 lengths", "compact lengths", "header 3"])
+def test_records_are_found_without_their_lengths(version: int) -> None:
+    payloads = [b"first", b"x" * 300, b""]
+    partitions = [{"records": base64.b64encode(payload).decode()} for payload in payloads]
+    body = {"acks": 1, "topicData": [{"partitionData": [*partitions, {"records": None}]}]}
+    instance_id = bytes(range(0x51, 0x61)) if version == 14 else None
+    frame = write_request(SCHEMAS, "Produce", version, 7, "cid", body, instance_id)
+    assert contents(frame, RECORDS) == payloads
+
+
+def test_strings_and_fields_of_fixed_size_are_found_too() -> None:
+    frame = write_request(SCHEMAS, "Metadata", 13, 7, None, {"topics": [{"name": "a"}, {"name": "bc"}]})
+    assert contents(frame, "topics.name") == [b"a", b"bc"]
+    assert contents(frame, "topics.topicId") == [bytes(16), bytes(16)]
+    assert contents(frame, "allowAutoTopicCreation") == [b"\1"]
+
+
+def test_each_element_of_an_array_is_found() -> None:
+    body = {"groupId": "g", "memberId": "m", "topicPartitions": None, "subscribedTopicNames": ["a", "bc"]}
+    frame = write_request(SCHEMAS, "ConsumerGroupHeartbeat", 1, 7, None, body)
+    assert contents(frame, "subscribedTopicNames") == [b"a", b"bc"]
+
+
+def test_a_path_that_the_message_does_not_have_has_no_spans() -> None:
+    frame = write_request(SCHEMAS, "Metadata", 13, 7, "cid", {})
+    assert contents(frame, "clientId") == []

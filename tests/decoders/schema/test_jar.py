@@ -1,0 +1,155 @@
+"""The committed table is what the kafka-clients jar says, and a bad schema is refused by name."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decoders.schema.jar import dump_table, read_table
+from decoders.schema.model import SchemaError
+from decoders.schema.registry import COMMITTED_TABLE, Schemas
+
+HEADERS: list[dict[str, Any]] = [
+    {
+        "type": "header",
+        "name": "RequestHeader",
+        "validVersions": "1-2",
+        "flexibleVersions": "2+",
+        "fields": [{"name": "CorrelationId", "type": "int32", "versions": "0+", "about": "Prose."}],
+    },
+    {
+        "type": "header",
+        "name": "ResponseHeader",
+        "validVersions": "0-1",
+        "flexibleVersions": "1+",
+        "fields": [{"name": "CorrelationId", "type": "int32", "versions": "0+"}],
+    },
+]
+
+
+def pair(**changes: Any) -> list[dict[str, Any]]:
+    """Make a request, changed as told, and its response."""
+    common: dict[str, Any] = {"apiKey": 3, "validVersions": "0-1", "flexibleVersions": "1+", "fields": []}
+    request = {**common, "type": "request", "name": "MetadataRequest", **changes}
+    return [request, {**common, "type": "response", "name": "MetadataResponse"}]
+
+
+def jar_of(folder: Path, messages: list[dict[str, Any]], release: str = "version=9.9.9\n") -> Path:
+    path = folder / "kafka-clients.jar"
+    with zipfile.ZipFile(path, "w") as jar:
+        jar.writestr("kafka/kafka-version.properties", "commitId=abc\n" + release)
+        for message in messages:
+            text = "// A licence.\n" + json.dumps(message, indent=1).replace("{\n", "{\n  // About.\n", 1)
+            jar.writestr(f"common/message/{message['name']}.json", text)
+    return path
+
+
+def test_the_committed_table_has_not_drifted_from_its_jar(kafka_clients_jar: Path) -> None:
+    assert dump_table(read_table(kafka_clients_jar)) == COMMITTED_TABLE.read_text()
+
+
+def test_a_table_keeps_facts_and_no_prose(tmp_path: Path) -> None:
+    table = read_table(jar_of(tmp_path, [*HEADERS, *pair()]))
+    assert table["release"] == "9.9.9"
+    text = dump_table(table)
+    assert "Prose" not in text
+    assert json.loads(text) == table
+    assert sum(line.startswith('{"type"') for line in text.splitlines()) == len(table["messages"]) == 4
+
+
+def test_the_same_schemas_make_the_same_table_in_any_order(tmp_path: Path) -> None:
+    messages = [*HEADERS, *pair()]
+    there = dump_table(read_table(jar_of(tmp_path, messages)))
+    back = dump_table(read_table(jar_of(tmp_path, messages[::-1])))
+    assert there == back
+
+
+def test_a_jar_of_another_release_can_be_loaded(tmp_path: Path) -> None:
+    schemas = Schemas.load(jar_of(tmp_path, [*HEADERS, *pair()]))
+    assert (schemas.release, schemas.overlay) == ("9.9.9", "KIP-1313")
+    assert [(api.name, str(api.versions), str(api.release_versions)) for api in schemas.apis] == [
+        ("Metadata", "0-2", "0-1")
+    ]
+
+
+def test_a_release_that_states_header_versions_needs_no_overlay(tmp_path: Path) -> None:
+    schemas = Schemas.load(jar_of(tmp_path, [*HEADERS, *pair(headerVersions={"0": "1", "1+": "3"})]))
+    api = schemas.api(3)
+    assert api is not None
+    assert (schemas.overlay, api.versions, api.is_overlay(1)) == (None, api.release_versions, False)
+    assert [api.request_header_version(version) for version in (0, 1, 99)] == [1, 3, 3]
+
+
+def field(**changes: Any) -> list[dict[str, Any]]:
+    return pair(fields=[{"name": "Topics", "type": "string", "versions": "0+", **changes}])
+
+
+NODE = {"name": "Node", "versions": "0+", "fields": [{"name": "Next", "type": "[]Node", "versions": "0+"}]}
+REFUSED = [
+    pytest.param(pair(validVersions="x"), "", "'x' is not a version", id="versions"),
+    pytest.param(pair(validVersions="3-1"), "", "runs backwards", id="versions backwards"),
+    pytest.param(pair(flexibleVersions="1-2"), "", "must be none or open", id="flexible versions"),
+    pytest.param(pair(apiKey="3"), "", "apiKey '3' is not a number", id="api key"),
+    pytest.param(pair(type="gossip"), "", "type 'gossip' is not one of", id="kind"),
+    pytest.param(pair(headerVersions={"a": "1"}), "", "headerVersions: 'a' is not a version", id="headers"),
+    pytest.param(pair(surprise=1), "", "property 'surprise' is not known", id="message property"),
+    pytest.param(field(surprise=1), "Topics", "property 'surprise' is not known", id="field property"),
+    pytest.param(field(type="int128"), "Topics", "type 'int128' is not known", id="type"),
+    pytest.param(field(type="[]Topic"), "Topics", "struct Topic is defined nowhere", id="struct"),
+    pytest.param(field(name="a b"), "", "'a b' is not a name", id="name"),
+    pytest.param(field(type="int8", default="300"), "Topics", "does not fit in a int8", id="default"),
+    pytest.param(field(default="null"), "Topics", "not every version allows null", id="null default"),
+    pytest.param(field(type="int8", nullableVersions="0+"), "Topics", "cannot be null", id="nullable"),
+    pytest.param(field(tag=0), "Topics", "belong together", id="tag alone"),
+    pytest.param(field(tag=0, taggedVersions="0+"), "Topics", "not all flexible", id="tag before flexible"),
+    pytest.param(field(versions="1+", tag=1, taggedVersions="1+"), "", "are not 0, 1, 2", id="tag 0 missing"),
+    pytest.param(
+        field(type="int8", flexibleVersions="none"), "Topics", "only string and bytes", id="override"
+    ),
+    pytest.param(
+        pair(fields=[{"name": "Node", "type": "Node", "versions": "0+"}], commonStructs=[NODE]),
+        "Node.<Node>.Next",
+        "struct Node contains itself",
+        id="struct in itself",
+    ),
+]
+
+
+@pytest.mark.parametrize(("messages", "where", "reason"), REFUSED)
+def test_a_bad_schema_names_file_field_and_reason(
+    tmp_path: Path, messages: list[dict[str, Any]], where: str, reason: str
+) -> None:
+    with pytest.raises(SchemaError) as refused:
+        read_table(jar_of(tmp_path, [*HEADERS, *messages]))
+    assert (refused.value.file, refused.value.field) == ("common/message/MetadataRequest.json", where)
+    assert reason in refused.value.reason
+    assert "\n" not in str(refused.value)
+
+
+def test_what_is_not_json_is_refused(tmp_path: Path) -> None:
+    path = jar_of(tmp_path, HEADERS)
+    with zipfile.ZipFile(path, "a") as jar:
+        jar.writestr("common/message/Broken.json", '{"type": ')
+    with pytest.raises(SchemaError, match=r"common/message/Broken\.json: not JSON"):
+        read_table(path)
+
+
+def test_what_is_not_a_kafka_clients_jar_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(SchemaError, match="neither a jar nor a table"):
+        Schemas.load(tmp_path / "text")
+    with pytest.raises(SchemaError, match="neither a jar nor a table"):
+        Schemas.load(tmp_path / "missing.jar")
+    with pytest.raises(SchemaError, match="is it a kafka-clients jar"):
+        read_table(jar_of(tmp_path, []))
+    with pytest.raises(SchemaError, match="does not tell the release"):
+        read_table(jar_of(tmp_path, HEADERS, release=""))
+
+
+def test_a_request_without_its_response_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match=r"MetadataRequest\.json: no response"):
+        Schemas.load(jar_of(tmp_path, [*HEADERS, pair()[0]]))

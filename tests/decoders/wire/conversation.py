@@ -1,0 +1,113 @@
+"""A conversation in real Kafka bytes, and the packets that would carry it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from decoders.codec.request import write_request
+from decoders.codec.response import write_response
+from decoders.frame.record import Direction, Record
+from decoders.schema.registry import default_schemas
+from decoders.wire.packet import Packet
+from decoders.wire.segment import SocketAddress
+from decoders.wire.synthesis import SyntheticConnection
+from decoders.wire.tracker import Tracker
+
+SCHEMAS = default_schemas()
+CLIENT = SocketAddress(bytes([10, 0, 0, 1]), 40_000)
+SERVER = SocketAddress(bytes([10, 0, 0, 2]), 9092)
+TO_BROKER, TO_CLIENT = Direction.TO_BROKER, Direction.TO_CLIENT
+SECOND = 1_000_000_000
+
+Event = tuple[Direction, bytes]
+"""A direction and the bytes that go there, length prefixes included."""
+
+
+def prefixed(frame: bytes) -> bytes:
+    return struct.pack(">i", len(frame)) + frame
+
+
+def request(api: str, version: int, correlation_id: int, **body: Any) -> bytes:
+    return write_request(SCHEMAS, api, version, correlation_id, "client", body)
+
+
+def response(api: str, version: int, correlation_id: int, **body: Any) -> bytes:
+    return write_response(SCHEMAS, api, version, correlation_id, body)
+
+
+def api_versions(correlation_id: int) -> bytes:
+    return request("ApiVersions", 3, correlation_id, clientSoftwareName="kip", clientSoftwareVersion="1.0")
+
+
+def api_versions_answer(correlation_id: int) -> bytes:
+    ranges = [{"apiKey": key, "minVersion": 0, "maxVersion": 3} for key in range(20)]
+    return response("ApiVersions", 3, correlation_id, apiKeys=ranges)
+
+
+def metadata(correlation_id: int) -> bytes:
+    return request("Metadata", 9, correlation_id, topics=[{"name": f"topic-{correlation_id}"}])
+
+
+def metadata_answer(correlation_id: int) -> bytes:
+    brokers = [{"nodeId": 1, "host": "broker", "port": 9092}]
+    return response("Metadata", 9, correlation_id, brokers=brokers, clusterId="cluster")
+
+
+def produce(correlation_id: int, acks: int, records: str = "cmVjb3Jkcw==") -> bytes:
+    partition = {"index": 0, "records": records}
+    topic = {"name": "topic", "partitionData": [partition]}
+    return request("Produce", 7, correlation_id, acks=acks, timeoutMs=1000, topicData=[topic])
+
+
+def produce_answer(correlation_id: int) -> bytes:
+    return response("Produce", 7, correlation_id)
+
+
+def exchanges(count: int) -> list[Event]:
+    """A negotiation, then `count` metadata requests, each answered before the next."""
+    events = [(TO_BROKER, prefixed(api_versions(0))), (TO_CLIENT, prefixed(api_versions_answer(0)))]
+    for number in range(1, count + 1):
+        events.append((TO_BROKER, prefixed(metadata(number))))
+        events.append((TO_CLIENT, prefixed(metadata_answer(number))))
+    return events
+
+
+def packets_of(
+    events: Iterable[Event],
+    *,
+    start: int = 0,
+    interval: int = SECOND,
+    sequences: tuple[int, int] = (0, 0),
+    close: bool = True,
+    segment: int = 60_000,
+) -> list[Packet]:
+    """Carry events, `interval` nanoseconds apart, in segments of at most `segment` bytes."""
+    connection = SyntheticConnection(CLIENT, SERVER, initial_sequences=sequences)
+    packets, at = connection.opened(start), start
+    for direction, data in events:
+        at += interval
+        for begin in range(0, len(data), segment):
+            packets += connection.sent(at, direction, data[begin : begin + segment])
+    if close:
+        at += interval
+        packets += connection.finished(at, TO_BROKER) + connection.finished(at, TO_CLIENT)
+    return packets
+
+
+def tracker(**options: Any) -> Tracker:
+    return Tracker(SCHEMAS, **{"ports": {9092}, "run": 7, **options})
+
+
+def fed(followed: Tracker, packets: Iterable[Packet]) -> list[Record]:
+    return [record for packet in packets for record in followed.feed(packet)]
+
+
+def records_of(packets: Iterable[Packet], **options: Any) -> list[Record]:
+    followed = tracker(**options)
+    return fed(followed, packets) + followed.finish()
+
+
+def frames_in(records: Iterable[Record]) -> Iterator[tuple[Direction, bytes]]:
+    return ((record.direction, record.frame) for record in records if record.frame)

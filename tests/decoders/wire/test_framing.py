@@ -1,0 +1,163 @@
+"""Frames of one direction: any chunks, holes inside and between frames, boundaries lost and found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoders.wire.assembly import MAX_FRAME, Frame
+from decoders.wire.framing import Framer, Loss, Step
+from decoders.wire.ledger import Ledger, Reason
+from decoders.wire.stream import Chunk, Gap
+from tests.decoders.wire.conversation import prefixed
+
+
+def is_word(data: bytes | bytearray) -> bool | None:
+    """Evidence of these tests: a frame of letters, whole."""
+    if len(data) < 5:
+        return None
+    size = int.from_bytes(data[:4], signed=True)
+    if not 0 < size < 100:
+        return False
+    return data[4 : 4 + size].isalpha() if len(data) >= 4 + size else None
+
+
+def framer(step: Step = Step.IN_STEP) -> tuple[Framer, Ledger]:
+    ledger = Ledger()
+    return Framer(ledger, step, opens=is_word, resumes=is_word), ledger
+
+
+class Feed:
+    """Pushes bytes and gaps one after the other, each chunk a segment captured a nanosecond later."""
+
+    def __init__(self, step: Step = Step.IN_STEP) -> None:
+        self.framer, self.ledger = framer(step)
+        self.offset = 0
+        self.at = 0
+
+    def push(self, data: bytes, *, starts_segment: bool = True) -> list[Frame | Loss]:
+        self.ledger.capture(len(data))
+        chunk = Chunk(self.offset, data, self.at, self.at, self.at, starts_segment)
+        self.offset += len(data)
+        self.at += 1
+        return list(self.framer.push(chunk))
+
+    def lose(self, size: int) -> list[Frame | Loss]:
+        gap = Gap(self.offset, size, self.at, self.at)
+        self.offset += size
+        return list(self.framer.lose(gap))
+
+
+def told(results: Iterable[Frame | Loss]) -> list[tuple[bytes, int] | int]:
+    return [
+        (result.payload, result.true_length) if isinstance(result, Frame) else result.size
+        for result in results
+    ]
+
+
+def test_many_frames_come_out_of_one_chunk() -> None:
+    feed = Feed()
+    assert told(feed.push(prefixed(b"one") + prefixed(b"") + prefixed(b"three"))) == [
+        (b"one", 3),
+        (b"", 0),
+        (b"three", 5),
+    ]
+
+
+def test_a_frame_knows_its_first_segment_and_its_end() -> None:
+    feed = Feed()
+    data = prefixed(b"word")
+    feed.push(data[:2])
+    feed.push(data[2:6])
+    (frame,) = feed.push(data[6:])
+    assert isinstance(frame, Frame)
+    assert (frame.captured_at, frame.position, frame.acknowledgment) == (0, 0, 0)
+    assert (frame.completed_at, frame.end) == (2, 8)
+
+
+@given(st.lists(st.binary(max_size=30), max_size=6), st.lists(st.integers(1, 9), max_size=60))
+def test_the_chunking_does_not_matter(frames: list[bytes], sizes: list[int]) -> None:
+    data, feed, results = b"".join(map(prefixed, frames)), Feed(), []
+    for size in [*sizes, len(data)]:
+        results += feed.push(data[:size]) if data else []
+        data = data[size:]
+    assert told(results) == [(frame, len(frame)) for frame in frames]
+    assert feed.ledger.pending == 0
+
+
+def test_a_hole_inside_a_frame_cuts_it_and_nothing_else() -> None:
+    feed = Feed()
+    data = prefixed(b"abcdefgh")
+    feed.push(data[:6])
+    assert told(feed.lose(3)) == []
+    assert told(feed.push(data[9:] + prefixed(b"next"))) == [(b"ab", 8), (b"next", 4)]
+    assert feed.ledger.skipped == {Reason.AFTER_HOLE: 3}
+
+
+def test_a_hole_up_to_the_end_of_a_frame_keeps_step() -> None:
+    feed = Feed()
+    feed.push(prefixed(b"abcd")[:5])
+    assert told(feed.lose(3)) == [(b"a", 4)]
+    assert told(feed.push(prefixed(b"next"))) == [(b"next", 4)]
+
+
+def test_a_hole_beyond_a_frame_gives_the_frame_and_loses_step() -> None:
+    feed = Feed()
+    feed.push(prefixed(b"abcd")[:5])
+    assert told(feed.lose(4)) == [(b"a", 4), 4]
+    assert feed.framer.step is Step.SEEKING
+
+
+@pytest.mark.parametrize("before", [0, 2], ids=["between frames", "inside a length prefix"])
+def test_after_a_lost_boundary_a_frame_is_taken_only_at_a_segment_start(before: int) -> None:
+    feed = Feed()
+    feed.push(prefixed(b"lost")[:before])
+    assert told(feed.lose(9)) == [9]
+    assert told(feed.push(prefixed(b"trap"), starts_segment=False)) == [0]
+    assert told(feed.push(b"??" + prefixed(b"trap"))) == [0]
+    assert told(feed.push(prefixed(b"word") + prefixed(b"42"))) == [(b"word", 4), (b"42", 2)]
+    assert feed.ledger.skipped == {Reason.UNSYNCHRONISED: before + 8 + 10}
+
+
+def test_a_candidate_may_take_several_chunks_and_fail_late() -> None:
+    feed = Feed(Step.SEEKING)
+    assert told(feed.push(prefixed(b"abc1")[:7])) == []
+    assert told(feed.push(b"1")) == [0]
+    assert told(feed.push(prefixed(b"word")[:6])) == [0]
+    assert told(feed.push(b"rd")) == [(b"word", 4)]
+
+
+def test_a_gap_breaks_a_candidate() -> None:
+    feed = Feed(Step.SEEKING)
+    feed.push(prefixed(b"word")[:6])
+    assert told(feed.lose(2)) == [2]
+    assert feed.ledger.skipped == {Reason.UNSYNCHRONISED: 6}
+
+
+@pytest.mark.parametrize("size", [-1, MAX_FRAME + 1])
+def test_an_impossible_length_loses_step(size: int) -> None:
+    feed = Feed()
+    assert told(feed.push(prefixed(b"good") + size.to_bytes(4, signed=True) + b"rest")) == [(b"good", 4), 0]
+    assert feed.framer.step is Step.SEEKING
+    assert feed.ledger.skipped == {Reason.UNSYNCHRONISED: 8}
+
+
+@pytest.mark.parametrize("piece", [1, 100])
+def test_an_implausible_opening_is_opaque_from_its_first_byte(piece: int) -> None:
+    feed, hello = Feed(Step.OPENING), bytes.fromhex("16030100a5010000a10303")
+    results = [result for at in range(0, len(hello), piece) for result in feed.push(hello[at : at + piece])]
+    assert told(results) == [0]
+    assert told(feed.push(prefixed(b"word"))) == []
+    assert told(feed.lose(5)) == []
+    assert feed.ledger.skipped == {Reason.OPAQUE: len(hello) + 8}
+
+
+def test_a_plausible_opening_is_in_step() -> None:
+    feed = Feed(Step.OPENING)
+    assert told(feed.push(prefixed(b"word") + prefixed(b"12")[:5])) == [(b"word", 4)]
+    assert feed.framer.step is Step.IN_STEP
+    feed.framer.close()
+    assert feed.ledger.skipped == {Reason.UNFINISHED: 5}

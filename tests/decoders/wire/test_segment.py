@@ -1,0 +1,118 @@
+"""One TCP segment in every link layer, and the packets that hold none."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoders.wire.packet import Packet
+from decoders.wire.segment import LinkType, Segment, Skipped, SocketAddress, TcpFlag, read_segment
+
+PAYLOAD = b"kafka"
+TCP = struct.pack(">HHIIBBHHH", 40000, 9092, 7, 9, 6 << 4, 0x18, 0, 0, 0) + bytes(4) + PAYLOAD
+V4 = (bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2]))
+V6 = (bytes(15) + b"\x01", bytes(15) + b"\x02")
+
+
+def ipv4(
+    tcp: bytes = TCP, *, options: bytes = b"", fragment: int = 0x4000, length: int | None = None
+) -> bytes:
+    size = 20 + len(options)
+    total = size + len(tcp) if length is None else length
+    header = struct.pack(">BBHHHBBH", 0x40 | size // 4, 0, total, 0, fragment, 64, 6, 0)
+    return header + V4[0] + V4[1] + options + tcp
+
+
+def ipv6(tcp: bytes = TCP, *, extensions: bytes = b"", first: int = 6, length: int | None = None) -> bytes:
+    size = len(extensions) + len(tcp) if length is None else length
+    return struct.pack(">IHBB", 6 << 28, size, first, 64) + V6[0] + V6[1] + extensions + tcp
+
+
+def ethernet(ip: bytes, *tags: int) -> bytes:
+    ethertype = 0x0800 if ip[0] >> 4 == 4 else 0x86DD
+    return (
+        bytes(12) + b"".join(struct.pack(">HH", tag, 5) for tag in tags) + struct.pack(">H", ethertype) + ip
+    )
+
+
+def read(data: bytes, link_type: int = LinkType.ETHERNET, original: int | None = None) -> Segment | Skipped:
+    return read_segment(Packet(1, link_type, data, len(data) if original is None else original, 99))
+
+
+def expected(addresses: tuple[bytes, bytes], payload: bytes = PAYLOAD, missing: int = 0) -> Segment:
+    source, destination = SocketAddress(addresses[0], 40000), SocketAddress(addresses[1], 9092)
+    return Segment(source, destination, 7, 9, TcpFlag.PSH | TcpFlag.ACK, payload, missing, 1, 99)
+
+
+@pytest.mark.parametrize(
+    ("link_type", "data"),
+    [
+        pytest.param(LinkType.ETHERNET, ethernet(ipv4()), id="Ethernet"),
+        pytest.param(LinkType.ETHERNET, ethernet(ipv4(), 0x8100), id="VLAN"),
+        pytest.param(LinkType.ETHERNET, ethernet(ipv4(), 0x88A8, 0x8100), id="stacked VLAN"),
+        pytest.param(LinkType.ETHERNET, ethernet(ipv4(options=bytes(8))), id="IPv4 options"),
+        pytest.param(LinkType.ETHERNET, ethernet(ipv4()) + bytes(6), id="padded"),
+        pytest.param(LinkType.ETHERNET, ethernet(ipv4(length=0)), id="too large for the IP length"),
+        pytest.param(LinkType.NULL, struct.pack("=I", 2) + ipv4(), id="loopback"),
+        pytest.param(LinkType.LOOP, struct.pack(">I", 2) + ipv4(), id="OpenBSD loopback"),
+        pytest.param(LinkType.RAW, ipv4(), id="raw IP"),
+        pytest.param(LinkType.RAW_BSD, ipv4(), id="raw IP, BSD number"),
+        pytest.param(LinkType.IPV4, ipv4(), id="raw IPv4"),
+        pytest.param(LinkType.LINUX_SLL, bytes(14) + b"\x08\x00" + ipv4(), id="Linux cooked"),
+        pytest.param(LinkType.LINUX_SLL2, b"\x08\x00" + bytes(18) + ipv4(), id="Linux cooked 2"),
+    ],
+)
+def test_the_segment_is_found_in_every_link_layer(link_type: int, data: bytes) -> None:
+    assert read(data, link_type) == expected(V4)
+
+
+@pytest.mark.parametrize(
+    "ip",
+    [
+        pytest.param(ipv6(), id="plain"),
+        pytest.param(ipv6(length=0), id="too large for the IP length"),
+        pytest.param(ipv6(first=0, extensions=b"\x06\x00" + bytes(6)), id="hop-by-hop"),
+        pytest.param(
+            ipv6(first=43, extensions=b"\x3c\x00" + bytes(6) + b"\x06\x01" + bytes(14)),
+            id="routing, destination options",
+        ),
+    ],
+)
+def test_ipv6_is_read_with_its_extension_headers(ip: bytes) -> None:
+    assert read(ethernet(ip)) == expected(V6)
+
+
+def test_bytes_that_the_snap_length_cut_off_are_counted() -> None:
+    whole = ethernet(ipv4())
+    assert read(whole[:-3], original=len(whole)) == expected(V4, b"ka", 3)
+    assert read(whole[:-5], original=len(whole)) == expected(V4, b"", 5)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        pytest.param(ethernet(ipv4(fragment=0x2000)), "fragment", id="first fragment"),
+        pytest.param(ethernet(ipv4(fragment=0x0010)), "fragment", id="later fragment"),
+        pytest.param(ethernet(ipv6(first=44, extensions=b"\x06" + bytes(7))), "fragment", id="IPv6 fragment"),
+        pytest.param(ethernet(ipv6(first=17)), "not-tcp", id="UDP"),
+        pytest.param(bytes(12) + b"\x08\x06" + bytes(28), "not-ip", id="ARP"),
+        pytest.param(ethernet(ipv4())[:40], "headers-cut", id="snap length inside the TCP header"),
+        pytest.param(b"", "headers-cut", id="empty"),
+        pytest.param(ethernet(ipv4(TCP[:12] + b"\x10" + TCP[13:])), "malformed", id="TCP header of 4 bytes"),
+        pytest.param(ethernet(ipv4(length=30)), "malformed", id="IP length inside the TCP header"),
+    ],
+)
+def test_what_holds_no_whole_segment_is_skipped_with_a_reason(data: bytes, reason: str) -> None:
+    assert read(data) == Skipped(reason)
+
+
+def test_an_unknown_link_layer_is_skipped() -> None:
+    assert read(ethernet(ipv4()), 195) == Skipped("link-layer")
+
+
+@given(st.sampled_from(list(LinkType)), st.binary(max_size=120), st.integers(0, 70_000))
+def test_any_bytes_are_a_segment_or_skipped(link_type: int, data: bytes, original: int) -> None:
+    assert isinstance(read(data, link_type, original), Segment | Skipped)

@@ -1,0 +1,156 @@
+"""A scripted exchange between a client and a broker, written as records the way the feeder writes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from decoders.codec.request import write_request
+from decoders.codec.response import write_response
+from decoders.frame.record import Closing, Direction, Endpoint, Flag, Kind, Pairing, Record
+from decoders.schema.registry import default_schemas
+from expectations.conversation.observation import ConnectionWindow, Evidence
+from expectations.conversation.window import windows_of
+from expectations.judge import Judge, Outcome, open_connection
+from expectations.rule import Verdict
+
+SECOND = 1_000_000_000
+ID_A, ID_B = bytes(range(16)), bytes(range(16, 32))
+ZERO_ID = bytes(16)
+SOFTWARE = {"clientSoftwareName": "tester", "clientSoftwareVersion": "1.0"}
+ADVERTISED = {18: (0, 6), 3: (0, 14), 10: (0, 7), 68: (0, 2), 0: (3, 13)}
+
+
+@dataclass
+class Exchange:
+    """Records of one connection. Each call adds one; `at` is the capture time in nanoseconds."""
+
+    mid_stream: bool = False
+    records: list[Record] = field(default_factory=list)
+    at: int = 1_000 * SECOND
+    correlation_id: int = 0
+
+    def __post_init__(self) -> None:
+        self._add(Kind.OPENED, flags=Flag.MID_STREAM if self.mid_stream else Flag.NONE)
+
+    def request(
+        self,
+        api: str,
+        version: int,
+        body: dict[str, Any] | None = None,
+        *,
+        client_id: str | None = None,
+        instance_id: bytes | None = None,
+        settled: bool = False,
+        frame: bytes | None = None,
+    ) -> Record:
+        """Add a request, or the bytes of one."""
+        self.correlation_id += 1
+        schemas = default_schemas()
+        on_header_v3 = schemas.api_named(api).request_header_version(version) == 3
+        given = (instance_id or ZERO_ID) if on_header_v3 else None
+        if frame is None:
+            frame = write_request(
+                schemas, api, version, self.correlation_id, client_id, body or {}, client_instance_id=given
+            )
+        flags = Flag.SETTLED if settled else Flag.NONE
+        return self._add(Kind.REQUEST, frame=frame, flags=flags, direction=Direction.TO_BROKER)
+
+    def answer(
+        self, request: Record, body: dict[str, Any] | None = None, *, version: int | None = None
+    ) -> Record:
+        """Add the answer to a request; `version` is that of the body where it differs."""
+        key, asked = (int.from_bytes(request.frame[at : at + 2]) for at in (0, 2))
+        correlation_id = int.from_bytes(request.frame[4:8])
+        written = asked if version is None else version
+        frame = write_response(default_schemas(), key, written, correlation_id, body or {})
+        return self._add(
+            Kind.RESPONSE,
+            frame=frame,
+            direction=Direction.TO_CLIENT,
+            pairing=Pairing.MATCHED,
+            paired_sequence=request.sequence,
+            paired_api_key=key,
+            paired_api_version=asked,
+        )
+
+    def negotiate(self, version: int = 4, **how: Any) -> None:
+        """Ask for the versions and be told ADVERTISED."""
+        request = self.request("ApiVersions", version, SOFTWARE, **how)
+        self.answer(request, advertisement())
+
+    def gap(self, direction: Direction = Direction.TO_BROKER, size: int = 100) -> None:
+        """Lose bytes."""
+        self._add(Kind.GAP, direction=direction, true_length=size)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._add(Kind.CLOSED, closing=Closing.FIN)
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self.at += int(seconds * SECOND)
+
+    def cut_last(self, kept: int) -> None:
+        """Keep only the first bytes of the last frame."""
+        last = self.records[-1]
+        kwargs = {name: getattr(last, name) for name in Record.__slots__}
+        self.records[-1] = Record(**kwargs | {"frame": last.frame[:kept]})
+
+    def _add(self, kind: Kind, **what: Any) -> Record:
+        self.at += 1_000_000
+        frame = what.get("frame", b"")
+        what.setdefault("true_length", len(frame))
+        record = Record(
+            kind=kind,
+            connection=b"c" * 16,
+            run=1,
+            sequence=len(self.records) + 1,
+            captured_at=self.at,
+            client=Endpoint("10.0.0.1:40000"),
+            server=Endpoint("10.0.0.2:9092"),
+            **what,
+        )
+        self.records.append(record)
+        return record
+
+    def windows(self, size: int = 10_000) -> list[ConnectionWindow]:
+        """Observe and fold the records in windows of a size."""
+        placed = [
+            (record, Evidence("exchange", record.sequence, record.true_length)) for record in self.records
+        ]
+        return [
+            window
+            for start in range(0, len(placed), size)
+            for window in windows_of(default_schemas(), placed[start : start + size])
+        ]
+
+    def judge(self, size: int = 10_000) -> Outcome:
+        """Judge the exchange: checks and offences added up, findings as last published."""
+        judge = Judge({api.key: api.name for api in default_schemas().apis})
+        windows = self.windows(size)
+        state, total = open_connection(windows[0]), Outcome()
+        findings = {}
+        for window in windows:
+            outcome = judge.hear(state, window)
+            for key, count in outcome.checks.items():
+                total.checks[key] = total.checks.get(key, 0) + count
+            findings.update({finding.id: finding for finding in outcome.findings})
+        findings.update({finding.id: finding for finding in judge.republish(state)})
+        total.findings = list(findings.values())
+        return total
+
+    def verdicts(self, rule: str) -> tuple[int, int, int]:
+        """How often a rule said: conforms, violates, undecided."""
+        checks = self.judge().checks
+        conforms, violates, undecided = (checks.get((rule, str(verdict)), 0) for verdict in Verdict)
+        return conforms, violates, undecided
+
+
+def advertisement(error_code: int = 0) -> dict[str, Any]:
+    """An ApiVersions answer's body."""
+    ranges = [
+        {"apiKey": key, "minVersion": lowest, "maxVersion": highest}
+        for key, (lowest, highest) in ADVERTISED.items()
+    ]
+    return {"errorCode": error_code, "apiKeys": ranges if error_code == 0 else []}

@@ -1,0 +1,131 @@
+"""The rules of KIP-511, KIP-35 and the wire fire, conform and stay undecided where they should."""
+
+from __future__ import annotations
+
+import pytest
+
+from decoders.frame.record import Direction
+from tests.exchange import SOFTWARE, Exchange, advertisement
+
+NAME = "kip511/software-name-malformed"
+RANGE = "kip35/version-out-of-range"
+MALFORMED = "wire/malformed-request"
+
+
+def claim(name: str, version: int = 4) -> Exchange:
+    """A connection that begins with a software name."""
+    exchange = Exchange()
+    exchange.request("ApiVersions", version, SOFTWARE | {"clientSoftwareName": name}, client_id="app")
+    return exchange
+
+
+@pytest.mark.parametrize("name", ["RP Console", "-x", "x.", "java@kafka", ""])
+def test_a_malformed_name_violates_once_answered_in_its_version(name: str) -> None:
+    exchange = claim(name)
+    assert exchange.verdicts(NAME) == (0, 0, 0)
+    exchange.answer(exchange.records[-1], advertisement(42))
+    assert exchange.verdicts(NAME) == (0, 1, 0)
+
+
+def test_the_finding_says_when_the_readings_differ() -> None:
+    exchange = claim("-x")
+    exchange.answer(exchange.records[-1], advertisement(42))
+    assert "text allows it" in exchange.judge().findings[0].message
+
+
+@pytest.mark.parametrize("name", ["librdkafka", "a", "apache-kafka.java"])
+def test_a_good_name_conforms(name: str) -> None:
+    exchange = claim(name)
+    exchange.answer(exchange.records[-1], advertisement())
+    assert exchange.verdicts(NAME) == (1, 0, 0)
+
+
+def test_a_name_the_broker_did_not_understand_is_not_judged() -> None:
+    exchange = claim("RP Console")
+    body = {"errorCode": 35, "apiKeys": [{"apiKey": 18, "minVersion": 0, "maxVersion": 3}]}
+    exchange.answer(exchange.records[-1], body, version=0)
+    assert exchange.verdicts(NAME) == (0, 0, 0)
+
+
+def test_a_name_that_was_never_answered_is_undecided() -> None:
+    exchange = claim("RP Console")
+    exchange.close()
+    assert exchange.verdicts(NAME) == (0, 0, 1)
+
+
+def test_a_lost_answer_leaves_the_name_undecided() -> None:
+    exchange = claim("RP Console")
+    exchange.gap(Direction.TO_CLIENT)
+    assert exchange.verdicts(NAME) == (0, 0, 1)
+
+
+def test_a_version_outside_the_range_violates_when_the_answer_was_read() -> None:
+    exchange = Exchange()
+    exchange.negotiate(client_id="app")
+    exchange.request("FindCoordinator", 0, {"key": "g"}, client_id="app", settled=True)
+    exchange.request("Produce", 2, client_id="app", settled=True, frame=bytes.fromhex("0000000200000009ffff"))
+    assert exchange.verdicts(RANGE) == (1, 1, 0)
+    assert exchange.judge().findings[0].message == "Produce v2 is outside the advertised range 3 to 13"
+
+
+def test_a_request_that_may_have_been_in_flight_is_undecided() -> None:
+    exchange = Exchange()
+    exchange.negotiate(client_id="app")
+    exchange.request("Produce", 2, client_id="app", frame=bytes.fromhex("0000000200000009ffff"))
+    assert exchange.verdicts(RANGE) == (0, 0, 1)
+
+
+def test_before_any_advertisement_versions_are_undecided() -> None:
+    exchange = Exchange()
+    exchange.request("Metadata", 12, client_id="app", settled=True)
+    assert exchange.verdicts(RANGE) == (0, 0, 1)
+
+
+def test_the_one_range_beside_error_35_advertises_nothing() -> None:
+    exchange = Exchange()
+    request = exchange.request("ApiVersions", 4, SOFTWARE, client_id="app")
+    body = {"errorCode": 35, "apiKeys": [{"apiKey": 18, "minVersion": 0, "maxVersion": 3}]}
+    exchange.answer(request, body, version=0)
+    exchange.request("Metadata", 12, client_id="app", settled=True)
+    assert exchange.verdicts(RANGE) == (0, 0, 1)
+
+
+def test_a_gap_takes_the_advertisement_back() -> None:
+    exchange = Exchange()
+    exchange.negotiate(client_id="app")
+    exchange.gap(Direction.TO_CLIENT)
+    exchange.request("Produce", 2, client_id="app", settled=True, frame=bytes.fromhex("0000000200000009ffff"))
+    assert exchange.verdicts(RANGE) == (0, 0, 1)
+
+
+def test_apiversions_itself_is_exempt() -> None:
+    exchange = Exchange()
+    exchange.negotiate(client_id="app")
+    exchange.request("ApiVersions", 5, SOFTWARE, client_id="app", settled=True)
+    assert exchange.verdicts(RANGE) == (0, 0, 0)
+
+
+def test_a_frame_that_no_schema_reads_violates_and_says_where() -> None:
+    exchange = Exchange()
+    exchange.request("Metadata", 12, frame=bytes.fromhex("0003000c00000009ffff00ff"))
+    assert exchange.verdicts(MALFORMED) == (0, 1, 0)
+    assert exchange.judge().findings[0].context["offset"].isdigit()
+
+
+def test_a_frame_that_decodes_conforms() -> None:
+    exchange = Exchange()
+    exchange.request("Metadata", 12, client_id="app")
+    assert exchange.verdicts(MALFORMED) == (1, 0, 0)
+
+
+def test_a_frame_that_was_cut_is_undecided() -> None:
+    exchange = Exchange()
+    exchange.request("Metadata", 12, {"topics": [{"name": "long-topic-name"}]}, client_id="app")
+    exchange.cut_last(20)
+    assert exchange.verdicts(MALFORMED) == (0, 0, 1)
+
+
+def test_an_unknown_version_is_not_malformed() -> None:
+    exchange = Exchange()
+    exchange.request("Metadata", 12, frame=bytes.fromhex("0003006300000009ffff00ff"))
+    assert exchange.verdicts(MALFORMED) == (0, 0, 0)

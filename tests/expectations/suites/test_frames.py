@@ -1,0 +1,139 @@
+"""The suite over the frames topic: a good table passes, and each way to be broken is told by its name."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pandas
+import pytest
+
+from decoders.codec.request import write_request
+from decoders.frame.record import Closing, Endpoint, Kind, Pairing, Record
+from decoders.schema.registry import Schemas
+from expectations.suites.frame_table import COLUMNS, frame_table
+from expectations.suites.frames import SuiteResult, run_frames_suite
+
+SCHEMAS = Schemas.load()
+REQUEST = write_request(
+    SCHEMAS, "ApiVersions", 3, 7, "orders", {"clientSoftwareName": "lib", "clientSoftwareVersion": "1"}
+)
+REFUSAL = (7).to_bytes(4, "big") + (35).to_bytes(2, "big") + bytes(4)
+OPENED = Record(
+    Kind.OPENED,
+    b"c" * 16,
+    9,
+    1,
+    1_800_000_000_000_000_000,
+    Endpoint("127.0.0.1:40000"),
+    Endpoint("[::1]:9092"),
+)
+
+
+def conversation() -> pandas.DataFrame:
+    """A connection that opens, asks for the versions, is refused, and closes."""
+    records = [
+        OPENED,
+        replace(OPENED, kind=Kind.REQUEST, sequence=2, frame=REQUEST, true_length=len(REQUEST)),
+        replace(
+            OPENED,
+            kind=Kind.RESPONSE,
+            sequence=3,
+            pairing=Pairing.MATCHED,
+            paired_sequence=2,
+            paired_api_key=18,
+            paired_api_version=3,
+            frame=REFUSAL,
+            true_length=len(REFUSAL),
+        ),
+        replace(OPENED, kind=Kind.GAP, sequence=4, true_length=100),
+        replace(OPENED, kind=Kind.CLOSED, sequence=5, closing=Closing.FIN),
+    ]
+    return frame_table(SCHEMAS, [(0, offset, record) for offset, record in enumerate(records)])
+
+
+def failed(result: SuiteResult) -> dict[str, int]:
+    return {outcome.id: outcome.unexpected_count for outcome in result.outcomes if not outcome.success}
+
+
+def with_value(column: str, row: int, value: object) -> Callable[[pandas.DataFrame], pandas.DataFrame]:
+    def change(frames: pandas.DataFrame) -> pandas.DataFrame:
+        frames.loc[row, column] = value
+        return frames
+
+    return change
+
+
+def twice(row: int) -> Callable[[pandas.DataFrame], pandas.DataFrame]:
+    """The same event once more, later in its run."""
+
+    def change(frames: pandas.DataFrame) -> pandas.DataFrame:
+        again = frames.iloc[[row]].assign(sequence=len(frames) + 1)
+        return pandas.concat([frames, again], ignore_index=True).astype(COLUMNS)
+
+    return change
+
+
+BROKEN: dict[str, tuple[Callable[[pandas.DataFrame], pandas.DataFrame], int]] = {
+    "slice-not-empty": (lambda frames: frames.iloc[:0], 1),
+    "columns-complete": (lambda frames: frames.assign(surplus=0), 1),
+    "connection-is-16-bytes": (with_value("connection", 1, "6363"), 1),
+    "sequence-from-1": (with_value("sequence", 0, 0), 1),
+    "record-unique": (with_value("sequence", 2, 2), 2),
+    "opened-once": (twice(0), 2),
+    "closed-once": (twice(4), 2),
+    "client-is-endpoint": (with_value("client", 3, "localhost"), 1),
+    "server-is-endpoint": (with_value("server", 3, "::1:9092"), 1),
+    "pairing-of-responses": (with_value("pairing", 1, "UNOWED"), 1),
+    "closing-of-closed": (with_value("closing", 4, "NONE"), 1),
+    "captured-at-nanoseconds": (with_value("captured_at", 2, 1_800_000_000), 1),
+    "captured-within-true-length": (with_value("true_length", 1, 3), 1),
+    "header-version-exists": (with_value("header_version", 1, 4), 1),
+    "correlation-id-read": (with_value("correlation_id", 1, pandas.NA), 1),
+    "matched-response-has-api": (with_value("api_key", 2, -1), 1),
+    "failure-has-reason": (with_value("failure", 1, "because"), 1),
+}
+
+
+def test_a_good_table_passes_every_expectation() -> None:
+    """What the feeder writes of an ordinary connection is expected, and every expectation was asked."""
+    result = run_frames_suite(conversation())
+    assert failed(result) == {}
+    assert result.success
+    assert result.rows == 5
+    assert {outcome.id for outcome in result.outcomes} == set(BROKEN)
+
+
+@pytest.mark.parametrize("expectation", BROKEN)
+def test_each_fault_fails_its_own_expectation_and_no_other(expectation: str) -> None:
+    """A table broken in one way is told by that name, with the number of rows."""
+    breaks, rows = BROKEN[expectation]
+    result = run_frames_suite(breaks(conversation()))
+    assert failed(result) == {expectation: rows}
+    assert not result.success
+
+
+def test_what_decoding_says_of_a_frame_stands_in_its_row() -> None:
+    """The request's header and the refusal's layout are read, not copied from the envelope."""
+    frames = conversation()
+    request, response = frames.loc[1], frames.loc[2]
+    assert (request.api_key, request.api_version, request.header_version, request.correlation_id) == (
+        18,
+        3,
+        2,
+        7,
+    )
+    assert (response.api_key, response.api_version, response.header_version) == (18, 3, 0)
+    assert frames.loc[0, "api_key"] is pandas.NA
+
+
+def test_an_audit_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file stays in the temporary folder or where the command runs, and nothing is reported home."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    run_frames_suite(conversation())
+    assert list(tmp_path.iterdir()) == []
+    assert os.environ["GX_ANALYTICS_ENABLED"] == "false"

@@ -1,0 +1,119 @@
+"""The embedded broker, really started."""
+
+import socket
+import struct
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource
+
+from streaming.broker.embedded import EmbeddedBroker, complaint
+from streaming.broker.ports import HOST, reserve
+from streaming.broker.request_log import LoggedRequest, read_request_log
+from streaming.broker.topics import create_topics
+from streaming.failure import UserError
+
+# Header v1 with a null client ID, ApiVersions v0 (no body): API key 18, version 0, correlation ID 4711.
+ASK_API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 4711, -1)
+
+
+def test_a_port_in_use_is_named() -> None:
+    with socket.create_server((HOST, 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(UserError, match=f"^port {port} cannot be used .*: end what listens there"):
+            EmbeddedBroker(watched_port=port)
+
+
+def test_free_ports_differ_from_each_other() -> None:
+    ports = reserve(0, 0)
+    assert len({ports.watched, ports.internal, ports.controller}) == 3
+
+
+def test_the_complaint_is_the_cause_of_the_first_error() -> None:
+    information = "2026-11-20 22:28:59,329 INFO starting (kafka.server.BrokerServer)"
+    error = "2026-11-20 22:28:59,330 ERROR Unable to start acceptor for WATCHED (kafka.network.Acceptor)"
+    cause = "org.apache.kafka.common.KafkaException: Socket server failed to bind to 127.0.0.1:9"
+    trace = "\tat kafka.network.Acceptor.start(SocketServer.scala:1)"
+    later = (
+        "2026-11-20 22:28:59,452 ERROR Exiting Kafka due to fatal exception during startup. (kafka.Kafka$)"
+    )
+    log = "\n".join((information, error, cause, trace, later))
+    assert complaint(log) == "Socket server failed to bind to 127.0.0.1:9"
+    assert complaint(error) == "Unable to start acceptor for WATCHED (kafka.network.Acceptor)"
+    assert complaint(information) == ""
+
+
+@pytest.mark.jvm
+def test_a_broker_that_cannot_start_says_why_in_one_line() -> None:
+    broker = EmbeddedBroker()
+    why = r"^the embedded broker ended as it started: .*Address already in use\.$"
+    # The port is taken between the choice and the start.
+    with socket.create_server((HOST, broker.ports.watched)), pytest.raises(UserError, match=why):
+        broker.__enter__()
+    assert not broker.request_log.parent.exists()
+
+
+@pytest.mark.jvm
+def test_closing_leaves_nothing_behind_and_a_relay_can_stand_before_the_watched_listener() -> None:
+    relay = reserve(0, 0).watched
+    with EmbeddedBroker(watched_advertised_port=relay) as broker:
+        assert _advertised(broker.watched) == f"{HOST}:{relay}"
+        assert _advertised(broker.internal) == broker.internal
+        folder = broker.request_log.parent
+        assert folder.exists()
+    assert not folder.exists()
+    for port in (broker.ports.watched, broker.ports.internal, broker.ports.controller):
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((HOST, port), timeout=1)
+
+
+@pytest.mark.jvm
+def test_topics_are_created_once_and_kept(broker: EmbeddedBroker) -> None:
+    create_topics(broker.internal, "frames", "findings", partitions=3)
+    create_topics(broker.internal, "frames", "findings", partitions=5)
+    topics = AdminClient({"bootstrap.servers": broker.internal}).list_topics(timeout=10).topics
+    assert len(topics["frames"].partitions) == 3
+    assert _setting(broker, "findings", "cleanup.policy") == "compact"
+    assert _setting(broker, "frames", "retention.ms") == "86400000"
+
+
+@pytest.mark.jvm
+def test_the_request_log_tells_what_the_watched_listener_served_and_nothing_else(
+    broker: EmbeddedBroker,
+) -> None:
+    with socket.create_connection((HOST, broker.ports.watched), timeout=10) as client:
+        client.sendall(ASK_API_VERSIONS)
+        (correlation_id,) = struct.unpack(">4xi", client.recv(8, socket.MSG_WAITALL))
+        name = f"{broker.watched}-{HOST}:{client.getsockname()[1]}-"
+    assert correlation_id == 4711
+
+    logged = _await(lambda: [request for request in _requests(broker) if request.connection.startswith(name)])
+    assert [(r.api_key, r.api_version, r.correlation_id, r.client_id) for r in logged] == [(18, 0, 4711, "")]
+    assert {request.listener for request in _requests(broker)} == {"WATCHED"}
+
+
+def _requests(broker: EmbeddedBroker) -> list[LoggedRequest]:
+    return list(read_request_log(broker.request_log))
+
+
+def _await(found: Callable[[], list[LoggedRequest]]) -> list[LoggedRequest]:
+    """Wait for the broker to log what it has answered."""
+    deadline = time.monotonic() + 10
+    while not (requests := found()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return requests
+
+
+def _advertised(bootstrap: str) -> str:
+    (node,) = (
+        AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=10).brokers.values()
+    )
+    return f"{node.host}:{node.port}"
+
+
+def _setting(broker: EmbeddedBroker, topic: str, name: str) -> str:
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    admin = AdminClient({"bootstrap.servers": broker.internal})
+    (described,) = admin.describe_configs([resource], request_timeout=10).values()
+    return str(described.result()[name].value)
