@@ -41,7 +41,7 @@ RULE_STATES: type[msgspec.Struct] = msgspec.defstruct(
     [(_state_name(rule), rule.State, msgspec.field(default_factory=rule.State)) for rule in RULES],
     omit_defaults=True,
 )
-"""The states of all rules of one connection, a field a rule. Only what differs from a fresh state is stored."""
+"""The states of all rules of one connection, a field a rule."""
 
 
 def rule_named(rule_id: str) -> Rule:

@@ -17,6 +17,7 @@ class Finding(msgspec.Struct, kw_only=True):
     """One offence, as it stands in the topic `kipwatch.findings`.
 
     Times (`captured_at` and the like) are nanoseconds since the epoch of the packet's capture.
+    `message` is one line; `expected`, `observed` and `context` hold what was on the wire as it was.
     `sequence` is the frame's number in its run. `occurrences` counts what was seen so far.
     """
 
@@ -64,6 +65,14 @@ def finding_id(rule_id: str, connection: bytes, sequence: int) -> str:
     digest = hashlib.blake2b(digest_size=12)
     digest.update(f"{rule_id}\n{connection.hex()}\n{sequence}".encode())
     return digest.hexdigest()
+
+
+def printable(text: str) -> str:
+    r"""Write text from the wire in one line: what would act on a terminal is escaped, as in `\n`."""
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )
 
 
 def runbook_anchor(rule_id: str) -> str:

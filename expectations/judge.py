@@ -20,7 +20,7 @@ from expectations.conversation.observation import (
     Heartbeat,
     Observation,
 )
-from expectations.finding import Finding, finding_id, runbook_anchor
+from expectations.finding import Finding, finding_id, printable, runbook_anchor
 from expectations.rule import Judgement, Level, Rule, Verdict
 
 _LEVELS = list(reversed(Level))
@@ -171,7 +171,7 @@ class Judge:
             level=judgement.level or rule.level,
             role=rule.role,
             spec=rule.spec,
-            message=rule.message.format(**names, **judgement.context),
+            message=printable(rule.message.format(**names, **judgement.context)),
             expected=judgement.expected,
             observed=judgement.observed,
             context=judgement.context,

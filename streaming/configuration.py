@@ -9,9 +9,13 @@ from typing import Annotated, Any, get_type_hints
 
 import msgspec
 
+from decoders.frame.record import NAME_BYTES
 from streaming.failure import UserError
 
+HIGHEST_PORT = 0xFFFF
+
 Described = msgspec.Meta
+Port = Annotated[int, msgspec.Meta(ge=1, le=HIGHEST_PORT)]
 
 
 class Listener(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -30,7 +34,7 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     frames_topic: Annotated[str, Described(description="topic of the captured frames")] = "kipwatch.frames"
     findings_topic: Annotated[str, Described(description="topic of the findings")] = "kipwatch.findings"
     interface: Annotated[str, Described(description="network interface to capture on")] = "lo"
-    ports: Annotated[list[int], Described(description="broker ports to capture, separated by commas")] = (
+    ports: Annotated[list[Port], Described(description="broker ports to capture, separated by commas")] = (
         msgspec.field(default_factory=lambda: [9092])
     )
     cluster: Annotated[str, Described(description="name of the watched cluster, at most 24 bytes")] = ""
@@ -44,12 +48,20 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     checkpoint: Annotated[str, Described(description="folder of the query's checkpoint")] = (
         "kipwatch-checkpoint"
     )
-    buckets: Annotated[int, Described(description="buckets of connections; frozen by the checkpoint")] = 64
+    buckets: Annotated[
+        int, Described(description="buckets of connections; frozen by the checkpoint", ge=1)
+    ] = 64
     shuffle_partitions: Annotated[
-        int, Described(description="Spark's shuffle partitions; frozen by the checkpoint")
+        int, Described(description="Spark's shuffle partitions; frozen by the checkpoint", ge=1)
     ] = 2
-    trigger_seconds: Annotated[int, Described(description="seconds between two micro-batches")] = 1
+    trigger_seconds: Annotated[int, Described(description="seconds between two micro-batches", ge=1)] = 1
     listener: list[Listener] = []
+
+    def __post_init__(self) -> None:
+        """Refuse names that the records' envelope would cut off."""
+        for name in ("cluster", "feeder"):
+            if len(getattr(self, name).encode()) > NAME_BYTES:
+                raise ValueError(f"Expected at most {NAME_BYTES} bytes - at `$.{name}`")
 
 
 def add_flags(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
@@ -83,7 +95,7 @@ def configure(flags: argparse.Namespace) -> Configuration:
     try:
         in_file = msgspec.convert(settings, Configuration)
     except msgspec.ValidationError as error:
-        raise UserError(f"{source}{error}; see `kipwatch --help` for the settings") from error
+        raise UserError(f"{source}{error}; see `kipwatch run --help` and `kipwatch feed --help`") from error
     try:
         return msgspec.convert(
             {**msgspec.to_builtins(in_file), **_parsed(given)}, Configuration, strict=False
@@ -95,8 +107,8 @@ def configure(flags: argparse.Namespace) -> Configuration:
 def host_and_port(address: str) -> tuple[str, int]:
     """Take `host:port` apart. Raises UserError when it is not one."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        raise UserError(f"{address!r} is not host:port")
+    if not host or not port.isdecimal() or int(port) > HIGHEST_PORT:
+        raise UserError(f"{address!r} is not host:port, with a port up to {HIGHEST_PORT}")
     return host, int(port)
 
 
@@ -105,7 +117,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         document: Mapping[str, Any] = msgspec.toml.decode(path.read_bytes())
     except OSError as error:
         raise UserError(f"cannot read the configuration {path}: {error.strerror}") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not TOML: {error}") from error
     return document
 

@@ -16,14 +16,12 @@ from decoders.frame.cutting import cut
 from decoders.frame.record import Kind, Record
 from decoders.schema.registry import Schemas
 from decoders.wire.packet import Packet
-from decoders.wire.pcap import PcapError
 from decoders.wire.tracker import Tracker
 from expectations.conversation.observation import Evidence
 from expectations.conversation.window import windows_of
 from expectations.finding import Finding
 from expectations.judge import Judge
 from expectations.report.coverage import Coverage, coverage_of
-from streaming.failure import UserError
 from streaming.feeder.source import open_capture, run_of_file
 from streaming.query.bucket import Bucket, BucketStep, Report
 
@@ -82,7 +80,7 @@ def examine(
     step, bucket, tally = BucketStep(judge, names), Bucket(), _Tally()
     with open_capture(path) as packets:
         records, tracker = records_of(schemas, packets, ports, run_of_file(path))
-        placed = (_placed(schemas, record, path.name) for record in _readable(records, path))
+        placed = (_placed(schemas, record, path.name) for record in records)
         while batch := list(islice(placed, window)):
             tally.opened += sum(record.kind is Kind.OPENED for record, _ in batch)
             tally.add(step.hear(0, bucket, windows_of(schemas, batch)))
@@ -90,13 +88,6 @@ def examine(
     for state in bucket.connections.values():
         tally.findings.update({finding.id: finding for finding in judge.republish(state)})
     return tally.examination(tracker, truncated)
-
-
-def _readable(records: Iterator[Record], path: Path) -> Iterator[Record]:
-    try:
-        yield from records
-    except PcapError as error:
-        raise UserError(f"{path}: {error}") from error
 
 
 def _placed(schemas: Schemas, record: Record, source: str) -> tuple[Record, Evidence]:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 ENVELOPE_VERSION = 1
 NO_RECORD = 0
 """No record of a connection has this sequence number: they start at 1."""
+NAME_BYTES = 24
+"""The longest name of a cluster or feeder in UTF-8; the envelope has no place for more."""
 
 
 class Kind(enum.IntEnum):
@@ -120,7 +122,7 @@ class Record:
         return self.true_length > len(self.frame)
 
 
-_ENVELOPE = struct.Struct(">BBBBBBQQqQhhQQ16sH16sH24s24sI")
+_ENVELOPE = struct.Struct(f">BBBBBBQQqQhhQQ16sH16sH{NAME_BYTES}s{NAME_BYTES}sI")
 
 
 def _address(endpoint: Endpoint) -> tuple[bytes, int]:

@@ -41,7 +41,7 @@ class SocketAddress(NamedTuple):
         return Endpoint.of(self.address, self.port)
 
 
-class TcpFlag(enum.IntFlag):
+class TcpFlag(enum.IntEnum):
     """The control bits of RFC 9293 that reassembly asks for."""
 
     FIN = 0x01

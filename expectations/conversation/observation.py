@@ -61,7 +61,7 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
     offset: int
 
 
-class Evidence(msgspec.Struct, frozen=True, array_like=True):
+class Evidence(msgspec.Struct, frozen=True):
     """Where the frame stands.
 
     In a capture file: its name and the byte `position` of the packet. In a topic: its name, the

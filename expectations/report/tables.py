@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from expectations.finding import Finding
+from expectations.finding import Finding, printable
 from expectations.report.coverage import Coverage, state_in_words
 
 _INDENT = 12
@@ -33,10 +33,11 @@ def findings_list(findings: Iterable[Finding]) -> Group:
 
 
 def _entry(finding: Finding) -> tuple[Text, Padding]:
+    times = "time" if finding.occurrences == 1 else "times"
     head = Text(f"{finding.level:<11} ", LEVEL_STYLES[finding.level])
-    head.append(f"{finding.rule:<31} ", "bold").append(f"seen {finding.occurrences}×", "dim")
+    head.append(f"{finding.rule:<31} ", "bold").append(f"seen {finding.occurrences} {times}", "dim")
     software = f"{finding.client_software_name or 'unknown'} {finding.client_software_version or ''}"
-    where = Text(f"{finding.client} → {finding.listener}  {software.strip()}\n", "dim")
+    where = Text(f"{finding.client} → {finding.listener}  {printable(software.strip())}\n", "dim")
     return head, Padding(where + Text(finding.message), (0, 0, 0, _INDENT))
 
 

@@ -27,7 +27,7 @@ def java() -> Path:
             return command
         seen.append(f"{command} is {'not a Java' if version is None else f'Java {version}'}")
     found = f" ({'; '.join(seen)})" if seen else ""
-    remedy = f"install openjdk-{OLDEST}-jre-headless or set JAVA_HOME"
+    remedy = f"install openjdk-{OLDEST}-jre-headless or newer, or set JAVA_HOME"
     raise UserError(f"no Java {OLDEST}+ in JAVA_HOME or on PATH{found}: {remedy}")
 
 

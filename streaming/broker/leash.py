@@ -25,17 +25,26 @@ PATIENCE = 10.0
 _STANDARD_INPUT = 0
 
 
-def start(command: Sequence[str | Path], output: IO[bytes] | int) -> subprocess.Popen[bytes]:
+def start(
+    command: Sequence[str | Path],
+    output: IO[bytes] | int,
+    source: IO[bytes] | None = None,
+    patience: float = PATIENCE,
+) -> subprocess.Popen[bytes]:
     """Start `command` on a leash, its output and errors to `output`; the process returned is the leash.
 
-    The leash ends when the command ends, with its exit status. `let_go` ends both.
+    The command reads its input from `source`, or has none. The leash ends when the command ends, with its
+    exit status. `let_go` ends both, the command by SIGTERM and, `patience` seconds later, by SIGKILL.
     """
+    descriptors = [source.fileno()] if source else []
+    own = [str(patience), str(descriptors[0] if descriptors else subprocess.DEVNULL)]
     return subprocess.Popen(
-        [sys.executable, "-I", __file__, *command],
+        [sys.executable, "-I", __file__, *own, *command],
         stdin=subprocess.PIPE,
         stdout=output,
         stderr=subprocess.STDOUT,
         start_new_session=True,
+        pass_fds=descriptors,
     )
 
 
@@ -47,21 +56,23 @@ def let_go(leash: subprocess.Popen[bytes]) -> int:
     return leash.wait()
 
 
-def _hold(command: Sequence[str]) -> int:
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    threading.Thread(target=_end_with_parent, args=(child,), daemon=True).start()
+def _hold(patience: str, source: str, *command: str) -> int:
+    child = subprocess.Popen(command, stdin=int(source))
+    if int(source) != subprocess.DEVNULL:
+        os.close(int(source))
+    threading.Thread(target=_end_with_parent, args=(child, float(patience)), daemon=True).start()
     return child.wait()
 
 
-def _end_with_parent(child: subprocess.Popen[bytes]) -> None:
+def _end_with_parent(child: subprocess.Popen[bytes], patience: float) -> None:
     while os.read(_STANDARD_INPUT, 1):
         pass
     child.terminate()
     try:
-        child.wait(PATIENCE)
+        child.wait(patience)
     except subprocess.TimeoutExpired:
         child.kill()
 
 
 if __name__ == "__main__":
-    sys.exit(_hold(sys.argv[1:]))
+    sys.exit(_hold(*sys.argv[1:]))

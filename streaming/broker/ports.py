@@ -28,6 +28,12 @@ def reserve(watched: int, internal: int) -> Ports:
         return Ports(*(_bind(held, port) for port in (watched, internal, 0)))
 
 
+def free_ports(count: int) -> list[int]:
+    """Find so many ports that nobody listens on."""
+    with contextlib.ExitStack() as held:
+        return [_bind(held, 0) for _ in range(count)]
+
+
 def _bind(held: contextlib.ExitStack, port: int) -> int:
     probe = held.enter_context(socket.socket())
     # As the broker will: a port whose old connections linger in TIME_WAIT is free to listen on.

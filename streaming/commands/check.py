@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 from rich.console import Console
+from rich.markup import escape
 
 from decoders.schema.registry import Schemas
 from expectations.report.tables import coverage_table, findings_list
@@ -47,8 +48,6 @@ def _check(path: Path, schemas: Schemas, ports: list[int], as_json: bool) -> int
         sys.stdout.write(msgspec.json.encode(examination).decode() + "\n")
     else:
         _show(path, examination, Console())
-    if examination.truncated:
-        print(f"kipwatch: {path} ends inside a packet; what is whole was judged", file=sys.stderr)
     if not examination.frames:
         print(
             f"kipwatch: {path}: no Kafka frame could be judged; check the file and --ports", file=sys.stderr
@@ -58,16 +57,17 @@ def _check(path: Path, schemas: Schemas, ports: list[int], as_json: bool) -> int
 
 
 def _show(path: Path, examination: Examination, console: Console) -> None:
-    console.print(
-        f"[bold]{path}[/]: {examination.frames} frames on {examination.connections} connections, "
+    counts = (
+        f"{examination.frames} frames on {examination.connections} connections, "
         f"{len(examination.findings)} findings"
     )
+    console.print(f"[bold]{escape(str(path))}[/]: {counts}", soft_wrap=True)
     if examination.findings:
         console.print(findings_list(examination.findings))
     console.print()
     console.print(coverage_table(examination.coverage))
     fates = ", ".join(f"{fate} {count}" for fate, count in examination.ledger.items())
-    console.print(f"\n[dim]bytes: {fates}[/]")
+    console.print(f"\n[dim]bytes: {fates}[/]", soft_wrap=True)
     if examination.undecodable:
         reasons = ", ".join(f"{reason} {count}" for reason, count in examination.undecodable.items())
-        console.print(f"[dim]frames not decoded: {reasons}[/]")
+        console.print(f"[dim]frames not decoded: {reasons}[/]", soft_wrap=True)

@@ -14,8 +14,10 @@ from decoders.codec.response import read_response
 from decoders.frame.record import Kind, Record
 from decoders.schema.registry import Schemas
 from expectations.conversation.identifier import identifier_text
+from expectations.finding import printable
 from streaming.commands.check import parse_ports
 from streaming.examination import records_of
+from streaming.failure import UserError
 from streaming.feeder.source import open_capture, run_of_file
 
 
@@ -31,12 +33,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the frames."""
+    """Print the frames that are asked for. Raises UserError when the file holds none at all."""
     schemas = Schemas.load()
+    if arguments.api and schemas.api_named(arguments.api) is None:
+        raise UserError(f"there is no API {arguments.api!r}; names are written as in `ApiVersions`")
     show = json.dumps if arguments.jsonl else _line
+    frame = None
     for frame in _frames(schemas, arguments.file, parse_ports(arguments.ports)):
         if arguments.api in (None, frame["api"]) and arguments.kind in (None, frame["kind"]):
             sys.stdout.write(show(frame) + "\n")
+    if frame is None:
+        raise UserError(f"{arguments.file}: no Kafka frame is in it; check the file and --ports")
     return 0
 
 
@@ -101,7 +108,9 @@ def _line(frame: dict[str, Any]) -> str:
     what = f"{frame['api'] or frame['api_key']} v{frame['api_version']}"
     header = f"h{frame['header_version']}" if frame["header_version"] is not None else "  "
     names = " ".join(
-        f"{name}={frame[name]}" for name in ("client_id", "client_instance_id") if frame[name] is not None
+        f"{name}={printable(frame[name])}"
+        for name in ("client_id", "client_instance_id")
+        if frame[name] is not None
     )
     told = frame["failure"] or json.dumps(frame["body"])
     return (

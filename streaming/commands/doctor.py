@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 
 from rich.console import Console
+from rich.markup import escape
 
 from streaming.broker.jars import jars
 from streaming.broker.java import java
@@ -30,9 +31,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _told(console: Console, name: str, ask: Callable[[], str]) -> bool:
     try:
-        console.print(f"[green]yes[/]  {name}: {ask()}")
+        console.print(f"[green]yes[/]  {name}: {escape(ask())}", soft_wrap=True)
     except UserError as error:
-        console.print(f"[yellow]no[/]   {name}: {error}")
+        console.print(f"[yellow]no[/]   {name}: {escape(str(error))}", soft_wrap=True)
         return False
     return True
 

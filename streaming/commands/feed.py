@@ -47,7 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.source is None:
             _feed_interface(stack, Feeder(configuration, time.time_ns(), save), configuration)
         elif arguments.source == "-":
-            _feed(Feeder(configuration, time.time_ns(), save), _in_batches(iter(standard_input())))
+            packets = iter(stack.enter_context(standard_input()))
+            _feed(Feeder(configuration, time.time_ns(), save), _in_batches(packets))
         else:
             path = Path(arguments.source)
             packets = iter(stack.enter_context(open_capture(path)))
@@ -56,17 +57,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _feed_interface(stack: ExitStack, feeder: Feeder, configuration: Configuration) -> None:
+    _stop_on_signals(feeder)
     try:
         capture = stack.enter_context(InterfaceCapture(configuration.interface, configuration.ports))
+        feeder.run(_polls(capture), lambda: capture.dropped)
     except CaptureError as error:
         raise UserError(str(error)) from error
-    _stop_on_signals(feeder)
 
-    def batches() -> Iterator[list[Packet]]:
-        while True:
-            yield capture.packets(POLL_SECONDS)
 
-    feeder.run(batches(), lambda: capture.dropped)
+def _polls(capture: InterfaceCapture) -> Iterator[list[Packet]]:
+    while True:
+        yield capture.packets(POLL_SECONDS)
 
 
 def _feed(feeder: Feeder, batches: Iterator[list[Packet]]) -> None:

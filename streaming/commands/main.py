@@ -39,7 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Gives its exit status: 0 well, 1 violations, 2 misuse."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        return _run(given)
+        status = _run(given)
+        # Here, not when the interpreter ends, or a reader that went away would be told of in a traceback.
+        sys.stdout.flush()
+        return status
     except UserError as error:
         print(f"kipwatch: {error}", file=sys.stderr)
         return MISUSE

@@ -7,7 +7,7 @@ import json
 
 from rich.console import Console
 from rich.markdown import Markdown
-from rich.table import Table
+from rich.table import Column, Table
 
 from expectations.catalogue import RULES, rule_named
 from expectations.rule import Rule
@@ -45,7 +45,7 @@ def _described(rule: Rule) -> dict[str, str]:
 
 
 def _list(rules: list[Rule]) -> None:
-    table = Table("rule", "level", "at fault", "what it checks", box=None)
+    table = Table(Column("rule", no_wrap=True), "level", "at fault", "what it checks", box=None)
     for rule in rules:
         table.add_row(rule.id, rule.level, rule.role, rule.summary)
     Console().print(table)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import queue
-import socket
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -22,6 +21,7 @@ from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.jars import jars
+from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.configuration import Configuration
 from streaming.demo.child import Child
@@ -144,13 +144,8 @@ class Road:
         flags = ["--bootstrap", self.internal, "--feeder-metrics-address", address]
         return [*flags, "--cluster", "demo", "--save", str(self.recording)]
 
-    def _start(self, arguments: list[str], log: str, stdin: BinaryIO | None = None) -> Child:
-        child = (
-            Child(arguments, self._folder / log)
-            if stdin is None
-            else Child(arguments, self._folder / log, stdin)
-        )
-        return self._stack.enter_context(child)
+    def _start(self, arguments: list[str], log: str, source: BinaryIO | None = None) -> Child:
+        return self._stack.enter_context(Child(arguments, self._folder / log, source))
 
 
 class PacketPipe:
@@ -182,12 +177,3 @@ class PacketPipe:
             for packet in packets:
                 self._writer.write(packet)
             self._stream.flush()
-
-
-def free_ports(count: int) -> list[int]:
-    """Find loopback ports that nobody listens on."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for listener in sockets:
-            listener.bind(("127.0.0.1", 0))
-        return [listener.getsockname()[1] for listener in sockets]

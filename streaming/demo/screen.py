@@ -39,11 +39,11 @@ class Screen:
         counts = (
             f"{feeder.total('kipwatch_capture_bytes_total'):,.0f} bytes captured, "
             f"{application.total('kipwatch_frames_total'):,.0f} frames judged, "
-            f"{application.total('kipwatch_open_connections'):.0f} connections open, "
-            f"{application.total('kipwatch_batch_duration_seconds_count'):.0f} batches"
+            f"{application.total('kipwatch_open_connections'):.0f} connections open"
         )
-        if counts != self._counts and counts.split(",", maxsplit=1)[0] != self._counts.split(",")[0]:
-            self._line(Text(counts, "dim"))
+        if counts != self._counts:
+            batches = application.total("kipwatch_batch_duration_seconds_count")
+            self._line(Text(f"{counts}, {batches:.0f} batches", "dim"))
         self._counts = counts
 
     def tables(

@@ -56,6 +56,7 @@ class InterfaceCapture:
     """
 
     def __init__(self, interface: str, ports: Collection[int]) -> None:
+        self._interface = interface
         self._dropped = 0
         self._buffer = bytearray(_LARGEST_PACKET)
         self._socket = _packet_socket()
@@ -67,6 +68,8 @@ class InterfaceCapture:
         except (CaptureError, ValueError) as error:
             self._socket.close()
             raise CaptureError(f"cannot capture on interface {interface}: {error}") from error
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
 
     def __enter__(self) -> InterfaceCapture:
         return self
@@ -77,9 +80,12 @@ class InterfaceCapture:
         self._socket.close()
 
     def packets(self, timeout: float) -> list[Packet]:
-        """Give what was captured since the last call, and wait for the first at most `timeout` seconds."""
+        """Give what was captured since the last call; wait for the first at most `timeout` seconds.
+
+        Raises CaptureError when the interface has gone.
+        """
         captured: list[Packet] = []
-        select.select([self._socket], [], [], timeout)
+        self._poll.poll(timeout * 1000)
         while len(captured) < MAX_BATCH:
             packet = self._receive()
             if packet is None:
@@ -133,6 +139,8 @@ class InterfaceCapture:
             )
         except BlockingIOError:
             return None
+        except OSError as error:
+            raise CaptureError(f"capture on interface {self._interface} ended: {error.strerror}") from error
         data = bytes(memoryview(self._buffer)[:length])
         return Packet(_captured_at(ancillary), self._link_type, data, length)
 

@@ -42,7 +42,7 @@ class Feeder:
             cluster=configuration.cluster,
             feeder=configuration.feeder,
         )
-        self._publisher = Publisher(configuration.bootstrap, configuration.frames_topic)
+        self._publisher: Publisher
         self._metrics = FeederMetrics(version=version("kipwatch"), kafka=self._schemas.release)
         self._save = save
         self._writer: PcapWriter | None = None
@@ -58,6 +58,8 @@ class Feeder:
         flag = "--feeder-metrics-address"
         exposition = serve(self._metrics.registry, port, lambda: True, lambda: True, host=host, flag=flag)
         try:
+            # Only now: librdkafka connects at once, and tells of a broker that is not there by itself.
+            self._publisher = Publisher(self._configuration.bootstrap, self._configuration.frames_topic)
             print(json.dumps({"feeder": "ready"}), flush=True)
             self._feed(batches, dropped)
         finally:

@@ -54,6 +54,7 @@ class Relay:
         self.address: Address = (str(host), int(taken))
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
+        self._relaying: set[asyncio.Task[None] | None] = set()
         self._thread = threading.Thread(target=self._run, name=f"relay-{taken}", daemon=True)
         self._thread.start()
 
@@ -81,7 +82,13 @@ class Relay:
         server.close()
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await _RelayedConnection(self._record, reader, writer).run(self._target)
+        # The event loop refers to its tasks only weakly: one that waits in a cycle would be collected.
+        task = asyncio.current_task()
+        self._relaying.add(task)
+        try:
+            await _RelayedConnection(self._record, reader, writer).run(self._target)
+        finally:
+            self._relaying.discard(task)
 
 
 class _BrokenOffError(Exception):
@@ -102,9 +109,16 @@ class _RelayedConnection:
         )
 
     async def run(self, target: Address) -> None:
-        """Relay until both sides have ended, or one broke off."""
-        writers = [self._writer]
+        """Relay until both sides have ended, one broke off, or the relay itself is closed."""
         self._record(self._synthetic.opened(time.time_ns()))
+        try:
+            await self._relay(target)
+        except asyncio.CancelledError:
+            self._record(self._synthetic.reset(time.time_ns(), Direction.TO_CLIENT))
+            raise
+
+    async def _relay(self, target: Address) -> None:
+        writers = [self._writer]
         try:
             with _blaming(Direction.TO_CLIENT):
                 reader, writer = await asyncio.open_connection(*target, limit=_CHUNK)

@@ -18,18 +18,23 @@ _DIGESTED = 1024 * 1024
 
 @contextmanager
 def open_capture(path: Path) -> Iterator[PcapReader]:
-    """Open a pcap file. Raises UserError when it cannot be read or is no pcap."""
+    """Open a pcap file and tell, when it is left, whether it ended inside a packet.
+
+    Raises UserError when it cannot be read or is no pcap, also while its packets are read.
+    """
     try:
         stream = path.open("rb")
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
-    with stream:
-        yield _reader(stream, str(path))
+    with stream, _reader(stream, str(path)) as reader:
+        yield reader
 
 
-def standard_input() -> PcapReader:
-    """Read a pcap from standard input, as `tcpdump -w -` writes it."""
-    return _reader(sys.stdin.buffer, "standard input")
+@contextmanager
+def standard_input() -> Iterator[PcapReader]:
+    """Read a pcap from standard input, as `tcpdump -w -` writes it. Raises UserError as `open_capture`."""
+    with _reader(sys.stdin.buffer, "standard input") as reader:
+        yield reader
 
 
 def run_of_file(path: Path) -> int:
@@ -46,8 +51,12 @@ def run_of_file(path: Path) -> int:
     return int.from_bytes(digest.digest())
 
 
-def _reader(stream: BinaryIO, name: str) -> PcapReader:
+@contextmanager
+def _reader(stream: BinaryIO, name: str) -> Iterator[PcapReader]:
     try:
-        return PcapReader(stream)
+        reader = PcapReader(stream)
+        yield reader
     except PcapError as error:
         raise UserError(f"{name}: {error}") from error
+    if reader.truncated:
+        print(f"kipwatch: {name} ends inside a packet; what is whole was read", file=sys.stderr)

@@ -39,7 +39,7 @@ class Application:
             [rule.id for rule in RULES], version=version("kipwatch"), kafka=default_schemas().release
         )
         self._sink = MetricsSink(self._metrics)
-        self._findings = FindingsSink(configuration.bootstrap, configuration.findings_topic)
+        self._findings: FindingsSink
         self._progress = ProgressListener(self._metrics)
         self._stopping = threading.Event()
 
@@ -55,6 +55,7 @@ class Application:
                 self._configuration.frames_topic,
                 self._configuration.findings_topic,
             )
+            self._findings = FindingsSink(self._configuration.bootstrap, self._configuration.findings_topic)
             session = make_session(jars("connector"), self._configuration.shuffle_partitions)
             try:
                 self._follow(session)

@@ -27,15 +27,18 @@ class ProgressListener(StreamingQueryListener):
         progress = event.progress
         self._metrics.topic_lag.set(sum(_lag(source) for source in progress.sources))
         self._metrics.batch_duration.observe(progress.durationMs.get("triggerExecution", 0) / 1000)
-        self.latest_batch_at = time.time()
-        self._metrics.last_batch_timestamp.set(self.latest_batch_at)
+        self._note_life()
 
     def onQueryIdle(self, event: Any) -> None:
         """Nothing to do is progress, too."""
-        self.latest_batch_at = time.time()
+        self._note_life()
 
     def onQueryTerminated(self, event: Any) -> None:
         """The application watches the query itself."""
+
+    def _note_life(self) -> None:
+        self.latest_batch_at = time.time()
+        self._metrics.last_batch_timestamp.set(self.latest_batch_at)
 
 
 def _lag(source: Any) -> int:

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from rich.console import Console
 
 from decoders.frame.record import Endpoint, Kind, Record, pack
-from streaming import audit as auditing
+from streaming import frames_topic
 from streaming.audit import audit, audit_table
 from streaming.failure import UserError
 
@@ -80,7 +80,7 @@ def test_a_topic_of_something_else_is_one_line_that_names_the_place(broker: Prod
 
 def test_a_broker_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody listens on a port that was just free."""
-    monkeypatch.setattr(auditing, "PATIENCE", 0.5)
+    monkeypatch.setattr(frames_topic, "PATIENCE", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
         free = f"127.0.0.1:{server.getsockname()[1]}"
     with pytest.raises(UserError, match=f"cannot read the topic {TOPIC} at {free}"):

@@ -129,14 +129,17 @@ def test_software_without_connections_leaves_the_gauge() -> None:
     assert shown == {("kipwatch_connections", (UNKNOWN, UNKNOWN, "WATCHED")): 2}
 
 
-def test_captured_bytes_follow_the_ledger() -> None:
-    """The ledger holds totals; the counter must not count them twice."""
+def test_captured_bytes_and_drops_follow_their_totals() -> None:
+    """Ledger and kernel hold totals; the counters must not count them twice."""
     metrics = feeder()
+    metrics.account_drops(3)
+    metrics.account_drops(5)
     metrics.account_bytes({"framed": 100, "lost": 0})
     metrics.account_bytes({"framed": 150, "lost": 7})
     samples = page(metrics.registry)
     assert samples["kipwatch_capture_bytes_total", ("framed",)] == 150
     assert samples["kipwatch_capture_bytes_total", ("lost",)] == 7
+    assert samples["kipwatch_capture_dropped_packets_total", ()] == 5
 
 
 @pytest.fixture

@@ -80,6 +80,10 @@ def assert_true(records: list[Record]) -> None:
         ), record
 
 
+def assert_nobody_accused(records: list[Record]) -> None:
+    assert not {Pairing.FOREIGN, Pairing.UNOWED} & {record.pairing for record in records}
+
+
 def assert_balanced(follower: Tracker, packets: list[Packet]) -> None:
     ledger = follower.ledger
     assert ledger.balances
@@ -132,7 +136,7 @@ def test_lost_packets_lose_frames_and_invent_none(
     records, follower = followed(kept)
     assert_true(records)
     assert_balanced(follower, kept)
-    assert not {Pairing.FOREIGN, Pairing.UNOWED} & {record.pairing for record in records}
+    assert_nobody_accused(records)
 
 
 @given(segment_sizes, sequences, randoms)
@@ -142,6 +146,7 @@ def test_shuffled_packets_give_true_frames_only(size: int, initial: tuple[int, i
     random.shuffle(packets)
     records, follower = followed(packets)
     assert_true_each(records)
+    assert_nobody_accused(records)
     assert_balanced(follower, packets)
 
 
@@ -158,7 +163,7 @@ def test_a_capture_that_starts_anywhere_tells_true_frames(start: int) -> None:
     records, follower = followed(packets)
     assert_true(records)
     assert_balanced(follower, packets)
-    assert not {Pairing.FOREIGN, Pairing.UNOWED} & {record.pairing for record in records}
+    assert_nobody_accused(records)
 
 
 @given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 400), st.integers(1, 255)), max_size=30))

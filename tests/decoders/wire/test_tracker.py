@@ -186,9 +186,9 @@ class TestPairing:
 
 
 class TestSettled:
-    def settled(self, delay: int, **options: int) -> bool:
+    def settled(self, delay: int, acknowledgment_delay: int = 0) -> bool:
         """Whether a request `delay` nanoseconds after the ApiVersions answer is settled."""
-        connection = SyntheticConnection(CLIENT, SERVER, **options)
+        connection = SyntheticConnection(CLIENT, SERVER, acknowledgment_delay=acknowledgment_delay)
         packets = connection.opened(0) + connection.sent(SECOND, TO_BROKER, prefixed(api_versions(0)))
         packets += connection.sent(2 * SECOND, TO_CLIENT, prefixed(api_versions_answer(0)))
         packets += connection.sent(2 * SECOND + delay, TO_BROKER, prefixed(metadata(1)))

@@ -1,0 +1,62 @@
+# What one can ask of kipwatch. `make` alone lists it.
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+
+# Commands that the tests call, each with the Debian package that brings it.
+COMMANDS := java:default-jre-headless promtool:prometheus amtool:prometheus-alertmanager
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint lock clean packages
+.NOTPARALLEL:
+
+help:
+	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile
+
+setup: $(READY) ## make .venv and fetch the pinned jars into the user cache
+	@$(BIN)/python -m streaming.broker.jars
+
+demo: setup ## the whole road on real traffic, on this machine
+	@$(BIN)/kipwatch demo
+
+test: packages setup lint ## everything the project promises, checked
+	$(BIN)/pytest -m "not (jvm or e2e)"
+	$(BIN)/pytest -m "jvm or e2e"
+
+lint: $(READY) ## style, types and the import contracts
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+lock: $(READY) ## write requirements.lock anew from pyproject.toml
+	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --extra dev --strip-extras --no-annotate \
+		--no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+		--output-file requirements.lock pyproject.toml
+
+clean: ## remove .venv and what tools left; the jar cache stays
+	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "kipwatch needs Python 3.11 or newer: install it, or name it: make PYTHON=python3.12"; exit 2; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null \
+		|| { echo "$(PYTHON) cannot make virtual environments: apt-get install python3-venv"; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --requirement requirements.lock
+	$(BIN)/pip install --no-deps --editable .
+	@touch $(READY)
+
+packages:
+	@PATH="$${JAVA_HOME:+$$JAVA_HOME/bin:}$$PATH"; missing=; \
+	for command in $(COMMANDS); do \
+		command -v "$${command%%:*}" >/dev/null || missing="$$missing $${command#*:}"; \
+	done; \
+	[ -n "$$missing" ] || exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && apt-get install -qq --yes --no-install-recommends $$missing; \
+	else \
+		echo "the tests need more: apt-get install --no-install-recommends$$missing"; exit 2; \
+	fi

@@ -1,0 +1,208 @@
+"""What of a frame may be kept: secrets are blanked, record payloads cut, the rest untouched."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from decoders.codec.request import read_request, write_request
+from decoders.codec.response import read_response, write_response
+from decoders.frame.cutting import GUARDED_REQUESTS, GUARDED_RESPONSES, MAX_KEPT, Guard, cut
+from decoders.frame.record import Endpoint, Kind, Pairing, Record
+from decoders.schema.model import Struct
+from decoders.schema.registry import default_schemas
+
+SCHEMAS = default_schemas()
+SECRET = b"hunter2-hunter2"
+CODED = base64.b64encode(SECRET).decode()
+
+
+def record(kind: Kind, frame: bytes, **fields: Any) -> Record:
+    return Record(
+        kind=kind,
+        connection=bytes(16),
+        run=1,
+        sequence=1,
+        captured_at=0,
+        client=Endpoint("10.0.0.1:1"),
+        server=Endpoint("10.0.0.2:2"),
+        true_length=len(frame),
+        frame=frame,
+        **fields,
+    )
+
+
+def kept_request(frame: bytes) -> bytes:
+    return cut(SCHEMAS, record(Kind.REQUEST, frame)).frame
+
+
+def kept_response(frame: bytes, api: str, version: int, pairing: Pairing = Pairing.MATCHED) -> bytes:
+    found = SCHEMAS.api_named(api)
+    assert found is not None
+    fields = {"pairing": pairing, "paired_api_key": found.key, "paired_api_version": version}
+    return cut(SCHEMAS, record(Kind.RESPONSE, frame, **fields)).frame
+
+
+def paths(struct: Struct, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """All fields of a message with their types."""
+    for field in struct.fields:
+        yield prefix + field.name, field.type
+        if field.struct:
+            yield from paths(field.struct, f"{prefix}{field.name}.")
+
+
+REQUESTS: list[tuple[str, int, dict[str, Any]]] = [
+    ("SaslAuthenticate", 2, {"authBytes": CODED}),
+    ("SaslAuthenticate", 0, {"authBytes": CODED}),
+    ("RenewDelegationToken", 2, {"hmac": CODED}),
+    ("ExpireDelegationToken", 2, {"hmac": CODED}),
+    (
+        "AlterUserScramCredentials",
+        0,
+        {"upsertions": [{"name": "alice", "mechanism": 1, "salt": CODED, "saltedPassword": CODED}]},
+    ),
+    ("AlterConfigs", 2, {"resources": [{"configs": [{"name": "a", "value": SECRET.decode()}]}]}),
+    ("IncrementalAlterConfigs", 1, {"resources": [{"configs": [{"name": "a", "value": SECRET.decode()}]}]}),
+    ("CreateTopics", 7, {"topics": [{"name": "t", "configs": [{"name": "a", "value": SECRET.decode()}]}]}),
+    ("JoinGroup", 9, {"groupId": "g", "protocols": [{"name": "range", "metadata": CODED}]}),
+    ("SyncGroup", 5, {"groupId": "g", "assignments": [{"memberId": "m", "assignment": CODED}]}),
+    ("PushTelemetry", 0, {"metrics": CODED}),
+    ("Envelope", 0, {"requestData": CODED, "requestPrincipal": CODED}),
+]
+RESPONSES: list[tuple[str, int, dict[str, Any]]] = [
+    ("SaslAuthenticate", 2, {"authBytes": CODED}),
+    ("CreateDelegationToken", 3, {"hmac": CODED}),
+    ("DescribeDelegationToken", 3, {"tokens": [{"tokenId": "t", "hmac": CODED}]}),
+    ("JoinGroup", 9, {"members": [{"memberId": "m", "metadata": CODED}]}),
+    ("SyncGroup", 5, {"assignment": CODED}),
+    ("DescribeGroups", 5, {"groups": [{"members": [{"memberMetadata": CODED, "memberAssignment": CODED}]}]}),
+    ("Envelope", 0, {"responseData": CODED}),
+]
+FETCHED = {"responses": [{"partitions": [{"partitionIndex": 3, "records": CODED}]}]}
+
+
+def without_secrets(value: Any) -> Any:
+    """The same body with secrets of zero bytes."""
+    if isinstance(value, dict):
+        return {name: without_secrets(content) for name, content in value.items()}
+    if isinstance(value, list):
+        return [without_secrets(content) for content in value]
+    zeros = {CODED: base64.b64encode(bytes(len(SECRET))).decode(), SECRET.decode(): "\0" * len(SECRET)}
+    return zeros.get(value, value) if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize(("api", "version", "body"), REQUESTS)
+def test_secrets_of_requests_are_blanked_and_nothing_else(
+    api: str, version: int, body: dict[str, Any]
+) -> None:
+    frame = write_request(SCHEMAS, api, version, 7, "client", body)
+    kept = kept_request(frame)
+    assert SECRET in frame
+    assert SECRET not in kept
+    before, after = read_request(SCHEMAS, frame), read_request(SCHEMAS, kept)
+    assert after.body == without_secrets(before.body)
+    assert (after.client_id, after.correlation_id, after.failure) == ("client", 7, None)
+
+
+@pytest.mark.parametrize(("api", "version", "body"), RESPONSES)
+def test_secrets_of_responses_are_blanked_and_nothing_else(
+    api: str, version: int, body: dict[str, Any]
+) -> None:
+    frame = write_response(SCHEMAS, api, version, 7, body)
+    kept = kept_response(frame, api, version)
+    assert SECRET not in kept
+    found = SCHEMAS.api_named(api)
+    assert found is not None
+    before, after = (read_response(SCHEMAS, data, found.key, version) for data in (frame, kept))
+    assert after.body == without_secrets(before.body)
+
+
+@pytest.mark.parametrize(("api", "version", "body"), REQUESTS)
+def test_no_shortened_or_unknown_frame_gives_a_secret_away(
+    api: str, version: int, body: dict[str, Any]
+) -> None:
+    frame = write_request(SCHEMAS, api, version, 7, "client", body)
+    for end in range(len(frame)):
+        kept = kept_request(frame[:end])
+        assert frame[:end].startswith(kept[:8])
+        assert SECRET[:3] not in kept
+    unknown = frame[:2] + b"\x00\x63" + frame[4:]
+    assert kept_request(unknown) == unknown[:8]
+
+
+def test_bytes_behind_a_guarded_body_are_blanked() -> None:
+    frame = write_request(SCHEMAS, "SaslAuthenticate", 2, 7, "client", {"authBytes": ""})
+    assert kept_request(frame + SECRET) == frame + bytes(len(SECRET))
+
+
+@pytest.mark.parametrize("version", [3, 7, 13])
+def test_produce_ends_at_the_first_byte_of_its_first_records(version: int) -> None:
+    partitions = [
+        {"index": 5, "records": None},
+        {"index": 6, "records": CODED},
+        {"index": 7, "records": CODED},
+    ]
+    body = {"acks": 1, "timeoutMs": 1, "topicData": [{"partitionData": partitions}]}
+    frame = write_request(SCHEMAS, "Produce", version, 7, "client", body)
+    shortened = cut(SCHEMAS, record(Kind.REQUEST, frame))
+    assert shortened.frame == frame[: frame.index(SECRET)]
+    assert (shortened.is_cut, shortened.true_length) == (True, len(frame))
+    assert read_request(SCHEMAS, shortened.frame, cut=True).client_id == "client"
+
+
+@pytest.mark.parametrize("version", [4, 12, 16])
+def test_a_fetch_answer_ends_at_the_first_byte_of_its_first_records(version: int) -> None:
+    frame = write_response(SCHEMAS, "Fetch", version, 7, FETCHED)
+    assert kept_response(frame, "Fetch", version) == frame[: frame.index(SECRET)]
+
+
+def test_a_fetch_answer_without_records_is_kept_whole() -> None:
+    body = {"responses": [{"partitions": [{"partitionIndex": 3, "records": ""}]}]}
+    frame = write_response(SCHEMAS, "Fetch", 12, 7, body)
+    assert kept_response(frame, "Fetch", 12) == frame
+
+
+def test_no_part_of_a_payload_survives_in_a_frame_that_was_captured_in_part() -> None:
+    frame = write_response(SCHEMAS, "Fetch", 12, 7, FETCHED)
+    for end in range(4, len(frame)):
+        assert SECRET[:3] not in kept_response(frame[:end], "Fetch", 12)
+
+
+@pytest.mark.parametrize("pairing", [Pairing.FOREIGN, Pairing.UNOWED, Pairing.UNKNOWN])
+def test_of_an_answer_to_nobody_knows_what_only_the_correlation_id_is_kept(pairing: Pairing) -> None:
+    frame = write_response(SCHEMAS, "Fetch", 12, 7, FETCHED)
+    assert kept_response(frame, "Metadata", 9, pairing) == frame[:4]
+
+
+def test_of_an_unknown_api_only_the_lead_is_kept() -> None:
+    frame = bytes.fromhex("7fff 0001 00000007") + SECRET
+    assert kept_request(frame) == frame[:8]
+
+
+def test_sasl_tokens_are_blanked() -> None:
+    token = cut(SCHEMAS, record(Kind.SASL_TOKEN, SECRET))
+    assert (token.frame, token.true_length) == (bytes(len(SECRET)), len(SECRET))
+
+
+def test_other_frames_pass_as_they_are_up_to_the_limit() -> None:
+    topics = [{"name": "t" * 1000} for _ in range(300)]
+    frame = write_request(SCHEMAS, "Metadata", 9, 7, "client", {"topics": topics})
+    assert kept_request(frame) == frame[:MAX_KEPT]
+    small = record(Kind.REQUEST, write_request(SCHEMAS, "Metadata", 9, 7, "client", {"topics": []}))
+    assert cut(SCHEMAS, small) is small
+
+
+@pytest.mark.parametrize("side", ["request", "response"])
+def test_the_table_names_fields_that_exist_and_misses_none_that_holds_records(side: str) -> None:
+    table = GUARDED_REQUESTS if side == "request" else GUARDED_RESPONSES
+    for api in SCHEMAS.apis:
+        types = dict(paths(getattr(api, side).struct))
+        guard = table.get(api.name, Guard())
+        assert set(guard.cut) == {path for path, type_ in types.items() if type_ == "records"}
+        assert set(guard.blanked) <= types.keys()
+        opaque = {path for path, type_ in types.items() if type_ == "bytes"}
+        assert opaque - set(guard.blanked) <= {"clientHostAddress"}
+    assert table.keys() <= {api.name for api in SCHEMAS.apis}

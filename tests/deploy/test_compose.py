@@ -1,0 +1,167 @@
+"""The stack, as far as it can be held without Docker: what it mounts, copies, calls and listens on."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from streaming.commands import feed, run
+from streaming.configuration import Configuration, configure
+from tests.dashboards.prometheus import promtool
+
+REPOSITORY = Path(__file__).parents[2]
+DEPLOY = REPOSITORY / "deploy"
+SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+PROMETHEUS: dict[str, Any] = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())
+
+
+def mounts(service: str) -> dict[str, Path]:
+    """The files and folders of the repository that a service sees: path in the container → path here."""
+    pairs = (volume.split(":")[:2] for volume in SERVICES[service].get("volumes", []))
+    return {inside: (DEPLOY / outside).resolve() for outside, inside in pairs if outside.startswith(".")}
+
+
+def settings(command: Any, service: str) -> Configuration:
+    """What kipwatch makes of a service's flags."""
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    command.add_arguments(parser)
+    return configure(parser.parse_args(SERVICES[service]["command"][1:]))
+
+
+def ports_of(value: str) -> set[str]:
+    return {address.rsplit(":", 1)[1] for address in value.split(",")}
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_every_mounted_path_is_in_the_repository(service: str) -> None:
+    """Docker would silently make an empty folder of a path that is missing."""
+    for path in mounts(service).values():
+        assert path.exists(), path
+        assert path.is_relative_to(REPOSITORY)
+
+
+def test_every_file_that_the_image_copies_is_in_the_repository() -> None:
+    """And reaches the build at all, past the ignore file beside the Dockerfile."""
+    lines = (DEPLOY / "image/Dockerfile").read_text().splitlines()
+    copied = [source for line in lines if line.startswith("COPY ") for source in line.split()[1:-1]]
+    admitted = (DEPLOY / "image/Dockerfile.dockerignore").read_text().splitlines()
+    assert copied
+    for source in copied:
+        assert (REPOSITORY / source).exists(), source
+        assert f"!{source}" in admitted
+
+
+def test_the_image_is_built_from_the_root_of_the_repository() -> None:
+    """COPY paths are relative to the context, which is where the rooms are."""
+    for service in ("feeder", "application"):
+        build = SERVICES[service]["build"]
+        assert (DEPLOY / build["context"]).resolve() == REPOSITORY
+        assert (REPOSITORY / build["dockerfile"]).is_file()
+
+
+def test_the_commands_take_their_flags_and_speak_to_the_internal_listener() -> None:
+    """A captured kipwatch would feed itself for ever."""
+    listeners = SERVICES["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+    assert SERVICES["feeder"]["command"][0] == "feed"
+    assert SERVICES["application"]["command"][0] == "run"
+    feeder, application = settings(feed, "feeder"), settings(run, "application")
+    assert f"INTERNAL://{feeder.bootstrap}" in listeners
+    assert feeder.bootstrap == application.bootstrap
+    assert ports_of(listeners.split(",")[0]) == {str(port) for port in feeder.ports}
+    assert ports_of(feeder.bootstrap).isdisjoint({str(port) for port in feeder.ports})
+
+
+def test_advertised_listeners_are_listened_on() -> None:
+    """Every port that clients are told is bound, and the watched one is published."""
+    environment = SERVICES["kafka"]["environment"]
+    assert ports_of(environment["KAFKA_ADVERTISED_LISTENERS"]) <= ports_of(environment["KAFKA_LISTENERS"])
+    assert SERVICES["kafka"]["ports"] == ["127.0.0.1:9092:9092"]
+
+
+def test_prometheus_scrapes_where_kipwatch_serves() -> None:
+    """The ports are kipwatch's own defaults; the feeder answers at the name of the broker beside it."""
+    targets = {job["job_name"]: job["static_configs"][0]["targets"] for job in PROMETHEUS["scrape_configs"]}
+    default = Configuration()
+    assert SERVICES["feeder"]["network_mode"] == "service:kafka"
+    served = {
+        "kipwatch": ("application", settings(run, "application").metrics_address, default.metrics_address),
+        "kipwatch-feeder": (
+            "kafka",
+            settings(feed, "feeder").feeder_metrics_address,
+            default.feeder_metrics_address,
+        ),
+    }
+    assert set(targets) == set(served)
+    for job, (host, address, default_address) in served.items():
+        assert ports_of(address) == ports_of(default_address)
+        assert address.startswith("0.0.0.0:")
+        assert targets[job] == [f"{host}:{ports_of(address).pop()}"]
+
+
+def test_the_services_that_are_addressed_exist() -> None:
+    """Alertmanager from Prometheus, both from Grafana."""
+    (managers,) = PROMETHEUS["alerting"]["alertmanagers"]
+    sources = yaml.safe_load((DEPLOY / "grafana/provisioning/datasources/kipwatch.yaml").read_text())
+    addresses = managers["static_configs"][0]["targets"]
+    addresses += [source["url"].removeprefix("http://") for source in sources["datasources"]]
+    for address in addresses:
+        host, port = address.split(":")
+        assert f"127.0.0.1:{port}:{port}" in SERVICES[host]["ports"]
+
+
+def test_only_the_feeder_may_capture() -> None:
+    """It has the one capability that it needs, the application none."""
+    for service in ("feeder", "application"):
+        assert SERVICES[service]["cap_drop"] == ["ALL"]
+        assert SERVICES[service]["security_opt"] == ["no-new-privileges:true"]
+    assert SERVICES["feeder"]["cap_add"] == ["NET_RAW"]
+    assert "cap_add" not in SERVICES["application"]
+    assert "\nUSER kipwatch\n" in (DEPLOY / "image/Dockerfile").read_text()
+
+
+def test_every_port_is_published_on_loopback_only() -> None:
+    """None of this asks for a password."""
+    for service in SERVICES.values():
+        for port in service.get("ports", []):
+            assert port.startswith("127.0.0.1:")
+
+
+def test_prometheus_accepts_its_configuration_and_finds_its_rules(tmp_path: Path) -> None:
+    """The files as the container would see them."""
+    for inside, path in mounts("prometheus").items():
+        place = tmp_path / Path(inside).relative_to("/etc/prometheus")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, place)
+    assert (tmp_path / PROMETHEUS["rule_files"][0]).is_file()
+    promtool("check", "config", tmp_path / "prometheus.yml")
+
+
+def test_alertmanager_accepts_its_configuration() -> None:
+    """Every route leads to a receiver that exists."""
+    if shutil.which("amtool") is None:
+        pytest.fail(
+            "amtool is missing: apt-get install --no-install-recommends prometheus-alertmanager, "
+            "or `make test` as root"
+        )
+    file = DEPLOY / "alertmanager/alertmanager.yml"
+    told = subprocess.run(
+        ["amtool", "check-config", file], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert told.returncode == 0, told.stdout + told.stderr
+
+
+def test_grafana_finds_the_dashboard_where_it_is_mounted() -> None:
+    """The provider's folder, the start page and the mount are one place."""
+    provider = yaml.safe_load((DEPLOY / "grafana/provisioning/dashboards/kipwatch.yaml").read_text())
+    folder = Path(provider["providers"][0]["options"]["path"])
+    home = SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    mounted = mounts("grafana")
+    assert Path(home).parent == folder
+    assert mounted[home] == REPOSITORY / "dashboards/generated/conformance.json"
+    assert "/etc/grafana/provisioning" in mounted

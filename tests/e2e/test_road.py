@@ -1,0 +1,136 @@
+"""The whole road on real traffic: real broker, feeder, Spark and clients, nothing in their place.
+
+It is played once with packets captured on the loopback interface, where that is allowed, and once
+with relays that record what passes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from rich.console import Console
+
+from decoders.codec.request import read_request
+from decoders.frame.record import Kind, Record
+from decoders.schema.registry import default_schemas
+from expectations.finding import Finding
+from streaming.broker.ports import free_ports
+from streaming.broker.request_log import LoggedRequest, read_request_log
+from streaming.configuration import Configuration
+from streaming.demo.demo import Demo, found_of, violations_beside
+from streaming.demo.page import MetricsPage
+from streaming.demo.road import Road
+from streaming.demo.screen import Screen
+from streaming.examination import Examination, examine
+from streaming.feeder.capture import can_capture
+from streaming.frames_topic import latest_records
+
+pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(240)]
+
+WAYS = ["capture", "relay"] if can_capture() else ["relay"]
+EVERYTHING = 1_000_000
+
+
+@dataclass
+class Played:
+    """What one run of the road left behind."""
+
+    findings: list[Finding]
+    page: MetricsPage
+    examination: Examination
+    records: list[Record]
+    logged: list[LoggedRequest]
+    watched_port: int
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
+    """Play the demo's clients on a road and let everything be judged."""
+    application, feeder = free_ports(2)
+    configuration = Configuration(
+        metrics_address=f"127.0.0.1:{application}", feeder_metrics_address=f"127.0.0.1:{feeder}"
+    )
+    screen, captured = Screen(Console()), request.param == "capture"
+    with Road(tmp_path_factory.mktemp("road"), captured, configuration, screen.say) as road:
+        demo = Demo(road, configuration, screen, captured)
+        try:
+            demo.play(100.0)
+            demo.drain()
+            records = latest_records(road.internal, configuration.frames_topic, EVERYTHING)
+            yield Played(
+                findings=demo.findings(),
+                page=demo.page(),
+                examination=examine(road.recording, road.schemas),
+                records=[record for _, _, record in records],
+                logged=list(read_request_log(road.broker.request_log)),
+                watched_port=int(road.watched.rpartition(":")[2]),
+            )
+        finally:
+            demo.close()
+
+
+def test_all_that_was_planted_is_found(played: Played) -> None:
+    missed = [planted.name for planted, found in found_of(played.findings) if not found]
+    assert missed == []
+
+
+def test_nothing_else_violates(played: Played) -> None:
+    assert violations_beside(played.findings) == []
+
+
+def test_topic_and_check_give_the_same_findings(played: Played) -> None:
+    in_topic = Counter(finding.likeness() for finding in played.findings)
+    assert in_topic == Counter(finding.likeness() for finding in played.examination.findings)
+
+
+def test_the_metrics_page_counts_the_same_findings(played: Played) -> None:
+    occurrences: Counter[tuple[str, ...]] = Counter()
+    for finding in played.findings:
+        occurrences[finding.rule, finding.level] += finding.occurrences
+    assert played.page.by("kipwatch_findings_total", "rule", "level") == occurrences
+
+
+def test_the_metrics_page_counts_the_same_checks(played: Played) -> None:
+    counted = played.page.by("kipwatch_rule_checks_total", "rule", "verdict")
+    for coverage in played.examination.coverage:
+        for verdict in ("conforms", "violates", "undecided"):
+            assert counted[coverage.rule, verdict] == getattr(coverage, verdict), coverage.rule
+
+
+def test_every_frame_of_the_topic_was_judged(played: Played) -> None:
+    frames = sum(record.kind in (Kind.REQUEST, Kind.RESPONSE) for record in played.records)
+    assert played.page.total("kipwatch_frames_total") == frames == played.examination.frames
+
+
+def test_every_connection_was_followed_to_its_end(played: Played) -> None:
+    kinds = Counter(record.kind for record in played.records)
+    assert kinds[Kind.OPENED] == kinds[Kind.CLOSED] > 0
+    assert played.page.total("kipwatch_open_connections") == 0
+
+
+def test_the_broker_logged_just_the_requests_that_were_decoded(played: Played) -> None:
+    decoded = Counter(_asked(record) for record in played.records if _is_watched_request(record, played))
+    logged = Counter(
+        (line.api_key, line.api_version, line.correlation_id, line.client_id)
+        for line in played.logged
+        if line.listener == "WATCHED"
+    )
+    assert decoded == logged
+    assert decoded.total() > 50
+
+
+def test_nothing_was_lost_on_the_way(played: Played) -> None:
+    assert played.examination.ledger["lost"] == 0
+    assert not [record for record in played.records if record.kind is Kind.GAP]
+
+
+def _is_watched_request(record: Record, played: Played) -> bool:
+    return record.kind is Kind.REQUEST and record.server.endswith(f":{played.watched_port}")
+
+
+def _asked(record: Record) -> tuple[int, int, int | None, str]:
+    request = read_request(default_schemas(), record.frame, cut=record.is_cut)
+    return request.api_key, request.api_version, request.correlation_id, request.client_id or ""

@@ -1,0 +1,40 @@
+"""Capture files, good and bad, and commands run as a user runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from streaming.commands.main import main
+from tests.streaming.captures import conforming, violating, write_capture
+from tests.streaming.commands.ran import Ran
+
+FILE_HEADER = 24
+
+
+@pytest.fixture(scope="session")
+def captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of capture files, named by what is the matter with them."""
+    folder = tmp_path_factory.mktemp("captures")
+    write_capture(folder / "clean.pcap", conforming())
+    whole = write_capture(folder / "violating.pcap", violating()).read_bytes()
+    (folder / "truncated.pcap").write_bytes(whole[:-10])
+    (folder / "empty.pcap").write_bytes(whole[:FILE_HEADER])
+    (folder / "damaged.pcap").write_bytes(whole + b"\xff" * 40)
+    (folder / "nothing.pcap").write_bytes(b"")
+    (folder / "text.pcap").write_text("a text is not a capture, however long it may be")
+    (folder / "next.pcapng").write_bytes(b"\x0a\x0d\x0d\x0a" + bytes(40))
+    return folder
+
+
+@pytest.fixture
+def kipwatch(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """Run a command in this process."""
+
+    def run(*arguments: object) -> Ran:
+        status = main([str(argument) for argument in arguments])
+        return Ran(status, *capfd.readouterr())
+
+    return run

@@ -1,0 +1,41 @@
+"""What a run of the command line left: its status and what it wrote."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import NamedTuple
+
+
+class Ran(NamedTuple):
+    """One run that has ended."""
+
+    status: int
+    output: str
+    errors: str
+
+    @property
+    def complaint(self) -> str:
+        """The one line of a user's mistake, without its lead."""
+        assert self.status == 2, (self.status, self.errors)
+        assert self.errors.startswith("kipwatch: "), self.errors
+        assert self.errors.count("\n") == 1, self.errors
+        assert self.errors.endswith("\n")
+        return self.errors.removeprefix("kipwatch: ").rstrip("\n")
+
+
+def run_process(*arguments: object, stdin: bytes = b"", **environment: str) -> Ran:
+    """Run a command as a process of its own, with some variables of the environment changed."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "streaming.commands.main", *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    return Ran(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+
+
+WITHOUT_JAVA = {"PATH": "/nowhere", "JAVA_HOME": ""}

@@ -1,0 +1,157 @@
+"""`kipwatch check`: its exit status, its JSON, and that it needs neither Spark nor Java."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from expectations.catalogue import RULES
+from tests.exchange import Exchange
+from tests.streaming.captures import conforming, violating, write_capture
+from tests.streaming.commands.ran import WITHOUT_JAVA, Ran, run_process
+
+Kipwatch = Callable[..., Ran]
+FOUND = {"kip511/software-name-malformed": 1, "kip1313/instance-id-changed": 2}
+
+
+def test_nothing_violated_is_0(kipwatch: Kipwatch, captures: Path) -> None:
+    ran = kipwatch("check", captures / "clean.pcap")
+    assert (ran.status, ran.errors) == (0, "")
+    assert "3 frames on 1 connections, 0 findings" in ran.output
+
+
+def test_a_violation_is_1_and_is_told(kipwatch: Kipwatch, captures: Path) -> None:
+    ran = kipwatch("check", captures / "violating.pcap")
+    assert (ran.status, ran.errors) == (1, "")
+    assert all(rule in ran.output for rule in FOUND)
+    assert "the client instance ID changed from AAECAwQFBgcICQoLDA0ODw" in ran.output
+
+
+def test_undecided_alone_is_0(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    """What was not seen is no offence: the same bytes, joined midway."""
+    exchange = violating()
+    del exchange.records[0:3]
+    path = write_capture(tmp_path / "midway.pcap", exchange)
+    report = json.loads(kipwatch("check", "--json", path).output)
+    assert report["findings"] == []
+    assert kipwatch("check", path).status == 0
+
+
+def test_an_improvement_alone_is_0(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    """A should is told but does not fail a build."""
+    exchange = Exchange()
+    body = {"groupId": "g", "memberId": "", "memberEpoch": 5}
+    exchange.request("ConsumerGroupHeartbeat", 0, body, client_id="app")
+    path = write_capture(tmp_path / "improvement.pcap", exchange)
+    ran = kipwatch("check", "--json", path)
+    assert [finding["level"] for finding in json.loads(ran.output)["findings"]] == ["improvement"]
+    assert ran.status == 0
+
+
+@pytest.mark.parametrize("flags", [["empty.pcap"], ["clean.pcap", "--ports", "9093"]])
+def test_no_frame_is_2(kipwatch: Kipwatch, captures: Path, flags: list[str]) -> None:
+    """A green result from a capture of the wrong port would be worse than none."""
+    name, *rest = flags
+    assert "no Kafka frame could be judged" in kipwatch("check", captures / name, *rest).complaint
+
+
+def test_of_a_truncated_file_the_whole_packets_are_judged(kipwatch: Kipwatch, captures: Path) -> None:
+    ran = kipwatch("check", "--json", captures / "truncated.pcap")
+    report = json.loads(ran.output)
+    assert ran.status == 1
+    assert ran.errors == (
+        f"kipwatch: {captures / 'truncated.pcap'} ends inside a packet; what is whole was read\n"
+    )
+    assert report["truncated"] is True
+    assert {finding["rule"] for finding in report["findings"]} == FOUND.keys()
+
+
+def test_the_json_is_one_object_with_findings_coverage_and_ledger(kipwatch: Kipwatch, captures: Path) -> None:
+    (line,) = kipwatch("check", "--json", captures / "violating.pcap").output.splitlines()
+    report = json.loads(line)
+    assert {finding["rule"]: finding["occurrences"] for finding in report["findings"]} == FOUND
+    assert [row["rule"] for row in report["coverage"]] == [rule.id for rule in RULES]
+    assert report["frames"] == 4 and report["connections"] == 1 and report["truncated"] is False
+    frames = [record.frame for record in violating().records if record.frame]
+    assert report["ledger"] == {"framed": sum(4 + len(frame) for frame in frames), "lost": 0}
+
+
+def test_evidence_leads_to_the_packet(kipwatch: Kipwatch, captures: Path) -> None:
+    """The position is the byte offset of the packet's record; the frame is inside."""
+    path = captures / "violating.pcap"
+    report = json.loads(kipwatch("check", "--json", path).output)
+    frames = {record.sequence: record.frame for record in violating().records}
+    for finding in report["findings"]:
+        evidence, frame = finding["evidence"], frames[finding["sequence"]]
+        assert evidence["source"] == "violating.pcap"
+        assert evidence["length"] == len(frame)
+        assert frame in path.read_bytes()[evidence["position"] :][:400]
+
+
+def test_the_worst_of_several_files_is_the_status(kipwatch: Kipwatch, captures: Path) -> None:
+    clean, violation, empty = (captures / f"{name}.pcap" for name in ("clean", "violating", "empty"))
+    assert kipwatch("check", clean, violation).status == 1
+    assert kipwatch("check", violation, clean).status == 1
+    assert kipwatch("check", empty, violation, clean).status == 2
+
+
+def test_ports_say_who_the_broker_is(kipwatch: Kipwatch, captures: Path) -> None:
+    report = json.loads(kipwatch("check", "--json", "--ports", "9092, 9093", captures / "clean.pcap").output)
+    assert report["frames"] == 3
+
+
+def test_what_the_wire_says_does_not_reach_the_terminal_as_it_is(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    """A software name may hold escape sequences and line ends; a file's name may look like markup."""
+    (tmp_path / "[").mkdir()
+    path = write_capture(tmp_path / "[" / "red].pcap", violating("\x1b[2Jevil\nkipwatch: all is well"))
+    ran = kipwatch("check", path)
+    assert ran.status == 1
+    assert "\x1b" not in ran.output
+    assert "kipwatch: all is well" not in [line.strip() for line in ran.output.splitlines()]
+    assert ran.output.startswith(f"{path}: ")
+
+
+def test_it_runs_without_java(captures: Path) -> None:
+    assert run_process("check", captures / "violating.pcap", **WITHOUT_JAVA).status == 1
+
+
+def test_it_loads_no_spark(captures: Path) -> None:
+    """Nor the other heavy libraries of the road."""
+    script = (
+        "import sys; from streaming.commands.main import main; status = main(sys.argv[1:]);"
+        "heavy = {'pyspark', 'py4j', 'pandas', 'great_expectations', 'confluent_kafka'};"
+        "sys.stderr.write(f'{status} {sorted(heavy & sys.modules.keys())}')"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", script, "check", captures / "violating.pcap"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert ran.stderr == "1 []"
+
+
+def test_the_same_file_gives_the_same_report_under_any_name(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    """Replay is idempotent: ids follow from the content."""
+    names = ("one.pcap", "two.pcap")
+    reports = [
+        json.loads(kipwatch("check", "--json", write_capture(tmp_path / name, violating())).output)
+        for name in names
+    ]
+    ids = [[finding["id"] for finding in report["findings"]] for report in reports]
+    assert ids[0] == ids[1]
+    assert len(set(ids[0])) == 2
+
+
+def test_a_capture_that_conforms_says_what_it_exercised(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    """A rule without an opportunity is told apart from one that everything conformed to."""
+    path = write_capture(tmp_path / "clean.pcap", conforming())
+    lines = {line.split()[0]: line for line in kipwatch("check", path).output.splitlines() if "/" in line}
+    assert lines["kip511/software-name-malformed"].rstrip().endswith("conforms")
+    assert lines["kip1313/instance-id-zero"].rstrip().endswith("not exercised")

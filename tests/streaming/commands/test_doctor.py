@@ -1,0 +1,53 @@
+"""`kipwatch doctor`: a line for each need, and a status that says whether kipwatch can run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from tests.streaming.commands.ran import WITHOUT_JAVA, Ran
+
+Kipwatch = Callable[..., Ran]
+
+
+def lines(ran: Ran) -> dict[str, tuple[str, str]]:
+    """What is said of each need: yes or no, and the rest."""
+    told = {}
+    for line in ran.output.splitlines():
+        verdict, _, rest = line.partition(" ")
+        need, _, detail = rest.strip().partition(": ")
+        told[need] = (verdict, detail)
+    return told
+
+
+@pytest.mark.jvm
+def test_on_a_machine_that_is_set_up(kipwatch: Kipwatch) -> None:
+    ran = kipwatch("doctor")
+    told = lines(ran)
+    assert ran.status == 0
+    assert told["Python"] == ("yes", sys.version.split()[0])
+    assert told["Java"][0] == told["jars"][0] == "yes"
+    assert told.keys() == {"Python", "Java", "jars", "packet capture", "promtool"}
+
+
+def test_without_java_it_says_how_to_get_it(kipwatch: Kipwatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in WITHOUT_JAVA.items():
+        monkeypatch.setenv(name, value)
+    ran = kipwatch("doctor")
+    verdict, detail = lines(ran)["Java"]
+    assert ran.status == 1
+    assert verdict == "no"
+    assert "install openjdk-17-jre-headless" in detail
+
+
+def test_a_wish_that_is_not_met_is_no_failure(kipwatch: Kipwatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the right to capture the demo still runs."""
+    monkeypatch.setattr("streaming.commands.doctor.can_capture", lambda: False)
+    monkeypatch.setattr("streaming.commands.doctor.java", lambda: "java")
+    monkeypatch.setattr("streaming.commands.doctor.jars", lambda _: ["a.jar"])
+    monkeypatch.setattr("streaming.commands.doctor._NEEDS", {})
+    ran = kipwatch("doctor")
+    assert ran.status == 0
+    assert lines(ran)["packet capture"][0] == "no"

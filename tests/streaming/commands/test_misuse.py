@@ -1,0 +1,174 @@
+"""Whatever a user does wrong is told in one line, with status 2 and never as a traceback."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from streaming.commands.main import COMMANDS, main
+from tests.streaming.commands.ran import WITHOUT_JAVA, Ran, run_process
+
+Kipwatch = Callable[..., Ran]
+
+UNREADABLE = {
+    "missing.pcap": "No such file or directory",
+    ".": "Is a directory",
+    "nothing.pcap": "not a pcap file",
+    "text.pcap": "not a pcap file",
+    "next.pcapng": "editcap -F pcap",
+}
+MISTAKEN = [
+    (["nonsense"], "there is no command 'nonsense'; see `kipwatch --help`"),
+    (["--nonsense"], "there is no command '--nonsense'"),
+    (["check"], "the following arguments are required: FILE; see `kipwatch check --help`"),
+    (["check", "--nonsense", "x"], "unrecognized arguments: --nonsense; see `kipwatch check --help`"),
+    (["check", "--js", "x"], "unrecognized arguments: --js"),
+    (["check", "--ports", "nine", "x"], "--ports takes port numbers separated by commas, not 'nine'"),
+    (["decode", "--kind", "both", "x"], "invalid choice: 'both'"),
+    (["decode", "--api", "apiversions", "x"], "there is no API 'apiversions'"),
+    (["rules", "kip1313/nonsense"], "there is no rule 'kip1313/nonsense'; `kipwatch rules` lists them"),
+    (["demo", "--seconds", "long"], "argument --seconds: invalid float value: 'long'"),
+    (["audit", "--records", "0"], "--records takes a number above 0"),
+    (["feed", "--ports", "nine"], "a flag's value does not fit: Expected `int`, got `str` - at `$.ports[0]`"),
+    (["feed", "--ports", "70000"], "Expected `int` <= 65535 - at `$.ports[0]`"),
+    (["feed", "--cluster", "ä" * 13], "Expected at most 24 bytes - at `$.cluster`"),
+    (["run", "--buckets", "0"], "Expected `int` >= 1 - at `$.buckets`"),
+    (["run", "--config", "missing.toml"], "cannot read the configuration missing.toml"),
+    (["schemas"], "the following arguments are required: import"),
+    (["schemas", "import", "missing.jar"], "missing.jar: not a readable jar"),
+]
+CONFIGURATIONS = [
+    (b"bukets = 3", "Object contains unknown field `bukets`"),
+    (b"[[listener]]\nadress = 'x'", "Object contains unknown field `adress` - at `$.listener[0]`"),
+    (b"[[listener]]\nname = 'x'", "Object missing required field `address` - at `$.listener[0]`"),
+    (b"buckets = 'many'", "Expected `int`, got `str` - at `$.buckets`"),
+    (b"ports = 9092", "Expected `array`, got `int` - at `$.ports`"),
+    (b"cluster = 'a name that is far too long'", "Expected at most 24 bytes - at `$.cluster`"),
+    (b"buckets == 3", "is not TOML"),
+    (b"\xff\xfe", "is not TOML"),
+]
+
+
+@pytest.fixture
+def port_in_use() -> Iterator[int]:
+    """A port that somebody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize("command", ["check", "decode", "feed"])
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_file_that_cannot_be_read(kipwatch: Kipwatch, captures: Path, command: str, name: str) -> None:
+    """The line names the file and what is the matter."""
+    complaint = kipwatch(command, captures / name).complaint
+    assert str(captures / name) in complaint
+    assert UNREADABLE[name] in complaint
+
+
+@pytest.mark.parametrize("command", ["check", "decode"])
+def test_a_file_that_is_damaged_in_the_middle(kipwatch: Kipwatch, captures: Path, command: str) -> None:
+    """The line tells the byte; a file's header alone does not show it."""
+    complaint = kipwatch(command, captures / "damaged.pcap").complaint
+    assert "damaged.pcap: damaged pcap file: the packet at byte" in complaint
+
+
+@pytest.mark.parametrize(("arguments", "expected"), MISTAKEN, ids=lambda value: str(value)[:50])
+def test_a_mistaken_flag_or_value(kipwatch: Kipwatch, arguments: list[str], expected: str) -> None:
+    """The line names the flag and what would be right."""
+    ran = kipwatch(*arguments)
+    assert expected in ran.complaint
+    assert ran.output == ""
+
+
+@pytest.mark.parametrize(("content", "expected"), CONFIGURATIONS, ids=lambda value: str(value)[:50])
+def test_a_mistaken_configuration(kipwatch: Kipwatch, tmp_path: Path, content: bytes, expected: str) -> None:
+    """The line names the file and the key."""
+    path = tmp_path / "kipwatch.toml"
+    path.write_bytes(content)
+    complaint = kipwatch("run", "--config", path).complaint
+    assert complaint.startswith(str(path))
+    assert expected in complaint
+
+
+@pytest.mark.parametrize("command", ["run", "demo"])
+def test_without_java(kipwatch: Kipwatch, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    """Told before Spark or a broker is touched, with what to install."""
+    for name, value in WITHOUT_JAVA.items():
+        monkeypatch.setenv(name, value)
+    complaint = kipwatch(command).complaint
+    assert complaint.startswith("no Java 17+")
+    assert "install openjdk-17-jre-headless" in complaint
+
+
+@pytest.mark.parametrize("address", ["9107", "127.0.0.1", "127.0.0.1:", ":9107", "127.0.0.1:²", "h:65536"])
+def test_a_metrics_address_that_is_none(captures: Path, address: str) -> None:
+    ran = run_process("feed", captures / "clean.pcap", "--feeder-metrics-address", address)
+    assert f"{address!r} is not host:port" in ran.complaint
+
+
+def test_a_metrics_port_in_use_stops_the_feeder_before_it_needs_kafka(
+    captures: Path, port_in_use: int
+) -> None:
+    """Nobody listens at the bootstrap address: had the feeder gone there first, it would have said so."""
+    address = f"127.0.0.1:{port_in_use}"
+    ran = run_process(
+        "feed", captures / "clean.pcap", "--feeder-metrics-address", address, "--bootstrap", "127.0.0.1:1"
+    )
+    assert f"cannot serve metrics on {address}: the port is in use" in ran.complaint
+    assert "--feeder-metrics-address" in ran.complaint
+
+
+@pytest.mark.jvm
+def test_a_metrics_port_in_use_stops_the_query_before_it_needs_kafka_or_spark(port_in_use: int) -> None:
+    address = f"127.0.0.1:{port_in_use}"
+    ran = run_process("run", "--metrics-address", address, "--bootstrap", "127.0.0.1:1")
+    assert f"cannot serve metrics on {address}: the port is in use" in ran.complaint
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["nonsense"], ["check", "missing.pcap"], ["feed", "missing.pcap"], ["run", "--buckets", "x"]],
+)
+def test_a_real_process_keeps_to_one_line_too(arguments: list[str]) -> None:
+    """Nothing that is written behind the back of `main` comes along."""
+    ran = run_process(*arguments)
+    assert ran.complaint
+    assert ran.output == ""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main([command, "--help"])
+    assert left.value.code == 0
+    assert f"usage: kipwatch {command}" in capsys.readouterr().out
+
+
+def test_the_map_lists_every_command(kipwatch: Kipwatch) -> None:
+    """Asked for, it is an answer; given for want of a command, it is misuse."""
+    asked, lost = kipwatch("--help"), kipwatch()
+    assert (asked.status, lost.status) == (0, 2)
+    assert asked.output == lost.output
+    for command, purpose in COMMANDS.items():
+        assert f"{command:<7}" in asked.output and purpose in asked.output
+
+
+def test_a_reader_that_goes_away_is_no_error(captures: Path) -> None:
+    """As `| head` does, also when all output fits into one buffer."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    ran = subprocess.run(
+        [sys.executable, "-m", "streaming.commands.main", "decode", captures / "clean.pcap"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    os.close(writing)
+    assert (ran.returncode, ran.stderr) == (0, b"")

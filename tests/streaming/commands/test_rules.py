@@ -1,0 +1,34 @@
+"""`kipwatch rules`: all of them in a line each, one of them as its page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from expectations.catalogue import RULES
+from tests.streaming.commands.ran import Ran
+
+Kipwatch = Callable[..., Ran]
+
+
+def test_the_list_names_every_rule(kipwatch: Kipwatch) -> None:
+    ran = kipwatch("rules")
+    assert ran.status == 0
+    assert all(f"{rule.id} " in ran.output for rule in RULES)
+
+
+def test_the_json_holds_every_rule_with_its_page(kipwatch: Kipwatch) -> None:
+    described = json.loads(kipwatch("rules", "--json").output)
+    assert [rule["id"] for rule in described] == [rule.id for rule in RULES]
+    assert [rule["page"] for rule in described] == [rule.page for rule in RULES]
+
+
+def test_one_rule_is_explained(kipwatch: Kipwatch) -> None:
+    """Its page, and what the KIP demands."""
+    output = kipwatch("rules", "kip1313/instance-id-zero").output
+    assert "kip1313/instance-id-zero" in output
+    assert "KIP-1313" in output
+    for heading in ("Why it matters", "Example", "What to do", "What it does not cover"):
+        assert heading in output
+    (described,) = json.loads(kipwatch("rules", "kip1313/instance-id-zero", "--json").output)
+    assert described["requirement"].startswith("A connection whose first request uses header v3")

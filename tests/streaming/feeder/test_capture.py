@@ -1,0 +1,105 @@
+"""Live capture on the loopback interface."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import TypeVar, cast
+
+import pytest
+
+from decoders.frame.record import Closing, Kind, Record
+from decoders.schema.registry import default_schemas
+from decoders.wire.tracker import Tracker
+from streaming.feeder import capture as capture_module
+from streaming.feeder.capture import CaptureError, InterfaceCapture, can_capture
+from tests.decoders.wire.conversation import metadata, metadata_answer, prefixed
+
+Test = TypeVar("Test", bound=Callable[..., None])
+
+
+def captures(test: Test) -> Test:
+    """Mark a test that needs the right to capture, and skip it without."""
+    skip = pytest.mark.skipif(not can_capture(), reason="no right to capture packets")
+    return cast(Test, pytest.mark.capture(skip(test)))
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(5)
+        yield server
+
+
+def converse(listener: socket.socket, answer: bytes) -> None:
+    """One request and its answer over a real connection."""
+    with closing(socket.create_connection(listener.getsockname(), timeout=5)) as client:
+        broker, _ = listener.accept()
+        with broker:
+            client.sendall(prefixed(metadata(1)))
+            broker.recv(65536)
+            broker.sendall(answer)
+            received = 0
+            while received < len(answer):
+                received += len(client.recv(65536))
+
+
+@captures
+def test_a_real_conversation_is_captured_once_and_told_in_records(
+    listener: socket.socket,
+) -> None:
+    port, answer = listener.getsockname()[1], prefixed(metadata_answer(1) + bytes(200_000))
+    tracker = Tracker(default_schemas(), ports={port}, run=1)
+    before, records = time.time_ns(), list[Record]()
+    with InterfaceCapture("lo", {port}) as capture:
+        converse(listener, answer)
+        deadline = time.monotonic() + 5
+        while not any(record.kind is Kind.CLOSED for record in records) and time.monotonic() < deadline:
+            records += [record for packet in capture.packets(0.2) for record in tracker.feed(packet)]
+        assert capture.dropped == 0
+    assert [record.kind for record in records] == [Kind.OPENED, Kind.REQUEST, Kind.RESPONSE, Kind.CLOSED]
+    assert (records[1].frame, records[2].frame) == (metadata(1), answer[4:])
+    assert records[3].closing is Closing.FIN
+    assert before <= records[0].captured_at <= time.time_ns()
+    # Taken twice, every byte would be there a second time.
+    assert tracker.ledger.skipped.total() == 0
+
+
+@captures
+def test_what_nobody_reads_in_time_is_counted_as_dropped(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capture_module, "RECEIVE_BUFFER", 4096)
+    with InterfaceCapture("lo", {listener.getsockname()[1]}) as capture:
+        converse(listener, bytes(500_000))
+        dropped = capture.dropped
+        assert dropped > 0
+        assert capture.dropped == dropped
+
+
+@captures
+def test_a_call_waits_no_longer_than_it_is_told() -> None:
+    with InterfaceCapture("lo", {1}) as capture:
+        start = time.monotonic()
+        assert capture.packets(0.05) == []
+        assert 0.04 < time.monotonic() - start < 1
+
+
+@captures
+def test_a_missing_interface_and_too_many_ports_are_one_clear_line() -> None:
+    with pytest.raises(CaptureError, match="cannot capture on interface nope0: No such device"):
+        InterfaceCapture("nope0", {9092})
+    with pytest.raises(CaptureError, match="at most 50 ports"):
+        InterfaceCapture("lo", range(1, 100))
+
+
+def test_without_the_right_to_capture_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> socket.socket:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    assert not can_capture()
+    with pytest.raises(CaptureError, match="CAP_NET_RAW"):
+        InterfaceCapture("lo", {9092})

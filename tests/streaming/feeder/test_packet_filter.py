@@ -1,0 +1,105 @@
+"""The filter's program, run by a small machine of the test's own on real packets."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from decoders.wire.segment import SocketAddress
+from decoders.wire.synthesis import SyntheticConnection
+from streaming.feeder import packet_filter
+from streaming.feeder.packet_filter import (
+    ACCEPTED_BYTES,
+    MAX_PORTS,
+    Instruction,
+    machine_code,
+    tcp_ports_filter,
+)
+
+V4 = (bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2]))
+V6 = (bytes(15) + b"\x01", bytes(15) + b"\x02")
+
+
+def run(program: list[Instruction], packet: bytes) -> int:
+    """Run a program as the kernel does: a load beyond the packet rejects it."""
+    accumulator = index = at = 0
+    while True:
+        code, when_true, when_false, operand = program[at]
+        at += 1
+        place = operand + (index if code == packet_filter.LOAD_HALF_INDEXED else 0)
+        match code:
+            case packet_filter.RETURN:
+                return operand
+            case packet_filter.AND:
+                accumulator &= operand
+            case packet_filter.JUMP_IF_EQUAL:
+                at += when_true if accumulator == operand else when_false
+            case packet_filter.JUMP_IF_ANY_BIT:
+                at += when_true if accumulator & operand else when_false
+            case packet_filter.LOAD_BYTE | packet_filter.LOAD_IP_HEADER_LENGTH if place >= len(packet):
+                return 0
+            case packet_filter.LOAD_BYTE:
+                accumulator = packet[place]
+            case packet_filter.LOAD_IP_HEADER_LENGTH:
+                index = 4 * (packet[place] & 0x0F)
+            case packet_filter.LOAD_HALF | packet_filter.LOAD_HALF_INDEXED:
+                if place + 2 > len(packet):
+                    return 0
+                (accumulator,) = struct.unpack_from(">H", packet, place)
+            case _:
+                raise AssertionError(f"unknown instruction {code:#x}")
+
+
+def packets(addresses: tuple[bytes, bytes], client_port: int, server_port: int) -> list[bytes]:
+    """One packet in each direction, on Ethernet."""
+    client, server = (
+        SocketAddress(*pair) for pair in zip(addresses, (client_port, server_port), strict=True)
+    )
+    return [packet.data for packet in SyntheticConnection(client, server).opened(0)[:2]]
+
+
+def with_options(packet: bytes) -> bytes:
+    """The same IPv4 packet with eight bytes of options."""
+    return packet[:14] + bytes([0x47]) + packet[15:34] + bytes(8) + packet[34:]
+
+
+@pytest.mark.parametrize("addresses", [V4, V6], ids=["IPv4", "IPv6"])
+@pytest.mark.parametrize(
+    ("ports", "accepted"), [({9092}, True), ({1, 9092}, True), ({9093}, False), (set(), True)]
+)
+def test_both_directions_of_the_ports_are_accepted(
+    addresses: tuple[bytes, bytes], ports: set[int], accepted: bool
+) -> None:
+    program = tcp_ports_filter(ports, 14)
+    for packet in packets(addresses, 40_000, 9092):
+        assert run(program, packet) == (ACCEPTED_BYTES if accepted else 0)
+        assert run(tcp_ports_filter(ports, 0), packet[14:]) == (ACCEPTED_BYTES if accepted else 0)
+
+
+def test_ports_are_found_behind_ip_options() -> None:
+    program = tcp_ports_filter({9092}, 14)
+    assert all(run(program, with_options(packet)) for packet in packets(V4, 40_000, 9092))
+    assert not any(run(program, with_options(packet)) for packet in packets(V4, 40_000, 9093))
+
+
+def test_other_protocols_and_later_fragments_are_rejected() -> None:
+    for ports in ({9092}, set[int]()):
+        program = tcp_ports_filter(ports, 14)
+        packet = packets(V4, 40_000, 9092)[0]
+        udp, fragment = bytearray(packet), bytearray(packet)
+        udp[14 + 9], fragment[14 + 7] = 17, 8
+        arp = bytes(12) + b"\x08\x06\x00\x01" + bytes(26)
+        udp6 = bytearray(packets(V6, 40_000, 9092)[0])
+        udp6[14 + 6] = 17
+        assert [run(program, bytes(data)) for data in (udp, fragment, arp, udp6, packet[:20])] == [0] * 5
+
+
+def test_the_most_ports_still_fit_and_more_are_refused() -> None:
+    program = tcp_ports_filter(range(1, MAX_PORTS + 1), 14)
+    assert max(max(step.jump_true, step.jump_false) for step in program) <= 255
+    assert all(run(program, packet) for packet in packets(V6, 40_000, 1))
+    assert all(run(program, packet) for packet in packets(V4, MAX_PORTS, 40_000))
+    assert len(machine_code(program)) == 8 * len(program)
+    with pytest.raises(ValueError, match="at most 50 ports, not 51"):
+        tcp_ports_filter(range(1, MAX_PORTS + 2), 14)
