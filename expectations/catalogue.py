@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from expectations import rules as rules_package
-from expectations.rule import Rule
+from expectations.rule import NoState, Rule
 
 
 def _modules() -> list[str]:
@@ -38,10 +38,14 @@ RULES: tuple[Rule, ...] = tuple(sorted((_rule_of(name) for name in _modules()), 
 
 RULE_STATES: type[msgspec.Struct] = msgspec.defstruct(
     "RuleStates",
-    [(_state_name(rule), rule.State, msgspec.field(default_factory=rule.State)) for rule in RULES],
-    omit_defaults=True,
+    [
+        (_state_name(rule), rule.State, msgspec.field(default_factory=rule.State))
+        for rule in RULES
+        if rule.State is not NoState
+    ],
 )
-"""The states of all rules of one connection, a field a rule."""
+"""The states of one connection, a field for each rule that keeps one."""
+_NO_STATE = NoState()
 
 
 def rule_named(rule_id: str) -> Rule:
@@ -51,4 +55,4 @@ def rule_named(rule_id: str) -> Rule:
 
 def state_of(states: Any, rule: Rule) -> Any:
     """Pick one rule's state out of a connection's."""
-    return getattr(states, _state_name(rule))
+    return getattr(states, _state_name(rule), _NO_STATE)

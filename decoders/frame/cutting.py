@@ -8,18 +8,19 @@ both judge the same bytes. Three things happen to a frame:
 - *blanked*: the content of a field is overwritten by zero bytes. The frame still decodes, and only
   that field has changed;
 - *not trusted*: where a guarded field cannot be told from the rest, nothing behind that place is
-  kept. A frame of a guarded API ends where it can be decoded no further; if it cannot be decoded at
-  all, or no schema has its API, only what every header begins with is left; so it is with an answer
-  that is not matched to a request.
+  kept. In a frame of a guarded API that cannot be decoded, the rest is blanked from the failure on,
+  so that it still fails in the same way and at the same place. If no schema has its API or version,
+  only what every header begins with is left; so it is with an answer that is not matched to a
+  request.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from decoders.codec.failure import Oddity
+from decoders.codec.failure import DecodeFailure, Oddity
 from decoders.codec.request import Request, read_request
 from decoders.codec.response import Response, read_response
 from decoders.frame.record import Kind, Pairing, Record
@@ -31,6 +32,10 @@ _REQUEST_LEAD = 8
 """API key, API version and correlation ID."""
 _RESPONSE_LEAD = 4
 """The correlation ID."""
+_LONGEST_LENGTH = 5
+"""Bytes that a length takes at most: an unsigned varint of 32 bits."""
+
+_Read = Callable[[bytes], Request | Response]
 
 
 class Guard(NamedTuple):
@@ -93,8 +98,11 @@ def _kept_of_request(schemas: Schemas, frame: bytes) -> bytes:
     guard = GUARDED_REQUESTS.get(api.name)
     if guard is None:
         return frame
-    request = read_request(schemas, frame, spans=guard.cut + guard.blanked)
-    return _guarded(guard, request, frame, _REQUEST_LEAD)
+
+    def read(frame: bytes) -> Request:
+        return read_request(schemas, frame, spans=guard.cut + guard.blanked)
+
+    return _guarded(guard, read, frame, _REQUEST_LEAD)
 
 
 def _kept_of_response(schemas: Schemas, record: Record) -> bytes:
@@ -104,29 +112,49 @@ def _kept_of_response(schemas: Schemas, record: Record) -> bytes:
     guard = GUARDED_RESPONSES.get(api.name)
     if guard is None:
         return frame
-    spans = guard.cut + guard.blanked
-    response = read_response(schemas, frame, api.key, record.paired_api_version, spans=spans)
-    return _guarded(guard, response, frame, _RESPONSE_LEAD)
+    key, version, spans = api.key, record.paired_api_version, guard.cut + guard.blanked
+
+    def read(frame: bytes) -> Response:
+        return read_response(schemas, frame, key, version, spans=spans)
+
+    return _guarded(guard, read, frame, _RESPONSE_LEAD)
 
 
 def _paired_api(schemas: Schemas, record: Record) -> Api | None:
     return schemas.api(record.paired_api_key) if record.pairing is Pairing.MATCHED else None
 
 
-def _guarded(guard: Guard, read: Request | Response, frame: bytes, lead: int) -> bytes:
-    """Cut and blank a frame that was read, as if whole, with spans of its guarded fields."""
-    if not read.known:
+def _guarded(guard: Guard, read: _Read, frame: bytes, lead: int) -> bytes:
+    """Cut and blank a frame that `read` reads as if whole, with spans of its guarded fields."""
+    found = read(frame)
+    if not found.known:
         return frame[:lead]
-    if read.failure is not None:
-        # What begins here may be a guarded field of which only the end is missing.
-        frame = frame[: read.failure.offset]
-    payloads = [begin for path in guard.cut for begin, end in read.spans.get(path, ()) if begin < end]
+    if found.failure is not None:
+        frame = _failing_alike(read, frame, found.failure)
+    payloads = [begin for path in guard.cut for begin, end in found.spans.get(path, ()) if begin < end]
     frame = frame[: min(payloads, default=len(frame))]
-    blanked = [span for path in guard.blanked for span in read.spans.get(path, ())]
+    blanked = [span for path in guard.blanked for span in found.spans.get(path, ())]
     behind = [
-        (remark.offset, len(frame)) for remark in read.remarks if remark.oddity is Oddity.TRAILING_BYTES
+        (remark.offset, len(frame)) for remark in found.remarks if remark.oddity is Oddity.TRAILING_BYTES
     ]
     return _blanked(frame, blanked + behind)
+
+
+def _failing_alike(read: _Read, frame: bytes, failure: DecodeFailure) -> bytes:
+    """Blank all that follows a failure but the bytes that cause it: a length, at most.
+
+    What begins at the failure may be a guarded field of which only the end is missing.
+    """
+    for kept in range(failure.offset, failure.offset + _LONGEST_LENGTH + 1):
+        candidate = frame[:kept] + bytes(len(frame[kept:]))
+        again = read(candidate).failure
+        if again is not None and _same(again, failure):
+            return candidate
+    return frame[: failure.offset]
+
+
+def _same(left: DecodeFailure, right: DecodeFailure) -> bool:
+    return (left.reason, left.path, left.offset) == (right.reason, right.path, right.offset)
 
 
 def _blanked(frame: bytes, spans: list[tuple[int, int]]) -> bytes:

@@ -25,7 +25,7 @@ from streaming.failure import UserError
 _PATIENCE = 90.0
 
 # A small heap, the cheapest collector and compiler: it starts faster and leaves the cores to others.
-_JVM_FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_JVM_FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
 # How a line of the server log begins that tells of an error, and the line of its exception that may follow.
 _ERROR = re.compile(r"[-0-9]+ [:,0-9]+ (?:ERROR|FATAL) ")
@@ -114,8 +114,8 @@ class EmbeddedBroker:
 
     def _java(self, *arguments: str | Path) -> list[str | Path]:
         classes = ":".join(map(str, jars("broker")))
-        logging = f"-Dlog4j2.configurationFile={self._folder.logging}"
-        return [java(), *_JVM_FLAGS, logging, "-cp", classes, *arguments]
+        own = [f"-Dlog4j2.configurationFile={self._folder.logging}", f"-Djava.io.tmpdir={self._folder.root}"]
+        return [java(), *_JVM_FLAGS, *own, "-cp", classes, *arguments]
 
     def _complaint(self) -> str:
         """Return what the broker held against its start, or else the last that it said."""

@@ -12,6 +12,7 @@ fork and exec, which is not safe with threads.
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -57,11 +58,15 @@ def let_go(leash: subprocess.Popen[bytes]) -> int:
 
 
 def _hold(patience: str, source: str, *command: str) -> int:
-    child = subprocess.Popen(command, stdin=int(source))
+    child = subprocess.Popen(command, stdin=int(source), start_new_session=True)
     if int(source) != subprocess.DEVNULL:
         os.close(int(source))
     threading.Thread(target=_end_with_parent, args=(child, float(patience)), daemon=True).start()
-    return child.wait()
+    status = child.wait()
+    # What the command started and did not end, such as the JVM of a Spark driver that was interrupted.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    return status
 
 
 def _end_with_parent(child: subprocess.Popen[bytes], patience: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import signal
 import tempfile
@@ -45,6 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
     java()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="kipwatch-demo-") as folder:
+        # What the processes of the road leave behind goes with the folder.
+        os.environ["TMPDIR"] = folder
         return _run_in(Path(folder), arguments, configuration)
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 
 from expectations.finding import Finding
 from expectations.report.coverage import Coverage, coverage_of
-from streaming.audit import audit, audit_table
 from streaming.configuration import Configuration
 from streaming.demo.findings_topic import FindingsTopic
 from streaming.demo.instance_client import InstanceClient
@@ -92,6 +91,8 @@ class Demo:
 
     def conclude(self) -> bool:
         """Show the tables and tell whether all that was planted was found, and nothing else violated."""
+        from streaming.audit import audit, audit_table  # noqa: PLC0415  # takes seconds to load
+
         findings = self.findings()
         planted = found_of(findings)
         self._screen.tables(findings, self.coverage(), planted)

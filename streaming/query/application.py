@@ -6,7 +6,10 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -41,6 +44,7 @@ class Application:
         self._sink = MetricsSink(self._metrics)
         self._findings: FindingsSink
         self._progress = ProgressListener(self._metrics)
+        self._begun = False
         self._stopping = threading.Event()
 
     def run(self) -> None:
@@ -48,24 +52,23 @@ class Application:
 
         Raises UserError when the address is taken, Java or jars are missing, or the query died.
         """
-        exposition = self._serve()
-        try:
-            create_topics(
-                self._configuration.bootstrap,
-                self._configuration.frames_topic,
-                self._configuration.findings_topic,
-            )
-            self._findings = FindingsSink(self._configuration.bootstrap, self._configuration.findings_topic)
-            session = make_session(jars("connector"), self._configuration.shuffle_partitions)
-            try:
-                self._follow(session)
-            finally:
-                session.stop()
-        finally:
-            exposition.close()
+        settings = self._configuration
+        with ExitStack() as stack:
+            stack.callback(self._serve().close)
+            create_topics(settings.bootstrap, settings.frames_topic, settings.findings_topic)
+            self._findings = FindingsSink(settings.bootstrap, settings.findings_topic)
+            scratch = Path(stack.enter_context(TemporaryDirectory(prefix="kipwatch-run-")))
+            session = make_session(jars("connector"), settings.shuffle_partitions, scratch)
+            stack.callback(session.stop)
+            self._follow(session)
 
     def stop(self) -> None:
-        """Ask `run` to return after the batch under way."""
+        """Ask `run` to return after the batch under way; meant for a signal handler.
+
+        Before the query has begun there is no batch to finish: raises KeyboardInterrupt, at once.
+        """
+        if not self._begun:
+            raise KeyboardInterrupt
         self._stopping.set()
 
     def _serve(self) -> Exposition:
@@ -73,6 +76,7 @@ class Application:
         return serve(self._metrics.registry, port, self._is_healthy, self._is_ready, host=host)
 
     def _follow(self, session: SparkSession) -> None:
+        self._begun = True
         session.streams.addListener(self._progress)
         query = start_query(session, self._configuration, self._configuration.checkpoint, self._take)
         print(json.dumps({"query": "started", "id": str(query.id)}), flush=True)

@@ -10,6 +10,9 @@ from pyspark.sql.streaming import StreamingQueryListener
 
 from streaming.metrics import ApplicationMetrics
 
+ABSENT = ("None", "null")
+"""What PySpark writes for an offset that is not known: it puts a text even there."""
+
 
 class ProgressListener(StreamingQueryListener):
     """Sets the gauges of the engine. Runs beside the query, so it only sets gauges."""
@@ -43,7 +46,7 @@ class ProgressListener(StreamingQueryListener):
 
 def _lag(source: Any) -> int:
     """Records between where the batch ended and what the topic held when it began."""
-    if not source.endOffset or not source.latestOffset:
+    if source.endOffset in ABSENT or source.latestOffset in ABSENT:
         return 0
     ended, latest = _offsets(source.endOffset), _offsets(source.latestOffset)
     return sum(max(0, offset - ended.get(partition, 0)) for partition, offset in latest.items())

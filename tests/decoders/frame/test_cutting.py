@@ -133,6 +133,18 @@ def test_no_shortened_or_unknown_frame_gives_a_secret_away(
     assert kept_request(unknown) == unknown[:8]
 
 
+@pytest.mark.parametrize(("api", "version", "body"), REQUESTS)
+def test_a_frame_that_cannot_be_decoded_fails_alike_after_cutting(
+    api: str, version: int, body: dict[str, Any]
+) -> None:
+    frame = write_request(SCHEMAS, api, version, 7, "client", body)
+    for end in range(8, len(frame)):
+        before, kept = read_request(SCHEMAS, frame[:end]), kept_request(frame[:end])
+        assert before.failure is not None
+        assert str(read_request(SCHEMAS, kept).failure) == str(before.failure)
+        assert len(kept) == end
+
+
 def test_bytes_behind_a_guarded_body_are_blanked() -> None:
     frame = write_request(SCHEMAS, "SaslAuthenticate", 2, 7, "client", {"authBytes": ""})
     assert kept_request(frame + SECRET) == frame + bytes(len(SECRET))

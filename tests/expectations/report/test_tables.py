@@ -1,0 +1,69 @@
+"""Findings and coverage as a terminal shows them."""
+
+from __future__ import annotations
+
+import io
+
+import msgspec
+from rich.console import Console, RenderableType
+
+from expectations.catalogue import RULES
+from expectations.finding import Finding
+from expectations.report.coverage import coverage_of
+from expectations.report.tables import coverage_table, finding_line, findings_list
+from tests.streaming.captures import violating
+
+FINDINGS = sorted(violating().judge().findings, key=lambda finding: finding.sequence)
+
+
+def shown(what: RenderableType, width: int = 100) -> str:
+    output = io.StringIO()
+    Console(file=output, width=width).print(what)
+    return output.getvalue()
+
+
+def named(software: str) -> Finding:
+    return msgspec.structs.replace(FINDINGS[0], client_software_name=software)
+
+
+def test_a_finding_in_one_line_says_level_rule_connection_and_why() -> None:
+    line = finding_line(FINDINGS[1]).plain
+    assert line.split()[:2] == ["violation", "kip1313/instance-id-changed"]
+    assert "10.0.0.1:40000 → 10.0.0.2:9092" in line
+    assert line.endswith(FINDINGS[1].message)
+    assert "\n" not in line
+
+
+def test_the_list_tells_of_each_finding_how_often_and_by_whom() -> None:
+    text = shown(findings_list(FINDINGS))
+    first, second = (text.index(finding.rule) for finding in FINDINGS)
+    assert first < second
+    assert "seen 1 time\n" in text and "seen 2 times\n" in text
+    assert "RP Console 1.0" in text
+
+
+def test_a_rule_is_never_folded_however_narrow_the_terminal() -> None:
+    """It is what a person copies into `kipwatch rules`."""
+    text = shown(findings_list(FINDINGS), width=60)
+    assert all(finding.rule in text for finding in FINDINGS)
+
+
+def test_markup_and_escapes_in_names_are_shown_not_obeyed() -> None:
+    text = shown(findings_list([named("[bold]x[/red]\x1b[2J\nkipwatch:")]))
+    assert r"[bold]x[/red]\x1b[2J\nkipwatch:" in text
+    assert "\x1b" not in text
+
+
+def test_unknown_software_is_called_so() -> None:
+    finding = msgspec.structs.replace(FINDINGS[0], client_software_name=None, client_software_version=None)
+    assert "→ 10.0.0.2:9092  unknown\n" in "\n".join(
+        line.rstrip() for line in shown(findings_list([finding])).splitlines()
+    )
+
+
+def test_the_coverage_table_has_a_row_a_rule_with_its_word() -> None:
+    text = shown(coverage_table(coverage_of({("wire/malformed-request", "conforms"): 12})))
+    rows = {line.split()[0]: line.split()[1:] for line in text.splitlines() if "/" in line}
+    assert rows.keys() == {rule.id for rule in RULES}
+    assert rows["wire/malformed-request"] == ["12", "0", "0", "conforms"]
+    assert rows["kip1313/instance-id-zero"] == ["0", "0", "0", "not", "exercised"]

@@ -1,0 +1,152 @@
+"""Lifting and lowering: what the broker reads and what the client is answered, for every API of the KIP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from decoders.codec.request import Request, read_request, write_request
+from decoders.codec.response import read_response, write_response
+from decoders.schema.registry import Api, default_schemas
+from expectations.conversation.identifier import identifier_text
+from streaming.demo.lifting import (
+    INVALID_REQUEST,
+    CannotLiftError,
+    is_lifted,
+    lift_advertisement,
+    lift_response,
+    lower_request,
+    refusal,
+)
+
+SCHEMAS = default_schemas()
+LIFTED = [api for api in SCHEMAS.apis if api.versions and api.is_overlay(api.versions.highest)]
+EVERY = pytest.mark.parametrize("api", LIFTED, ids=lambda api: api.name)
+TELEMETRY = ("GetTelemetrySubscriptions", "PushTelemetry")
+# An ID that begins with a zero byte might be the tagged fields of an older header: of some APIs, such a
+# frame reads either way.
+INSTANCE_ID = bytes(range(0x70, 0x80))
+ADVERTISED_VERSIONS = range(5)
+
+
+def asked(api: Api, body: dict[str, Any] | None = None) -> Request:
+    """A request at the newest version, as it arrives."""
+    version = api.versions.highest
+    request = read_request(
+        SCHEMAS, write_request(SCHEMAS, api.key, version, 7, None, body or {}, INSTANCE_ID)
+    )
+    assert request.known and request.failure is None
+    return request
+
+
+def ranges(frame: bytes, version: int) -> dict[int, tuple[int, int]]:
+    body = read_response(SCHEMAS, frame, 18, version).body
+    assert body is not None
+    return {entry["apiKey"]: (entry["minVersion"], entry["maxVersion"]) for entry in body["apiKeys"]}
+
+
+@EVERY
+def test_a_lowered_request_is_what_a_client_of_today_would_send(api: Api) -> None:
+    """Byte for byte: the version before, its header, the client ID, and telemetry's ID in the body."""
+    before = api.versions.highest - 1
+    body = {"clientInstanceId": identifier_text(INSTANCE_ID)} if api.name in TELEMETRY else {}
+    lowered = lower_request(SCHEMAS, asked(api), "app")
+    assert lowered == write_request(SCHEMAS, api.key, before, 7, "app", body)
+    assert api.is_released(before)
+
+
+def test_every_api_of_the_kip_is_among_them() -> None:
+    """All living APIs but SaslHandshake."""
+    living = {api.name for api in SCHEMAS.apis if api.release_versions is not None}
+    assert {api.name for api in LIFTED} == living - {"SaslHandshake"}
+    assert {"OffsetDelete", *TELEMETRY} <= living
+
+
+def test_offset_delete_loses_its_flexible_form() -> None:
+    topics = [{"name": "orders", "partitions": [{"partitionIndex": 3}]}]
+    api = SCHEMAS.api_named("OffsetDelete")
+    assert api is not None
+    lowered = lower_request(SCHEMAS, asked(api, {"groupId": "g", "topics": topics}), "app")
+    assert lowered == bytes.fromhex(
+        "002f 0000 00000007 0003617070  0001 67  00000001 0006 6f7264657273  00000001 00000003"
+    )
+
+
+@EVERY
+def test_a_lifted_answer_says_what_the_broker_said(api: Api) -> None:
+    version = api.versions.highest
+    answer = write_response(SCHEMAS, api.key, version - 1, 7, {})
+    said = read_response(SCHEMAS, answer, api.key, version - 1).body or {}
+    lifted = read_response(SCHEMAS, lift_response(SCHEMAS, asked(api), answer), api.key, version)
+    assert (lifted.known, lifted.failure, lifted.remarks, lifted.correlation_id) == (True, None, (), 7)
+    if api.name in TELEMETRY:
+        said.pop("clientInstanceId", None)
+    assert lifted.body == said
+
+
+def test_an_answer_that_cannot_be_read_cannot_be_lifted() -> None:
+    metadata = SCHEMAS.api_named("Metadata")
+    assert metadata is not None
+    with pytest.raises(CannotLiftError, match="the answer to Metadata v13 cannot be read"):
+        lift_response(SCHEMAS, asked(metadata), bytes.fromhex("00000007ff"))
+    with pytest.raises(CannotLiftError, match="the answer to ApiVersions v4 cannot be read"):
+        lift_advertisement(SCHEMAS, 4, bytes.fromhex("00000007"))
+
+
+@pytest.mark.parametrize("version", ADVERTISED_VERSIONS)
+def test_an_advertisement_is_lifted_by_one_where_the_broker_knows_all_of_the_release(version: int) -> None:
+    released = {
+        api.key: (api.release_versions.lowest, api.release_versions.highest)
+        for api in SCHEMAS.apis
+        if api.release_versions is not None
+    }
+    entries = [
+        {"apiKey": key, "minVersion": lowest, "maxVersion": highest}
+        for key, (lowest, highest) in released.items()
+    ]
+    answer = write_response(SCHEMAS, "ApiVersions", version, 7, {"apiKeys": entries})
+    lifted = ranges(lift_advertisement(SCHEMAS, version, answer), version)
+    sasl_handshake = 17
+    assert lifted == {
+        key: (lowest, highest + (key != sasl_handshake)) for key, (lowest, highest) in released.items()
+    }
+
+
+def test_what_the_broker_does_not_know_of_its_release_is_not_lifted() -> None:
+    """An older range has a newest version that is on today's header; a foreign API has none to lift."""
+    entries = [
+        {"apiKey": key, "minVersion": 0, "maxVersion": highest} for key, highest in ((3, 12), (32_000, 5))
+    ]
+    answer = write_response(SCHEMAS, "ApiVersions", 4, 7, {"apiKeys": entries})
+    assert ranges(lift_advertisement(SCHEMAS, 4, answer), 4) == {3: (0, 12), 32_000: (0, 5)}
+
+
+def test_the_answer_to_an_unsupported_version_stays_one() -> None:
+    """KIP-511: error 35 in version 0, whatever was asked."""
+    body = {"errorCode": 35, "apiKeys": [{"apiKey": 18, "minVersion": 0, "maxVersion": 5}]}
+    answer = write_response(SCHEMAS, "ApiVersions", 0, 7, body)
+    lifted = read_response(SCHEMAS, lift_advertisement(SCHEMAS, 4, answer), 18, 4)
+    assert (lifted.body_version, (lifted.body or {})["errorCode"]) == (0, 35)
+    assert (lifted.body or {})["apiKeys"] == [{"apiKey": 18, "minVersion": 0, "maxVersion": 6}]
+
+
+@EVERY
+def test_a_refusal_says_invalid_request_or_there_is_none(api: Api) -> None:
+    """Where the answer has no error field of its own at this version, the connection is closed instead."""
+    answer = refusal(SCHEMAS, asked(api))
+    version = api.versions.highest
+    told = {field.name for field in api.response.struct.fields if version in field.versions}
+    if answer is None:
+        assert "errorCode" not in told
+        return
+    response = read_response(SCHEMAS, answer, api.key, version)
+    assert (response.known, response.correlation_id) == (True, 7)
+    assert (response.body or {})["errorCode"] == INVALID_REQUEST
+
+
+@EVERY
+def test_only_header_v3_is_lifted(api: Api) -> None:
+    assert is_lifted(asked(api))
+    frame = write_request(SCHEMAS, api.key, api.versions.highest - 1, 7, "app", {})
+    assert not is_lifted(read_request(SCHEMAS, frame))

@@ -1,0 +1,96 @@
+"""The demo's verdict: what was planted and found, what violated besides, whether two sources agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from expectations.catalogue import RULES, rule_named
+from expectations.finding import Finding
+from streaming.demo.demo import found_of, same_findings, violations_beside
+from streaming.demo.scenario import PLANTED, new_member_id
+from tests.streaming.captures import violating
+
+PATTERN = violating().judge().findings[0]
+
+
+def found(rule: str, connection: str, **changes: object) -> Finding:
+    level = rule_named(rule).level
+    return msgspec.structs.replace(PATTERN, rule=rule, connection=connection, level=level, **changes)
+
+
+def as_planted() -> list[Finding]:
+    """Each planted offence's findings on a connection of its own."""
+    return [
+        found(rule, f"connection {number}")
+        for number, planted in enumerate(PLANTED)
+        for rule in sorted(planted.rules)
+    ]
+
+
+def missing(findings: Sequence[Finding]) -> list[str]:
+    return [planted.name for planted, is_found in found_of(findings) if not is_found]
+
+
+def test_every_rule_is_planted_and_nothing_but_rules() -> None:
+    assert frozenset().union(*(planted.rules for planted in PLANTED)) == {rule.id for rule in RULES}
+
+
+def test_all_that_was_planted_is_found() -> None:
+    assert missing(as_planted()) == []
+    assert violations_beside(as_planted()) == []
+
+
+def test_without_findings_nothing_is() -> None:
+    assert missing([]) == [planted.name for planted in PLANTED]
+
+
+@pytest.mark.parametrize("number", range(len(PLANTED)), ids=lambda number: PLANTED[number].name)
+def test_each_planted_offence_is_missed_when_its_connection_is(number: int) -> None:
+    """No other connection's findings may stand in for it, even of the same rule."""
+    left = [finding for finding in as_planted() if finding.connection != f"connection {number}"]
+    assert missing(left) == [PLANTED[number].name]
+
+
+def test_rules_that_must_be_found_together_are_not_found_apart() -> None:
+    (both,) = [planted for planted in PLANTED if len(planted.rules) > 1]
+    apart = [found(rule, rule) for rule in both.rules]
+    assert both.name in missing(apart)
+
+
+def test_a_violation_that_was_not_planted_is_told() -> None:
+    """On a connection of its own kind of offence, or beside a planted one."""
+    strange = found("kip35/version-out-of-range", "connection 0")
+    assert strange in violations_beside([*as_planted(), strange])
+
+
+def test_a_planted_offence_on_one_connection_too_many_is_told() -> None:
+    """A real client that breaks a rule must not hide behind the client that was told to."""
+    stranger = found("kip1082/member-id-empty", "stranger", client="127.0.0.1:1")
+    assert stranger in violations_beside([*as_planted(), stranger])
+
+
+def test_an_improvement_that_was_not_planted_is_no_violation() -> None:
+    improvement = found("wire/malformed-request", "stranger")
+    improvement.level = "improvement"
+    assert violations_beside([*as_planted(), improvement]) == []
+
+
+def test_sources_agree_in_rule_connection_occurrences_and_context() -> None:
+    """Ids, times and evidence are each source's own."""
+    here = as_planted()
+    there = [msgspec.structs.replace(finding, id="other", sequence=0) for finding in reversed(here)]
+    assert same_findings(here, there)
+    assert not same_findings(here, there[:-1])
+    assert not same_findings(here, [*there, there[0]])
+    for changed in ({"occurrences": 9}, {"client": "h:1"}, {"context": {"a": "b"}}, {"rule": "x"}):
+        assert not same_findings(here, [msgspec.structs.replace(there[0], **changed), *there[1:]])
+
+
+def test_member_ids_are_made_as_kip_1082_recommends() -> None:
+    """22 characters of URL-safe base64, never the same."""
+    made = {new_member_id() for _ in range(100)}
+    assert len(made) == 100
+    assert {len(member_id) for member_id in made} == {22}

@@ -1,0 +1,80 @@
+"""From reports to the metrics page: each batch once, gauges over all buckets."""
+
+from __future__ import annotations
+
+import time
+
+from expectations.judge import Offence
+from streaming.metrics import ApplicationMetrics
+from streaming.query.bucket import OpenConnections, Report
+from streaming.query.metrics_sink import MetricsSink
+
+RULE = "kip35/version-out-of-range"
+
+
+class Page:
+    """A sink, and the page it fills."""
+
+    def __init__(self) -> None:
+        self._metrics = ApplicationMetrics([RULE], version="0.1.0", kafka="4.4.0")
+        self.sink = MetricsSink(self._metrics)
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self._metrics.registry.get_sample_value(name, labels)
+
+
+def report(bucket: int = 0, connections: int = 1) -> Report:
+    offence = Offence(RULE, "violation", "client", "tester", "1.0")
+    return Report(
+        bucket,
+        checks={RULE: {"conforms": 3, "violates": 2}},
+        offences=[(offence, 2)],
+        frames={"Metadata": {"request": 5}},
+        undecodable={"truncated": 1},
+        captured={int(time.time() * 10) - 20: 5},
+        open_connections=[OpenConnections("tester", "1.0", "WATCHED", connections)],
+        state_bytes=100,
+    )
+
+
+def counts(page: Page) -> list[float | None]:
+    software = {"client_software_name": "tester", "client_software_version": "1.0"}
+    return [
+        page.value("kipwatch_rule_checks_total", rule=RULE, verdict="conforms"),
+        page.value("kipwatch_rule_checks_total", rule=RULE, verdict="violates"),
+        page.value("kipwatch_rule_checks_total", rule=RULE, verdict="undecided"),
+        page.value("kipwatch_findings_total", rule=RULE, level="violation", role="client", **software),
+        page.value("kipwatch_frames_total", api="Metadata", kind="request"),
+        page.value("kipwatch_undecodable_frames_total", reason="truncated"),
+        page.value("kipwatch_detection_delay_seconds_count"),
+    ]
+
+
+def test_a_batch_is_counted() -> None:
+    page = Page()
+    page.sink.take(0, [report()])
+    assert counts(page) == [3, 2, 0, 2, 5, 1, 5]
+    delay = page.value("kipwatch_detection_delay_seconds_sum")
+    assert delay is not None and 5 * 1.5 < delay < 5 * 30
+
+
+def test_a_batch_handed_over_again_is_counted_once() -> None:
+    """Spark repeats a batch whose writing failed."""
+    page = Page()
+    for batch in (0, 0, 1, 1, 0):
+        page.sink.take(batch, [report()])
+    assert counts(page) == [6, 4, 0, 4, 10, 2, 10]
+
+
+def test_gauges_add_over_buckets_and_a_bucket_replaces_its_own() -> None:
+    page = Page()
+    labels = {"client_software_name": "tester", "client_software_version": "1.0", "listener": "WATCHED"}
+    page.sink.take(0, [report(0, 3), report(1, 4)])
+    assert page.value("kipwatch_connections", **labels) == 7
+    assert page.value("kipwatch_open_connections") == 7
+    assert page.value("kipwatch_state_bytes") == 200
+    page.sink.take(1, [report(1, 1)])
+    assert page.value("kipwatch_connections", **labels) == 4
+    page.sink.take(2, [Report(0), Report(1)])
+    assert page.value("kipwatch_connections", **labels) is None
+    assert page.value("kipwatch_open_connections") == 0

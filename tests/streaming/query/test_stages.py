@@ -1,0 +1,99 @@
+"""The decode stage, as Spark calls it but without Spark: Kafka records in, a row a bucket out."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoders.frame.record import Kind, Record, pack
+from streaming.query.stages import Folded, bucket_of, decode_stage
+from tests.exchange import Exchange
+
+BUCKETS = 8
+_DECODER = msgspec.msgpack.Decoder(Folded)
+Row = tuple[bytes | None, bytes | None]
+
+
+def batch_of(rows: list[Row], first_offset: int = 100) -> pa.RecordBatch:
+    keys, values = zip(*rows, strict=True)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(keys, pa.binary()),
+            pa.array(values, pa.binary()),
+            pa.array(["kipwatch.frames"] * len(rows)),
+            pa.array([1] * len(rows), pa.int32()),
+            pa.array(range(first_offset, first_offset + len(rows)), pa.int64()),
+        ],
+        names=["key", "value", "topic", "partition", "offset"],
+    )
+
+
+def decoded(*batches: pa.RecordBatch) -> list[dict[int, Folded]]:
+    results = []
+    for batch in decode_stage(BUCKETS)(iter(batches)):
+        assert batch.schema.names == ["bucket", "folded"]
+        assert batch.schema.types == [pa.int32(), pa.binary()]
+        buckets, rows = (column.to_pylist() for column in batch.columns)
+        results.append(dict(zip(buckets, map(_DECODER.decode, rows), strict=True)))
+    return results
+
+
+def records() -> list[Record]:
+    exchange = Exchange()
+    exchange.negotiate(client_id="app")
+    for _ in range(20):
+        exchange.request("Metadata", 12, client_id="app")
+    return exchange.records
+
+
+def on(connection: bytes, record: Record) -> Row:
+    return connection, pack(dataclasses.replace(record, connection=connection))
+
+
+def test_a_batch_becomes_a_row_for_each_of_its_buckets() -> None:
+    """Two connections of one bucket share a row, and steady traffic folds."""
+    one, two, three = (number.to_bytes(4) * 4 for number in (1, 1 + BUCKETS, 2))
+    rows = [on(connection, record) for record in records() for connection in (one, two, three)]
+    (folded,) = decoded(batch_of(rows))
+    assert folded.keys() == {1, 2}
+    assert [window.connection for window in folded[1].windows] == [one, two]
+    (window,) = folded[2].windows
+    assert window.client == "10.0.0.1:40000" and window.server == "10.0.0.2:9092"
+    assert sum(seen.count for seen in window.observations) == len(records())
+    assert len(window.observations) < 8
+    assert folded[1].unreadable == folded[2].unreadable == 0
+
+
+def test_a_record_that_is_none_is_counted_and_harms_no_other() -> None:
+    """Its bucket is the first; where it stood it leaves no trace in the evidence of others."""
+    connection = (3).to_bytes(4) * 4
+    good = [on(connection, record) for record in records()[:2]]
+    foreign: list[Row] = [
+        (b"key", b"not a frame"),
+        (None, None),
+        (b"", good[0][1][:-1] if good[0][1] else b""),
+    ]
+    (folded,) = decoded(batch_of([good[0], *foreign, good[1]]))
+    assert folded[0].unreadable == 3
+    assert folded[0].windows == []
+    (window,) = folded[3].windows
+    assert [seen.kind for seen in window.observations] == [Kind.OPENED, Kind.REQUEST]
+    evidence = window.observations[1].evidence
+    assert (evidence.source, evidence.partition, evidence.position) == ("kipwatch.frames", 1, 104)
+    assert evidence.length == records()[1].true_length
+
+
+def test_each_batch_is_answered_by_one() -> None:
+    rows = [on(b"\0" * 16, record) for record in records()]
+    first, empty, second = decoded(batch_of(rows[:3]), batch_of(rows).slice(0, 0), batch_of(rows[3:]))
+    assert (len(first), len(empty), len(second)) == (1, 0, 1)
+
+
+@given(st.binary(min_size=16, max_size=16), st.integers(1, 1000))
+def test_a_connection_has_one_bucket(connection: bytes, buckets: int) -> None:
+    assert 0 <= bucket_of(connection, buckets) < buckets
+    assert bucket_of(connection, buckets) == bucket_of(bytes(bytearray(connection)), buckets)
