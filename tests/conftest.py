@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from streaming.broker import jars
+
+# How long an example takes says more of the machine's load than of the code.
+hypothesis.settings.register_profile("kipwatch", deadline=None)
+hypothesis.settings.load_profile("kipwatch")
 
 
 @pytest.fixture(scope="session")

@@ -59,21 +59,25 @@ def _run_in(folder: Path, arguments: argparse.Namespace, configuration: Configur
 
     captured = can_capture() and not arguments.relay
     screen = Screen(Console(highlight=False))
-    with Road(folder, captured, configuration, screen.say) as road:
-        demo = Demo(road, configuration, screen, captured)
-        try:
-            demo.play(arguments.seconds)
-            demo.drain()
-            succeeded = demo.conclude()
-            _keep(road.recording, arguments.recording)
-            screen.say(
-                f"the recorded capture: {arguments.recording}; try `kipwatch check {arguments.recording}`"
-            )
-            screen.say(f"metrics: http://{configuration.metrics_address}/metrics")
-            if arguments.keep:
-                _wait(screen.say)
-        finally:
-            demo.close()
+    addresses = f"http://{configuration.metrics_address}/metrics, http://{configuration.feeder_metrics_address}/metrics"
+    try:
+        with Road(folder, captured, configuration, screen.say) as road:
+            demo = Demo(road, configuration, screen, captured)
+            screen.say(f"metrics of the query and of the feeder: {addresses}")
+            try:
+                demo.play(arguments.seconds)
+                demo.drain(arguments.keep)
+                succeeded = demo.conclude()
+                _keep(road.recording, arguments.recording)
+                screen.say(f"try `kipwatch check {arguments.recording}`: the recorded capture")
+                if arguments.keep:
+                    _wait(screen.say, addresses, road.watched)
+            finally:
+                demo.close()
+    except KeyboardInterrupt:
+        screen.say("interrupted: everything that was started is ended")
+        raise
+    screen.say(f"everything is ended; with --keep it stays, metrics at {addresses}")
     return FOUND if succeeded else NOT_FOUND
 
 
@@ -86,7 +90,8 @@ def _keep(recorded: Path, wanted: Path) -> None:
         ) from error
 
 
-def _wait(say: Callable[[str], None]) -> None:
-    say("still running; Ctrl-C ends everything")
+def _wait(say: Callable[[str], None], addresses: str, watched: str) -> None:
+    say(f"still running: a broker that is watched at {watched}, metrics at {addresses}")
+    say("Ctrl-C ends everything")
     while True:
         time.sleep(1)

@@ -42,6 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Feed from the source named."""
     configuration = configure(arguments)
+    if arguments.save and _is_source(arguments.save, arguments.source):
+        raise UserError(f"--save would overwrite {arguments.save}, which is to be fed; name another file")
     with ExitStack() as stack:
         save = stack.enter_context(open_save(arguments.save)) if arguments.save else None
         if arguments.source is None:
@@ -54,6 +56,10 @@ def run(arguments: argparse.Namespace) -> int:
             packets = iter(stack.enter_context(open_capture(path)))
             _feed(Feeder(configuration, run_of_file(path), save), _in_batches(packets))
     return 0
+
+
+def _is_source(path: Path, source: str | None) -> bool:
+    return source is not None and path.exists() and Path(source).exists() and path.samefile(source)
 
 
 def _feed_interface(stack: ExitStack, feeder: Feeder, configuration: Configuration) -> None:

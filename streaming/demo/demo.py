@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -11,11 +10,12 @@ from expectations.finding import Finding
 from expectations.report.coverage import Coverage, coverage_of
 from streaming.configuration import Configuration
 from streaming.demo.findings_topic import FindingsTopic
-from streaming.demo.instance_client import InstanceClient
+from streaming.demo.instance_client import InstanceClient, new_instance_id
 from streaming.demo.page import MetricsPage, scrape
 from streaming.demo.road import Road
 from streaming.demo.scenario import PLANTED, Planted, converse, play
 from streaming.demo.screen import Screen
+from streaming.demo.verdict import found_of, same_findings, violations_beside
 from streaming.demo.workload import run_workload
 from streaming.examination import examine
 from streaming.failure import UserError
@@ -24,6 +24,7 @@ SETTLE_CAPTURED = 1.5
 SETTLE_RELAYED = 5.5
 """Seconds until a client has surely read an answer: from packets one, from a relay five, and some more."""
 DRAIN_SECONDS = 60.0
+QUIET_SECONDS = 3.0
 AUDITED_RECORDS = 10_000
 
 
@@ -36,6 +37,7 @@ class Demo:
         self._topic = FindingsTopic(road.internal, configuration.findings_topic)
         self._stop = threading.Event()
         self._failures: list[str] = []
+        self.played: dict[str, Planted] = {}
 
     def play(self, seconds: float) -> None:
         """Run all clients, showing what is found meanwhile, for at most so long. Raises UserError."""
@@ -61,9 +63,16 @@ class Demo:
         addresses = (self._configuration.feeder_metrics_address, self._configuration.metrics_address)
         self._screen.counts(*map(scrape, addresses))
 
-    def drain(self) -> None:
-        """Stop the feeder and wait until the query has judged everything. Raises UserError."""
-        self._road.end_feeding()
+    def drain(self, keep: bool = False) -> None:
+        """Let the feeder finish and the query judge everything. Raises UserError when it takes too long.
+
+        With `keep` the feeder goes on; it is taken to have finished once it captures nothing new.
+        """
+        self._screen.say("all clients are done; waiting until the query has judged everything")
+        if keep:
+            self._await_quiet()
+        else:
+            self._road.end_feeding()
         ended = time.time()
         deadline = time.monotonic() + DRAIN_SECONDS
         while not self._is_drained(ended):
@@ -94,17 +103,19 @@ class Demo:
         from streaming.audit import audit, audit_table  # noqa: PLC0415  # takes seconds to load
 
         findings = self.findings()
-        planted = found_of(findings)
+        planted = found_of(findings, self.played)
         self._screen.tables(findings, self.coverage(), planted)
         audited = audit(self._road.internal, self._configuration.frames_topic, AUDITED_RECORDS)
         self._screen.part("Audit of the frames topic", audit_table(audited))
         checked = self._check_recording(findings)
         same = "the same findings" if checked else "OTHER findings"
         self._screen.say(f"`kipwatch check` on the recorded capture: {same}")
-        unplanted = violations_beside(findings)
+        unplanted = violations_beside(findings, self.played)
         for finding in unplanted:
             self._screen.say(f"not planted: {finding.rule} on {finding.client}: {finding.message}")
-        return all(found for _, found in planted) and not unplanted and audited.success and checked
+        succeeded = all(found for _, found in planted) and not unplanted and audited.success and checked
+        self._screen.verdict(succeeded, sum(found for _, found in planted), len(planted))
+        return succeeded
 
     def close(self) -> None:
         """Leave the findings topic."""
@@ -114,6 +125,16 @@ class Demo:
     def _check_recording(self, findings: Sequence[Finding]) -> bool:
         examination = examine(self._road.recording, self._road.schemas)
         return same_findings(findings, examination.findings)
+
+    def _await_quiet(self) -> None:
+        captured, since = -1.0, time.monotonic()
+        while time.monotonic() - since < QUIET_SECONDS:
+            page = scrape(self._configuration.feeder_metrics_address)
+            now = page.total("kipwatch_capture_bytes_total") if page else -1.0
+            if now != captured:
+                captured, since = now, time.monotonic()
+            self._road.demand_life()
+            self.show(0.5)
 
     def _is_drained(self, ended: float) -> bool:
         page = scrape(self._configuration.metrics_address)
@@ -134,41 +155,14 @@ class Demo:
                 return
             self._screen.say(f"planting: {planted.name}")
             with self._client("kipwatch-1313") as client:
+                self.played[client.address] = planted
                 play(planted, client, self._settle)
 
     def _client(self, client_id: str) -> InstanceClient:
-        return InstanceClient(
-            self._road.schemas, self._road.front_address, client_id, secrets.token_bytes(16)
-        )
+        return InstanceClient(self._road.schemas, self._road.front_address, client_id, new_instance_id())
 
     def _guard(self, work: Callable[[], None]) -> None:
         try:
             work()
         except Exception as error:  # a client's thread must not die unheard
             self._failures.append(f"{type(error).__name__}: {error}")
-
-
-def found_of(findings: Sequence[Finding]) -> list[tuple[Planted, bool]]:
-    """Tell of each planted offence whether some connection shows all its rules."""
-    by_connection: dict[str, set[str]] = {}
-    for finding in findings:
-        by_connection.setdefault(finding.connection, set()).add(finding.rule)
-    return [(planted, any(planted.rules <= rules for rules in by_connection.values())) for planted in PLANTED]
-
-
-def violations_beside(findings: Sequence[Finding]) -> list[Finding]:
-    """Give the violations on connections that show none of the planted sets of rules exactly."""
-    rules_of: dict[str, set[str]] = {}
-    for finding in findings:
-        rules_of.setdefault(finding.connection, set()).add(finding.rule)
-    expected = {planted.rules for planted in PLANTED}
-    return [
-        finding
-        for finding in findings
-        if finding.level == "violation" and frozenset(rules_of[finding.connection]) not in expected
-    ]
-
-
-def same_findings(left: Sequence[Finding], right: Sequence[Finding]) -> bool:
-    """Whether two sources found the same: rule, 4-tuple, occurrences and context of each."""
-    return sorted(map(str, (f.likeness() for f in left))) == sorted(map(str, (f.likeness() for f in right)))

@@ -5,6 +5,7 @@ It sends what it is told to, so that it can also misbehave.
 
 from __future__ import annotations
 
+import secrets
 import socket
 import struct
 from types import TracebackType
@@ -31,6 +32,15 @@ class ConnectionClosedError(ConnectionError):
     """The broker closed the connection instead of answering."""
 
 
+def new_instance_id() -> bytes:
+    """Make a client instance ID.
+
+    Its first byte is not zero: GetTelemetrySubscriptions v1 with such an ID reads as version 0, too, so
+    that nobody who only listens can tell which it is.
+    """
+    return bytes([secrets.randbelow(255) + 1]) + secrets.token_bytes(15)
+
+
 class InstanceClient:
     """One connection of a client with an instance ID. A context manager."""
 
@@ -50,6 +60,12 @@ class InstanceClient:
         self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self._socket.close()
+
+    @property
+    def address(self) -> str:
+        """The client's own address and port, as findings name it."""
+        host, port = self._socket.getsockname()
+        return f"{host}:{port}"
 
     def newest(self, api: str) -> int:
         """The newest version of an API: the one on header v3."""

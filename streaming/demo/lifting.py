@@ -7,10 +7,12 @@ KIP-1313 changes it: OffsetDelete, GetTelemetrySubscriptions and PushTelemetry.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from decoders.codec.request import Request, write_request
 from decoders.codec.response import read_response, write_response
+from decoders.schema.model import Field
 from decoders.schema.registry import Api, Schemas
 from expectations.conversation.identifier import identifier_text
 from expectations.conversation.observation import API_VERSIONS
@@ -71,20 +73,38 @@ def lift_advertisement(schemas: Schemas, api_version: int, answer: bytes) -> byt
 
 
 def lift_ranges(schemas: Schemas, advertisement: dict[str, Any]) -> None:
-    """Raise by one the highest version of each API whose next version is on header v3."""
-    for entry in advertisement["apiKeys"]:
+    """Raise by one the highest version of each API whose next version is on header v3.
+
+    The telemetry APIs are listed, too: a broker without an exporter of metrics answers them, but does
+    not say so.
+    """
+    entries = advertisement["apiKeys"]
+    for entry in entries:
         api = schemas.api(entry["apiKey"])
         if api is not None and api.is_overlay(entry["maxVersion"] + 1):
             entry["maxVersion"] += 1
+    if not advertisement["errorCode"]:
+        entries.extend(_telemetry_ranges(schemas, listed={entry["apiKey"] for entry in entries}))
+
+
+def _telemetry_ranges(schemas: Schemas, listed: set[int]) -> Iterator[dict[str, int]]:
+    for api in map(schemas.api_named, _TELEMETRY):
+        if api is not None and api.key not in listed:
+            versions = {"minVersion": api.versions.lowest, "maxVersion": api.versions.highest}
+            yield {"apiKey": api.key, **versions}
 
 
 def refusal(schemas: Schemas, request: Request) -> bytes | None:
     """INVALID_REQUEST as the answer to a request; None where its answer has no error field of its own."""
     api, version = _api(request), _number(request.api_version)
     refused = {"errorCode": INVALID_REQUEST}
-    if not any(field.name == "errorCode" for field in api.response.struct.fields):
+    if not any(_is_error_code(field, version) for field in api.response.struct.fields):
         return None
     return write_response(schemas, api.key, version, _number(request.correlation_id), refused)
+
+
+def _is_error_code(field: Field, version: int) -> bool:
+    return field.name == "errorCode" and version in field.versions
 
 
 def _api(request: Request) -> Api:

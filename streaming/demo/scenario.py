@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from streaming.demo.instance_client import SOFTWARE, ConnectionClosedError, InstanceClient
+from streaming.demo.instance_client import SOFTWARE, ConnectionClosedError, InstanceClient, new_instance_id
 
 GROUP = "kipwatch-demo-1313"
 TOPIC = "kipwatch-demo"
@@ -59,7 +59,7 @@ def heartbeat(
 
 def converse(client: InstanceClient, _settle: float = 0.0) -> None:
     """One conversation by the book, over the APIs that KIP-1313 touches."""
-    advertised = {entry["apiKey"] for entry in api_versions(client)["apiKeys"]}
+    api_versions(client)
     client.ask("Metadata", {"topics": [{"name": TOPIC}], "allowAutoTopicCreation": False})
     await_coordinator(client)
     member_id = new_member_id()
@@ -71,8 +71,8 @@ def converse(client: InstanceClient, _settle: float = 0.0) -> None:
     heartbeat(client, member_id, LEAVE)
     topics = [{"name": TOPIC, "partitions": [{"partitionIndex": 0}]}]
     client.ask("OffsetDelete", {"groupId": GROUP, "topics": topics})
-    if client.key("GetTelemetrySubscriptions") in advertised:
-        client.ask("GetTelemetrySubscriptions", {})
+    subscription = client.ask("GetTelemetrySubscriptions", {})["subscriptionId"]
+    client.ask("PushTelemetry", {"subscriptionId": subscription, "terminating": True, "metrics": ""})
 
 
 def await_coordinator(client: InstanceClient) -> None:
@@ -101,7 +101,7 @@ def new_member_id() -> str:
 
 def _change_instance_id(client: InstanceClient, _settle: float) -> None:
     api_versions(client)
-    heartbeat(client, new_member_id(), LEAVE, instance_id=secrets.token_bytes(16))
+    heartbeat(client, new_member_id(), LEAVE, instance_id=new_instance_id())
 
 
 def _drop_instance_id(client: InstanceClient, _settle: float) -> None:

@@ -57,6 +57,14 @@ class Screen:
         self.part("Planted", _planted_table(planted))
         self.part("Rule coverage", coverage_table(coverage))
 
+    def verdict(self, succeeded: bool, found: int, planted: int) -> None:
+        """Say in one line how it went."""
+        if succeeded:
+            text = f"all {planted} planted offences were found, and nothing else violates a rule"
+        else:
+            text = f"{found} of {planted} planted offences were found; see above for what else went wrong"
+        self._line(Text(text, "bold green" if succeeded else "bold red"))
+
     def part(self, heading: str, content: RenderableType) -> None:
         """Show one part of the conclusion under its heading."""
         self._console.print(f"\n[bold]{heading}[/]")

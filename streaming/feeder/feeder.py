@@ -70,11 +70,17 @@ class Feeder:
         self._stopping.set()
 
     def _feed(self, batches: Batches, dropped: Callable[[], int]) -> None:
-        for packets in batches:
-            self._take(packets)
-            self._measure(dropped)
-            if self._stopping.is_set():
-                break
+        try:
+            for packets in batches:
+                self._take(packets)
+                self._measure(dropped)
+                if self._stopping.is_set():
+                    break
+        finally:
+            # A source that fails in its middle does not take along what was read before.
+            self._finish(dropped)
+
+    def _finish(self, dropped: Callable[[], int]) -> None:
         self._publish(self._tracker.finish())
         left = self._publisher.flush(FLUSH_SECONDS)
         self._measured_at = 0.0
@@ -103,6 +109,8 @@ class Feeder:
         if time.monotonic() - self._measured_at < METRICS_INTERVAL:
             return
         self._measured_at = time.monotonic()
+        if self._save is not None:
+            self._save.flush()
         self._metrics.account_bytes(self._tracker.ledger.fates())
         self._metrics.account_drops(dropped())
 

@@ -20,10 +20,12 @@ from expectations.finding import Finding
 from streaming.broker.ports import free_ports
 from streaming.broker.request_log import LoggedRequest, read_request_log
 from streaming.configuration import Configuration
-from streaming.demo.demo import Demo, found_of, violations_beside
+from streaming.demo.demo import Demo
 from streaming.demo.page import MetricsPage
 from streaming.demo.road import Road
+from streaming.demo.scenario import Planted
 from streaming.demo.screen import Screen
+from streaming.demo.verdict import found_of, violations_beside
 from streaming.examination import Examination, examine
 from streaming.feeder.capture import can_capture
 from streaming.frames_topic import latest_records
@@ -44,6 +46,7 @@ class Played:
     records: list[Record]
     logged: list[LoggedRequest]
     watched_port: int
+    planted: dict[str, Planted]
 
 
 @pytest.fixture(scope="module", params=WAYS)
@@ -67,18 +70,19 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
                 records=[record for _, _, record in records],
                 logged=list(read_request_log(road.broker.request_log)),
                 watched_port=int(road.watched.rpartition(":")[2]),
+                planted=demo.played,
             )
         finally:
             demo.close()
 
 
 def test_all_that_was_planted_is_found(played: Played) -> None:
-    missed = [planted.name for planted, found in found_of(played.findings) if not found]
+    missed = [planted.name for planted, found in found_of(played.findings, played.planted) if not found]
     assert missed == []
 
 
 def test_nothing_else_violates(played: Played) -> None:
-    assert violations_beside(played.findings) == []
+    assert violations_beside(played.findings, played.planted) == []
 
 
 def test_topic_and_check_give_the_same_findings(played: Played) -> None:

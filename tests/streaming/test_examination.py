@@ -27,7 +27,8 @@ def long_conversation() -> Exchange:
 
 def told(examination: Examination) -> object:
     findings = {finding.id: (finding.likeness(), finding.message) for finding in examination.findings}
-    return findings, examination.coverage, examination.frames, examination.undecodable
+    counts = (examination.frames, examination.connections, examination.undecodable)
+    return findings, examination.coverage, counts
 
 
 @pytest.mark.parametrize("window", [1, 3, 17])

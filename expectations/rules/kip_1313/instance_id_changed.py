@@ -10,7 +10,7 @@ from decoders.frame.record import Kind
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import identifier_text
 from expectations.conversation.observation import Observation
-from expectations.rule import Judgement, Level, Role, Rule, Verdict, conforms
+from expectations.rule import Judgement, Level, Role, Rule, Verdict, conforms, undecided
 
 
 class AnchorState(msgspec.Struct, omit_defaults=True):
@@ -36,7 +36,8 @@ class InstanceIdChanged(Rule):
 
     ## What it does not cover
     The zero ID is no other ID: see kip1313/instance-id-zero and kip1313/instance-id-missing. Since
-    a connection never legally changes its ID, this is decided mid-stream and after gaps, too.
+    a connection never legally changes its ID, this is decided mid-stream and after gaps, too. A
+    request that could not be read is undecided: its ID may be another.
     """
 
     section = "Proposed Changes, Client Instance ID"
@@ -51,9 +52,12 @@ class InstanceIdChanged(Rule):
     ) -> Iterator[Judgement]:
         """Hold each ID against the first one seen."""
         instance_id = observation.instance_id
-        if observation.kind is not Kind.REQUEST or instance_id is None:
+        if observation.kind is not Kind.REQUEST:
             return
-        if state.instance_id is None:
+        if instance_id is None:
+            if state.instance_id is not None and not observation.has_header:
+                yield undecided(observation.count)
+        elif state.instance_id is None:
             state.instance_id = instance_id
             state.anchor = _anchor(observation, conversation)
         elif state.instance_id == instance_id:

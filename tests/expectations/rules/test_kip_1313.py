@@ -104,6 +104,12 @@ def test_another_id_is_told_mid_stream_too() -> None:
     assert exchange.judge().findings[0].context["anchor"] == "mid-stream"
 
 
+def test_a_request_that_cannot_be_read_may_carry_another_id() -> None:
+    exchange = opened()
+    exchange.request("Metadata", 12, frame=bytes.fromhex("0003000c00000009ffff00ff"))
+    assert exchange.verdicts(CHANGED) == (0, 0, 1)
+
+
 def test_a_zero_id_is_no_other_id() -> None:
     exchange = opened()
     exchange.request("Metadata", 14, instance_id=ZERO_ID)

@@ -78,6 +78,15 @@ def test_a_file_that_is_damaged_in_the_middle(kipwatch: Kipwatch, captures: Path
     assert "damaged.pcap: damaged pcap file: the packet at byte" in complaint
 
 
+def test_the_file_that_is_fed_is_not_saved_over(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    """Under whatever name: what is in it would be lost."""
+    path, link = tmp_path / "a.pcap", tmp_path / "b.pcap"
+    path.write_bytes(b"a capture")
+    link.symlink_to(path)
+    assert f"--save would overwrite {link}" in kipwatch("feed", path, "--save", link).complaint
+    assert path.read_bytes() == b"a capture"
+
+
 @pytest.mark.parametrize(("arguments", "expected"), MISTAKEN, ids=lambda value: str(value)[:50])
 def test_a_mistaken_flag_or_value(kipwatch: Kipwatch, arguments: list[str], expected: str) -> None:
     """The line names the flag and what would be right."""
@@ -169,6 +178,7 @@ def test_a_reader_that_goes_away_is_no_error(captures: Path) -> None:
         stderr=subprocess.PIPE,
         timeout=60,
         check=False,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
     )
     os.close(writing)
     assert (ran.returncode, ran.stderr) == (0, b"")

@@ -24,6 +24,7 @@ SCHEMAS = default_schemas()
 LIFTED = [api for api in SCHEMAS.apis if api.versions and api.is_overlay(api.versions.highest)]
 EVERY = pytest.mark.parametrize("api", LIFTED, ids=lambda api: api.name)
 TELEMETRY = ("GetTelemetrySubscriptions", "PushTelemetry")
+TELEMETRY_RANGES = {71: (0, 1), 72: (0, 1)}
 # An ID that begins with a zero byte might be the tagged fields of an older header: of some APIs, such a
 # frame reads either way.
 INSTANCE_ID = bytes(range(0x70, 0x80))
@@ -82,6 +83,11 @@ def test_a_lifted_answer_says_what_the_broker_said(api: Api) -> None:
     assert (lifted.known, lifted.failure, lifted.remarks, lifted.correlation_id) == (True, None, (), 7)
     if api.name in TELEMETRY:
         said.pop("clientInstanceId", None)
+    if api.name == "ApiVersions":
+        said["apiKeys"] = [
+            {"apiKey": key, "minVersion": lowest, "maxVersion": highest}
+            for key, (lowest, highest) in TELEMETRY_RANGES.items()
+        ]
     assert lifted.body == said
 
 
@@ -119,11 +125,22 @@ def test_what_the_broker_does_not_know_of_its_release_is_not_lifted() -> None:
         {"apiKey": key, "minVersion": 0, "maxVersion": highest} for key, highest in ((3, 12), (32_000, 5))
     ]
     answer = write_response(SCHEMAS, "ApiVersions", 4, 7, {"apiKeys": entries})
-    assert ranges(lift_advertisement(SCHEMAS, 4, answer), 4) == {3: (0, 12), 32_000: (0, 5)}
+    assert ranges(lift_advertisement(SCHEMAS, 4, answer), 4) == {
+        3: (0, 12),
+        32_000: (0, 5),
+        **TELEMETRY_RANGES,
+    }
+
+
+def test_the_telemetry_apis_are_advertised_though_the_broker_hides_them() -> None:
+    """Once each: a broker that does export metrics lists them itself."""
+    for listed in ([], [{"apiKey": 71, "minVersion": 0, "maxVersion": 0}]):
+        answer = write_response(SCHEMAS, "ApiVersions", 4, 7, {"apiKeys": listed})
+        assert ranges(lift_advertisement(SCHEMAS, 4, answer), 4) == TELEMETRY_RANGES
 
 
 def test_the_answer_to_an_unsupported_version_stays_one() -> None:
-    """KIP-511: error 35 in version 0, whatever was asked."""
+    """KIP-511: error 35 in version 0, whatever was asked, with no other range than its own."""
     body = {"errorCode": 35, "apiKeys": [{"apiKey": 18, "minVersion": 0, "maxVersion": 5}]}
     answer = write_response(SCHEMAS, "ApiVersions", 0, 7, body)
     lifted = read_response(SCHEMAS, lift_advertisement(SCHEMAS, 4, answer), 18, 4)

@@ -9,29 +9,27 @@ import pytest
 
 from expectations.catalogue import RULES, rule_named
 from expectations.finding import Finding
-from streaming.demo.demo import found_of, same_findings, violations_beside
 from streaming.demo.scenario import PLANTED, new_member_id
+from streaming.demo.verdict import found_of, same_findings, violations_beside
 from tests.streaming.captures import violating
 
 PATTERN = violating().judge().findings[0]
 
 
-def found(rule: str, connection: str, **changes: object) -> Finding:
-    level = rule_named(rule).level
-    return msgspec.structs.replace(PATTERN, rule=rule, connection=connection, level=level, **changes)
+PLAYED = {f"127.0.0.1:{port}": planted for port, planted in enumerate(PLANTED)}
+
+
+def found(rule: str, client: str) -> Finding:
+    return msgspec.structs.replace(PATTERN, rule=rule, client=client, level=rule_named(rule).level)
 
 
 def as_planted() -> list[Finding]:
     """Each planted offence's findings on a connection of its own."""
-    return [
-        found(rule, f"connection {number}")
-        for number, planted in enumerate(PLANTED)
-        for rule in sorted(planted.rules)
-    ]
+    return [found(rule, client) for client, planted in PLAYED.items() for rule in sorted(planted.rules)]
 
 
 def missing(findings: Sequence[Finding]) -> list[str]:
-    return [planted.name for planted, is_found in found_of(findings) if not is_found]
+    return [planted.name for planted, is_found in found_of(findings, PLAYED) if not is_found]
 
 
 def test_every_rule_is_planted_and_nothing_but_rules() -> None:
@@ -40,18 +38,18 @@ def test_every_rule_is_planted_and_nothing_but_rules() -> None:
 
 def test_all_that_was_planted_is_found() -> None:
     assert missing(as_planted()) == []
-    assert violations_beside(as_planted()) == []
+    assert violations_beside(as_planted(), PLAYED) == []
 
 
 def test_without_findings_nothing_is() -> None:
     assert missing([]) == [planted.name for planted in PLANTED]
 
 
-@pytest.mark.parametrize("number", range(len(PLANTED)), ids=lambda number: PLANTED[number].name)
-def test_each_planted_offence_is_missed_when_its_connection_is(number: int) -> None:
+@pytest.mark.parametrize("client", PLAYED, ids=lambda client: PLAYED[client].name)
+def test_each_planted_offence_is_missed_when_its_connection_is(client: str) -> None:
     """No other connection's findings may stand in for it, even of the same rule."""
-    left = [finding for finding in as_planted() if finding.connection != f"connection {number}"]
-    assert missing(left) == [PLANTED[number].name]
+    left = [finding for finding in as_planted() if finding.client != client]
+    assert missing(left) == [PLAYED[client].name]
 
 
 def test_rules_that_must_be_found_together_are_not_found_apart() -> None:
@@ -62,20 +60,20 @@ def test_rules_that_must_be_found_together_are_not_found_apart() -> None:
 
 def test_a_violation_that_was_not_planted_is_told() -> None:
     """On a connection of its own kind of offence, or beside a planted one."""
-    strange = found("kip35/version-out-of-range", "connection 0")
-    assert strange in violations_beside([*as_planted(), strange])
+    strange = found("kip35/version-out-of-range", "127.0.0.1:0")
+    assert strange in violations_beside([*as_planted(), strange], PLAYED)
 
 
 def test_a_planted_offence_on_one_connection_too_many_is_told() -> None:
     """A real client that breaks a rule must not hide behind the client that was told to."""
-    stranger = found("kip1082/member-id-empty", "stranger", client="127.0.0.1:1")
-    assert stranger in violations_beside([*as_planted(), stranger])
+    stranger = found("kip1082/member-id-empty", "stranger")
+    assert stranger in violations_beside([*as_planted(), stranger], PLAYED)
 
 
 def test_an_improvement_that_was_not_planted_is_no_violation() -> None:
     improvement = found("wire/malformed-request", "stranger")
     improvement.level = "improvement"
-    assert violations_beside([*as_planted(), improvement]) == []
+    assert violations_beside([*as_planted(), improvement], PLAYED) == []
 
 
 def test_sources_agree_in_rule_connection_occurrences_and_context() -> None:

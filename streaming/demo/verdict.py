@@ -1,0 +1,36 @@
+"""The demo's verdict: whether all was found that was planted, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from expectations.finding import Finding
+from expectations.rule import Level
+from streaming.demo.scenario import PLANTED, Planted
+
+Played = Mapping[str, Planted]
+"""What was planted, by the address and port of the client that played it."""
+
+
+def found_of(findings: Sequence[Finding], played: Played) -> list[tuple[Planted, bool]]:
+    """Tell of each offence to plant whether its own connection shows all its rules."""
+    shown: dict[str, set[str]] = {}
+    for finding in findings:
+        if finding.client in played:
+            shown.setdefault(played[finding.client].name, set()).add(finding.rule)
+    return [(planted, planted.rules <= shown.get(planted.name, set())) for planted in PLANTED]
+
+
+def violations_beside(findings: Sequence[Finding], played: Played) -> list[Finding]:
+    """Give the violations that nobody planted on that connection."""
+    return [
+        finding
+        for finding in findings
+        if finding.level == Level.VIOLATION
+        and not (finding.client in played and finding.rule in played[finding.client].rules)
+    ]
+
+
+def same_findings(left: Sequence[Finding], right: Sequence[Finding]) -> bool:
+    """Whether two sources found the same: rule, 4-tuple, occurrences and context of each."""
+    return sorted(map(str, (f.likeness() for f in left))) == sorted(map(str, (f.likeness() for f in right)))

@@ -1,0 +1,71 @@
+"""Every rule is a page that a person can act on, and has a case for each verdict."""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+import subprocess
+import sys
+
+import pytest
+
+from expectations.catalogue import RULES
+from expectations.rule import Rule, Verdict
+from tests.repository.tree import ROOT
+
+HEADINGS = ["## Why it matters", "## Example", "## What to do", "## What it does not cover"]
+EVERY = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+
+
+@pytest.fixture(scope="module")
+def verdicts() -> set[tuple[str, str]]:
+    """Which rule came to which verdict in the cases of tests/expectations/rules."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.repository.verdicts"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
+    return {(rule, verdict) for rule, verdict in json.loads(ran.stdout.splitlines()[-1])}
+
+
+@EVERY
+def test_a_page_has_its_headings_in_order_and_something_under_each(rule: Rule) -> None:
+    assert re.findall(r"^## .*$", rule.page, flags=re.MULTILINE) == HEADINGS
+    for part in re.split(r"^## .*$", rule.page, flags=re.MULTILINE):
+        assert len(part.split()) >= 5
+
+
+@EVERY
+def test_a_page_begins_with_what_is_checked_in_one_line(rule: Rule) -> None:
+    assert rule.summary.startswith("Checks ")
+    assert rule.summary.endswith(".")
+    assert rule.page.splitlines()[1] == ""
+
+
+@EVERY
+def test_a_rule_says_what_the_kip_demands_and_where(rule: Rule) -> None:
+    assert rule.requirement.endswith(".")
+    assert len(rule.section) > 3
+    assert re.fullmatch(r"KIP-\d+|wire", rule.kip)
+
+
+@EVERY
+def test_a_message_is_one_plain_line(rule: Rule) -> None:
+    """It is put behind level, rule and connection, so it begins small and ends without a dot."""
+    names = [name for _, name, _, _ in string.Formatter().parse(rule.message) if name is not None]
+    assert all(name.isidentifier() for name in names)
+    assert rule.message.isprintable()
+    assert not rule.message.endswith(".")
+    assert not rule.message[0].isupper()
+
+
+@EVERY
+@pytest.mark.parametrize("verdict", Verdict)
+def test_a_case_comes_to_each_verdict(rule: Rule, verdict: Verdict, verdicts: set[tuple[str, str]]) -> None:
+    """Where one violates, the judge has also filled in the names of the rule's message."""
+    assert (rule.id, str(verdict)) in verdicts
