@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -74,7 +75,7 @@ class NoState(msgspec.Struct):
     """The state of a rule that needs none."""
 
 
-class Rule:
+class Rule(ABC):
     """One rule. Its id follows from its file: `kip_1313/instance_id_zero.py` is `kip1313/instance-id-zero`.
 
     `section` names the place in the KIP and `requirement` says what it demands, in our own words.
@@ -107,9 +108,9 @@ class Rule:
         """The first line of the page."""
         return self.page.splitlines()[0]
 
+    @abstractmethod
     def judge(self, observation: Observation, conversation: Conversation, state: Any) -> Iterator[Judgement]:
         """Judge one observation, which the conversation has already taken in."""
-        raise NotImplementedError
 
     def close(self, conversation: Conversation, state: Any) -> Iterator[Judgement]:
         """Judge what was left pending when the connection closed."""

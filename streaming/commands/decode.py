@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from decoders.codec.request import read_request
 from decoders.codec.response import read_response
-from decoders.frame.record import Kind, Record
+from decoders.frame.record import Direction, Kind, Record
 from decoders.schema.registry import Schemas
 from expectations.conversation.identifier import identifier_text
 from expectations.finding import printable
@@ -19,6 +19,16 @@ from streaming.commands.check import parse_ports
 from streaming.examination import records_of
 from streaming.failure import UserError
 from streaming.feeder.source import open_capture, run_of_file
+
+_HEADER_FIELDS = (
+    "api_key",
+    "api",
+    "api_version",
+    "header_version",
+    "correlation_id",
+    "client_id",
+    "client_instance_id",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--jsonl", action="store_true", help="print one JSON object a frame")
     parser.add_argument("--api", help="only this API, by name")
-    parser.add_argument("--kind", choices=["request", "response"], help="only requests or responses")
+    parser.add_argument(
+        "--kind", choices=["request", "response", "sasl_token"], help="only frames of this kind"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -51,10 +63,8 @@ def _frames(schemas: Schemas, path: Path, ports: list[int]) -> Iterator[dict[str
     with open_capture(path) as packets:
         records, _ = records_of(schemas, packets, ports, run_of_file(path))
         for record in records:
-            if record.kind is Kind.REQUEST:
-                yield {**_envelope(record), **_request(schemas, record)}
-            elif record.kind is Kind.RESPONSE:
-                yield {**_envelope(record), **_response(schemas, record)}
+            if record.kind in _CONTENTS:
+                yield {**_envelope(record), **_CONTENTS[record.kind](schemas, record)}
 
 
 def _envelope(record: Record) -> dict[str, Any]:
@@ -88,12 +98,11 @@ def _request(schemas: Schemas, record: Record) -> dict[str, Any]:
 def _response(schemas: Schemas, record: Record) -> dict[str, Any]:
     key, version = record.paired_api_key, record.paired_api_version
     response = read_response(schemas, record.frame, key, version, cut=record.is_cut)
-    api = schemas.api(key)
     return {
         "api_key": key,
-        "api": api.name if api else None,
+        "api": response.api.name if response.api else None,
         "api_version": version,
-        "header_version": None,
+        "header_version": response.header_version,
         "correlation_id": response.correlation_id,
         "client_id": None,
         "client_instance_id": None,
@@ -103,16 +112,32 @@ def _response(schemas: Schemas, record: Record) -> dict[str, Any]:
     }
 
 
+def _token(_schemas: Schemas, record: Record) -> dict[str, Any]:
+    """A raw SASL token has no header, and its bytes are a secret: only its sender and length are told."""
+    sender = "broker" if record.direction is Direction.TO_CLIENT else "client"
+    told: dict[str, Any] = dict.fromkeys(_HEADER_FIELDS)
+    return told | {"body": {"sender": sender, "length": record.true_length}, "remarks": [], "failure": None}
+
+
+_CONTENTS: dict[Kind, Callable[[Schemas, Record], dict[str, Any]]] = {
+    Kind.REQUEST: _request,
+    Kind.RESPONSE: _response,
+    Kind.SASL_TOKEN: _token,
+}
+
+
 def _line(frame: dict[str, Any]) -> str:
-    arrow = "→" if frame["kind"] == "request" else "←"
-    what = f"{frame['api'] or frame['api_key']} v{frame['api_version']}"
+    body, is_token = frame["body"], frame["kind"] == "sasl_token"
+    from_broker = body["sender"] == "broker" if is_token else frame["kind"] == "response"
+    arrow = "←" if from_broker else "→"
+    what = "SASL token" if is_token else f"{frame['api'] or frame['api_key']} v{frame['api_version']}"
     header = f"h{frame['header_version']}" if frame["header_version"] is not None else "  "
     names = " ".join(
         f"{name}={printable(frame[name])}"
         for name in ("client_id", "client_instance_id")
         if frame[name] is not None
     )
-    told = frame["failure"] or json.dumps(frame["body"])
+    told = frame["failure"] or json.dumps(body)
     return (
         f"{frame['sequence']:>6} {frame['client']} {arrow} {frame['server']}  "
         f"{what:<28} {header} #{frame['correlation_id']} {names} {told}"

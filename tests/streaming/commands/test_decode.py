@@ -86,3 +86,15 @@ def test_a_file_without_a_frame_is_misuse(kipwatch: Kipwatch, captures: Path) ->
     assert (
         "check the file and --ports" in kipwatch("decode", captures / "clean.pcap", "--ports", "1").complaint
     )
+
+
+def test_raw_sasl_tokens_are_told_without_their_bytes(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    exchange = Exchange()
+    handshake = exchange.request("SaslHandshake", 0, {"mechanism": "PLAIN"}, client_id="app")
+    exchange.answer(handshake, {"mechanisms": ["PLAIN"]})
+    exchange.request("SaslHandshake", 0, frame=b"\0user\0hunter2")
+    ran = kipwatch("decode", "--ports", "9092", write_capture(tmp_path / "sasl.pcap", exchange))
+    token = ran.output.splitlines()[-1]
+    assert "→ 10.0.0.2:9092  SASL token" in token
+    assert '{"sender": "client", "length": 13}' in token
+    assert "hunter2" not in ran.output

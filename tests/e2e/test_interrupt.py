@@ -1,0 +1,71 @@
+"""Ctrl-C ends the demo, all it started and all it wrote, whatever it was doing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from streaming.broker.jars import jars
+from streaming.broker.ports import free_ports
+
+pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(150)]
+
+INTERRUPTED = 130
+MARK = "KIPWATCH_TEST_MARK"
+
+
+@pytest.mark.parametrize("seconds", [1.0, 5.0, 13.0])
+def test_an_interrupted_demo_leaves_nothing_behind(seconds: float, tmp_path: Path) -> None:
+    jars("broker")  # what may be left behind is the cache; it is filled before
+    mark = str(uuid.uuid4())
+    application, feeder = (f"127.0.0.1:{port}" for port in free_ports(2))
+    command = [sys.executable, "-m", "streaming.commands.main", "demo"]
+    command += ["--recording", str(tmp_path / "none.pcap")]
+    command += ["--metrics-address", application, "--feeder-metrics-address", feeder]
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    demo = subprocess.Popen(
+        command,
+        env={**os.environ, MARK: mark, "TMPDIR": str(scratch)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(seconds)
+    assert marked(mark)
+    # As a terminal does it: to the foreground process group alone.
+    os.killpg(demo.pid, signal.SIGINT)
+    output, _ = demo.communicate(timeout=90)
+    assert demo.returncode == INTERRUPTED, output
+    assert "Traceback" not in output
+    assert not still_there(mark)
+    assert list(scratch.iterdir()) == []
+    assert not (tmp_path / "none.pcap").exists()
+
+
+def marked(mark: str) -> list[str]:
+    """The processes whose environment carries the mark: the demo's and all that came of it."""
+    return [path.parent.name for path in Path("/proc").glob("[0-9]*/environ") if mark in environment(path)]
+
+
+def environment(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def still_there(mark: str) -> list[str]:
+    """What is left after a moment: Spark's Python workers end when they see that their JVM is gone."""
+    deadline = time.monotonic() + 10
+    while (left := marked(mark)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return left
