@@ -91,7 +91,8 @@ def examine(
 
 
 def _placed(schemas: Schemas, record: Record, source: str) -> tuple[Record, Evidence]:
-    return cut(schemas, record), Evidence(source, record.position, record.true_length)
+    kept = cut(schemas, record)
+    return kept, Evidence.in_file(source, kept)
 
 
 class _Tally:

@@ -109,6 +109,7 @@ class Exchange:
             captured_at=self.at,
             client=Endpoint("10.0.0.1:40000"),
             server=Endpoint("10.0.0.2:9092"),
+            position=1_000 * (len(self.records) + 1),
             **what,
         )
         self.records.append(record)
@@ -116,9 +117,7 @@ class Exchange:
 
     def windows(self, size: int = 10_000) -> list[ConnectionWindow]:
         """Observe and fold the records in windows of a size."""
-        placed = [
-            (record, Evidence("exchange", record.sequence, record.true_length)) for record in self.records
-        ]
+        placed = [(record, Evidence.in_file("exchange", record)) for record in self.records]
         return [
             window
             for start in range(0, len(placed), size)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import msgspec
 
-from decoders.frame.record import Closing, Direction, Kind, Pairing
+from decoders.frame.record import Closing, Direction, Kind, Pairing, Record
 
 HEARTBEAT_APIS = {68: "ConsumerGroupHeartbeat", 76: "ShareGroupHeartbeat", 88: "StreamsGroupHeartbeat"}
 """The APIs whose member ID KIP-1082 speaks of."""
+
+EVIDENCE_BYTES = 64
 
 API_VERSIONS = 18
 SASL_HANDSHAKE = 17
@@ -61,17 +63,32 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
     offset: int
 
 
-class Evidence(msgspec.Struct, frozen=True):
-    """Where the frame stands.
+class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Where the frame stands, and how it begins.
 
     In a capture file: its name and the byte `position` of the packet. In a topic: its name, the
-    `partition` and the `position` of the record. `length` is the frame's true length in bytes.
+    `partition` and the `offset` of the record. `bytes` holds the frame's first 64 bytes, in hex.
     """
 
     source: str
-    position: int
-    length: int
+    bytes: str
+    position: int | None = None
     partition: int | None = None
+    offset: int | None = None
+
+    @classmethod
+    def in_file(cls, name: str, record: Record) -> Evidence:
+        """Point to a record of a capture file."""
+        return cls(source=name, position=record.position, bytes=_beginning(record))
+
+    @classmethod
+    def in_topic(cls, name: str, partition: int, offset: int, record: Record) -> Evidence:
+        """Point to a record of a topic."""
+        return cls(source=name, partition=partition, offset=offset, bytes=_beginning(record))
+
+
+def _beginning(record: Record) -> str:
+    return record.frame[:EVIDENCE_BYTES].hex()
 
 
 Body = SoftwareClaim | Advertisement | Heartbeat | HeartbeatAnswer

@@ -7,7 +7,8 @@ import json
 
 from rich.console import Console
 from rich.markdown import Markdown
-from rich.table import Column, Table
+from rich.padding import Padding
+from rich.text import Text
 
 from expectations.catalogue import RULES, rule_named
 from expectations.rule import Rule
@@ -45,10 +46,10 @@ def _described(rule: Rule) -> dict[str, str]:
 
 
 def _list(rules: list[Rule]) -> None:
-    table = Table(Column("rule", no_wrap=True), "level", "at fault", "what it checks", box=None)
+    console = Console()
     for rule in rules:
-        table.add_row(rule.id, rule.level, rule.role, rule.summary)
-    Console().print(table)
+        console.print(Text.assemble((rule.id, "bold"), (f"  {rule.level}, at fault: {rule.role}", "dim")))
+        console.print(Padding(Text(rule.summary), (0, 0, 0, 4)))
 
 
 def _explain(rule: Rule) -> None:

@@ -84,7 +84,7 @@ def _read_records(batch: pa.RecordBatch) -> tuple[list[tuple[Record, Evidence]],
         except RecordError:
             unreadable += 1
             continue
-        records.append((record, Evidence(topic, offset, record.true_length, partition)))
+        records.append((record, Evidence.in_topic(topic, partition, offset, record)))
     return records, unreadable
 
 

@@ -132,7 +132,7 @@ def test_a_finding_tells_who_where_and_when() -> None:
     assert (finding.api, finding.api_key, finding.api_version) == ("ConsumerGroupHeartbeat", 68, 2)
     assert (finding.correlation_id, finding.sequence) == (2, request.sequence)
     assert finding.captured_at == finding.first_captured_at == request.captured_at
-    assert finding.evidence.position == request.sequence
+    assert (finding.evidence.position, finding.evidence.bytes) == (request.position, request.frame.hex())
     assert finding.connection == request.connection.hex()
     assert finding.runbook == "docs/runbook.md#kip1082member-id-empty"
 
@@ -146,9 +146,11 @@ def test_what_is_not_known_is_null() -> None:
 
 def test_a_finding_is_one_json_object_with_named_evidence() -> None:
     """The contract of the topic: whoever reads it knows no order of fields."""
-    _, outcomes = hear(storm(1))
+    exchange = storm(1)
+    _, outcomes = hear(exchange)
     document = msgspec.json.decode(msgspec.json.encode(published(outcomes)[0]))
-    assert document["evidence"] == {"source": "exchange", "position": 3, "length": 31, "partition": None}
+    begins = exchange.records[-1].frame.hex()
+    assert document["evidence"] == {"source": "exchange", "position": 3000, "bytes": begins}
     assert document["context"]["anchor"] == "first-request"
     assert msgspec.convert(document, Finding) == published(outcomes)[0]
 

@@ -41,10 +41,7 @@ def step(listeners: dict[str, str] | None = None) -> BucketStep:
 
 
 def windows(exchange: Exchange, begin: int = 0, end: int | None = None) -> list[ConnectionWindow]:
-    placed = [
-        (record, Evidence("exchange", record.sequence, record.true_length))
-        for record in exchange.records[begin:end]
-    ]
+    placed = [(record, Evidence.in_file("exchange", record)) for record in exchange.records[begin:end]]
     return windows_of(default_schemas(), placed)
 
 

@@ -83,8 +83,8 @@ def test_a_record_that_is_none_is_counted_and_harms_no_other() -> None:
     (window,) = folded[3].windows
     assert [seen.kind for seen in window.observations] == [Kind.OPENED, Kind.REQUEST]
     evidence = window.observations[1].evidence
-    assert (evidence.source, evidence.partition, evidence.position) == ("kipwatch.frames", 1, 104)
-    assert evidence.length == records()[1].true_length
+    assert (evidence.source, evidence.partition, evidence.offset) == ("kipwatch.frames", 1, 104)
+    assert evidence.bytes == records()[1].frame.hex()
 
 
 def test_each_batch_is_answered_by_one() -> None:
