@@ -7,6 +7,7 @@ run. The size of the window changes no finding.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from expectations.conversation.window import windows_of
 from expectations.finding import Finding
 from expectations.judge import Judge
 from expectations.report.coverage import Coverage, coverage_of
-from streaming.feeder.source import open_capture, run_of_file
+from streaming.feeder.source import TruncatedCaptureError, open_capture, run_of_file
 from streaming.query.bucket import Bucket, BucketStep, Report
 
 WINDOW = 2_000
@@ -72,22 +73,21 @@ def examine(
 ) -> Examination:
     """Judge one capture file.
 
-    Without `ports` the side that was connected to is the broker. Raises UserError when the file
-    cannot be read.
+    Without `ports` the side that was connected to is the broker. Of a file that ends inside a packet
+    what is whole is judged. Raises UserError when the file cannot be read.
     """
     names = {api.key: api.name for api in schemas.apis}
     judge = Judge(names, listeners)
     step, bucket, tally = BucketStep(judge, names), Bucket(), _Tally()
-    with open_capture(path) as packets:
+    with suppress(TruncatedCaptureError), open_capture(path) as packets:
         records, tracker = records_of(schemas, packets, ports, run_of_file(path))
         placed = (_placed(schemas, record, path.name) for record in records)
         while batch := list(islice(placed, window)):
             tally.opened += sum(record.kind is Kind.OPENED for record, _ in batch)
             tally.add(step.hear(0, bucket, windows_of(schemas, batch)))
-        truncated = packets.truncated
     for state in bucket.connections.values():
         tally.findings.update({finding.id: finding for finding in judge.republish(state)})
-    return tally.examination(tracker, truncated)
+    return tally.examination(tracker, packets.truncated)
 
 
 def _placed(schemas: Schemas, record: Record, source: str) -> tuple[Record, Evidence]:

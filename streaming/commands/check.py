@@ -15,7 +15,7 @@ from expectations.report.tables import coverage_table, findings_list
 from streaming.examination import Examination, examine
 from streaming.failure import UserError
 
-CLEAN, VIOLATED, NOTHING_JUDGED = 0, 1, 2
+CLEAN, VIOLATED, INCOMPLETE = 0, 1, 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,12 +48,18 @@ def _check(path: Path, schemas: Schemas, ports: list[int], as_json: bool) -> int
         sys.stdout.write(msgspec.json.encode(examination).decode() + "\n")
     else:
         _show(path, examination, Console())
-    if not examination.frames:
-        print(
-            f"kipwatch: {path}: no Kafka frame could be judged; check the file and --ports", file=sys.stderr
-        )
-        return NOTHING_JUDGED
+    trouble = _trouble(examination)
+    if trouble:
+        print(f"kipwatch: {path}{trouble}", file=sys.stderr)
+        return INCOMPLETE
     return VIOLATED if examination.violates else CLEAN
+
+
+def _trouble(examination: Examination) -> str:
+    """Say why the judgement is not one of the whole file; "" where it is."""
+    if not examination.frames:
+        return ": no Kafka frame could be judged; check the file and --ports"
+    return " ends inside a packet; what is whole was judged" if examination.truncated else ""
 
 
 def _show(path: Path, examination: Examination, console: Console) -> None:

@@ -50,7 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
             _feed_interface(stack, Feeder(configuration, time.time_ns(), save), configuration)
         elif arguments.source == "-":
             packets = iter(stack.enter_context(standard_input()))
-            _feed(Feeder(configuration, time.time_ns(), save), _in_batches(packets))
+            # Each at once: on a pipe nobody knows when the next one comes.
+            _feed(Feeder(configuration, time.time_ns(), save), ([packet] for packet in packets))
         else:
             path = Path(arguments.source)
             packets = iter(stack.enter_context(open_capture(path)))

@@ -104,6 +104,7 @@ class Road:
             self._start_relayed_feeder(watched, relayed, front)
         # It was started first, to start beside the broker, and must end before the broker does.
         self._stack.callback(self.application.stop)
+        self.demand_life()
 
     def _start_application(self, bootstrap: str) -> None:
         self._say("starting the Structured Streaming query")

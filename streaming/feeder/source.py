@@ -16,11 +16,16 @@ _DIGESTED = 1024 * 1024
 """Bytes at the start of a file that name its run, together with its length."""
 
 
+class TruncatedCaptureError(UserError):
+    """The capture ends inside a packet. Raised when it has been read, so what is whole is not lost."""
+
+
 @contextmanager
 def open_capture(path: Path) -> Iterator[PcapReader]:
-    """Open a pcap file and tell, when it is left, whether it ended inside a packet.
+    """Open a pcap file.
 
-    Raises UserError when it cannot be read or is no pcap, also while its packets are read.
+    Raises UserError when it cannot be read or is no pcap, also while its packets are read, and
+    TruncatedCaptureError when it is left and turned out to end inside a packet.
     """
     try:
         stream = path.open("rb")
@@ -59,4 +64,4 @@ def _reader(stream: BinaryIO, name: str) -> Iterator[PcapReader]:
     except PcapError as error:
         raise UserError(f"{name}: {error}") from error
     if reader.truncated:
-        print(f"kipwatch: {name} ends inside a packet; what is whole was read", file=sys.stderr)
+        raise TruncatedCaptureError(f"{name} ends inside a packet; what is whole was read")

@@ -63,9 +63,9 @@ def test_no_frame_is_2(kipwatch: Kipwatch, captures: Path, flags: list[str]) -> 
 def test_of_a_truncated_file_the_whole_packets_are_judged(kipwatch: Kipwatch, captures: Path) -> None:
     ran = kipwatch("check", "--json", captures / "truncated.pcap")
     report = json.loads(ran.output)
-    assert ran.status == 1
+    assert ran.status == 2
     assert ran.errors == (
-        f"kipwatch: {captures / 'truncated.pcap'} ends inside a packet; what is whole was read\n"
+        f"kipwatch: {captures / 'truncated.pcap'} ends inside a packet; what is whole was judged\n"
     )
     assert report["truncated"] is True
     assert {finding["rule"] for finding in report["findings"]} == FOUND.keys()
