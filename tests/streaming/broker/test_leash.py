@@ -68,8 +68,11 @@ def _announced(process: "subprocess.Popen[bytes]") -> int:
 
 
 def _is_alive(pid: int) -> bool:
-    status = Path(f"/proc/{pid}/stat")
-    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):  # the latter if it ends while it is read
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 def _await_end(pid: int) -> None:
