@@ -83,9 +83,9 @@ class Exchange:
         """Lose bytes."""
         self._add(Kind.GAP, direction=direction, true_length=size)
 
-    def close(self) -> None:
-        """End the connection."""
-        self._add(Kind.CLOSED, closing=Closing.FIN)
+    def close(self, closing: Closing = Closing.FIN) -> None:
+        """End the connection, or give it up."""
+        self._add(Kind.CLOSED, closing=closing)
 
     def wait(self, seconds: float) -> None:
         """Let time pass."""

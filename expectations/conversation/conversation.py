@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from decoders.frame.record import Direction, Kind, Pairing
+from decoders.frame.record import Closing, Direction, Kind, Pairing
 from expectations.conversation.observation import (
     SASL_HANDSHAKE,
     Advertisement,
@@ -60,7 +60,7 @@ class Conversation(msgspec.Struct, omit_defaults=True):
     instance_id: bytes | None = None
     latest_sequence: int = 0
     latest_captured_at: int = 0
-    closed: bool = False
+    closing: Closing = Closing.NONE
 
     def hear(self, observation: Observation) -> None:
         """Take one observation in."""
@@ -71,7 +71,7 @@ class Conversation(msgspec.Struct, omit_defaults=True):
             case Kind.OPENED:
                 self.beginning_seen = not observation.mid_stream
             case Kind.CLOSED:
-                self.closed = True
+                self.closing = observation.closing
             case Kind.GAP:
                 self._lose(observation.direction)
             case Kind.REQUEST:
@@ -118,6 +118,16 @@ class Conversation(msgspec.Struct, omit_defaults=True):
         """Whether this is the first request seen that could carry a client instance ID."""
         first = self.first_identified
         return first is not None and request.first_sequence == first.sequence
+
+    @property
+    def closed(self) -> bool:
+        """Whether no more will be told of the connection."""
+        return self.closing is not Closing.NONE
+
+    @property
+    def ended(self) -> bool:
+        """Whether the connection itself ended, rather than that it is no longer followed."""
+        return self.closing in (Closing.FIN, Closing.RST, Closing.REPLACED)
 
     @property
     def first_is_known(self) -> bool:

@@ -83,6 +83,8 @@ class MemberIdChanged(Rule):
 
     def close(self, conversation: Conversation, state: MembersState) -> Iterator[Judgement]:
         """Nobody will be heard again: the IDs that appeared beside a member's own have replaced it."""
+        if not conversation.ended:
+            yield from _forget(state)
         for group_id, member in state.groups.items():
             yield from self._replace(group_id, member)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from decoders.frame.record import Record
+from decoders.frame.record import Closing, Record
 from tests.exchange import Exchange
 
 EMPTY = "kip1082/member-id-empty"
@@ -105,6 +105,14 @@ def test_another_id_on_a_retry_violates_when_the_connection_closes() -> None:
     beat(exchange, "B", 0)
     exchange.close()
     assert exchange.judge().findings[0].context["when"] == "on a retry"
+
+
+def test_a_connection_that_is_given_up_leaves_a_change_undecided() -> None:
+    exchange = Exchange()
+    beat(exchange, "A", 0)
+    beat(exchange, "B", 0)
+    exchange.close(Closing.EVICTED)
+    assert exchange.verdicts(CHANGED) == (0, 0, 1)
 
 
 def test_two_members_on_one_connection_are_undecided() -> None:
