@@ -29,17 +29,13 @@ def _rule_of(module_name: str) -> Rule:
     return own[0]()
 
 
-def _state_name(rule: Rule) -> str:
-    return rule.id.replace("/", "_").replace("-", "_")
-
-
 RULES: tuple[Rule, ...] = tuple(sorted((_rule_of(name) for name in _modules()), key=lambda rule: rule.id))
 """Every rule, by id."""
 
 RULE_STATES: type[msgspec.Struct] = msgspec.defstruct(
     "RuleStates",
     [
-        (_state_name(rule), rule.State, msgspec.field(default_factory=rule.State))
+        (rule.state_name, rule.State, msgspec.field(default_factory=rule.State))
         for rule in RULES
         if rule.State is not NoState
     ],
@@ -55,4 +51,4 @@ def rule_named(rule_id: str) -> Rule:
 
 def state_of(states: Any, rule: Rule) -> Any:
     """Pick one rule's state out of a connection's."""
-    return getattr(states, _state_name(rule), _NO_STATE)
+    return getattr(states, rule.state_name, _NO_STATE)

@@ -78,11 +78,13 @@ class NoState(msgspec.Struct):
 class Rule(ABC):
     """One rule. Its id follows from its file: `kip_1313/instance_id_zero.py` is `kip1313/instance-id-zero`.
 
-    `section` names the place in the KIP and `requirement` says what it demands, in our own words.
+    `state_name` is the id as the name of a field. `section` names the place in the KIP and
+    `requirement` says what it demands, in our own words.
     `message` is one line with the names of the context in braces.
     """
 
     id: ClassVar[str]
+    state_name: ClassVar[str]
     kip: ClassVar[str]
     section: ClassVar[str]
     requirement: ClassVar[str]
@@ -96,6 +98,7 @@ class Rule(ABC):
         """Name the rule after its file."""
         *_, family, offence = cls.__module__.split(".")
         cls.id = f"{family.replace('_', '')}/{offence.replace('_', '-')}"
+        cls.state_name = cls.id.replace("/", "_").replace("-", "_")
         cls.kip = family.upper().replace("_", "-") if family.startswith("kip_") else family
 
     @property

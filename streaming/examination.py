@@ -76,7 +76,7 @@ def examine(
     Without `ports` the side that was connected to is the broker. Of a file that ends inside a packet
     what is whole is judged. Raises UserError when the file cannot be read.
     """
-    names = {api.key: api.name for api in schemas.apis}
+    names = schemas.api_names
     judge = Judge(names, listeners)
     step, bucket, tally = BucketStep(judge, names), Bucket(), _Tally()
     with suppress(TruncatedCaptureError), open_capture(path) as packets:

@@ -126,7 +126,7 @@ class Exchange:
 
     def judge(self, size: int = 10_000) -> Outcome:
         """Judge the exchange: checks and offences added up, findings as last published."""
-        judge = Judge({api.key: api.name for api in default_schemas().apis})
+        judge = Judge(default_schemas().api_names)
         windows = self.windows(size)
         state, total = open_connection(windows[0]), Outcome()
         findings = {}

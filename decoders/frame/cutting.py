@@ -146,7 +146,7 @@ def _failing_alike(read: _Read, frame: bytes, failure: DecodeFailure) -> bytes:
     What begins at the failure may be a guarded field of which only the end is missing.
     """
     for kept in range(failure.offset, failure.offset + _LONGEST_LENGTH + 1):
-        candidate = frame[:kept] + bytes(len(frame[kept:]))
+        candidate = frame[:kept].ljust(len(frame), b"\0")
         again = read(candidate).failure
         if again is not None and _same(again, failure):
             return candidate

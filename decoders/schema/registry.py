@@ -104,6 +104,11 @@ class Schemas:
         """All APIs in the order of their keys."""
         return tuple(self.by_key[key] for key in sorted(self.by_key))
 
+    @property
+    def api_names(self) -> dict[int, str]:
+        """The names of all APIs by key."""
+        return {api.key: api.name for api in self.apis}
+
     def api(self, key: int) -> Api | None:
         return self.by_key.get(key)
 

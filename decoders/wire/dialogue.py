@@ -96,10 +96,8 @@ class Dialogue:
             )
 
     def _note_loss(self, direction: Direction) -> None:
-        if direction is Direction.TO_BROKER:
-            self._owed.requests_lost()
-        else:
-            self._owed.answers_lost()
+        self._owed.lose()
+        if direction is Direction.TO_CLIENT:
             self._advertised = None
 
     def _hear_client(self, frame: Frame) -> Record:
@@ -109,7 +107,7 @@ class Dialogue:
         flags = Flag.SETTLED if self._is_settled(frame) else Flag.NONE
         record = self._record(Kind.REQUEST, Direction.TO_BROKER, frame, flags=flags)
         if len(frame.payload) < _REQUEST_HEADER.size:
-            self._owed.requests_lost()
+            self._owed.lose()
             return record
         api_key, api_version, correlation_id = _REQUEST_HEADER.unpack_from(frame.payload)
         self._raw_tokens = (api_key, api_version) == (_SASL_HANDSHAKE, 0)
@@ -148,7 +146,7 @@ class Dialogue:
 
     def _pair(self, frame: Frame) -> tuple[Pairing, Owed | None]:
         if len(frame.payload) < _CORRELATION_ID.size:
-            self._owed.answers_lost()
+            self._owed.lose()
             return Pairing.UNKNOWN, None
         return self._owed.answer(_CORRELATION_ID.unpack_from(frame.payload)[0])
 

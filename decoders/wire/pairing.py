@@ -36,6 +36,8 @@ class AnswersOwed:
 
     def __init__(self) -> None:
         self._queue: deque[Owed] = deque()
+        # The IDs in the queue, so that asking costs the same however many wait; unused once one repeats.
+        self._waiting_ids: set[int] = set()
         self._in_order = True
         self._latest_asked: Owed | None = None
         self._last_before_loss = NO_RECORD
@@ -45,21 +47,19 @@ class AnswersOwed:
         """Add a request; `certain` is False where its bytes did not tell whether it is owed an answer."""
         if len(self._queue) >= MAX_OWED:
             self._queue.clear()
-            self.requests_lost()
+            self._waiting_ids.clear()
+            self.lose()
         self._ids_repeat = self._ids_repeat or self._is_used(request.correlation_id)
         self._queue.append(request)
+        self._waiting_ids.add(request.correlation_id)
         self._latest_asked = request
         if not certain:
-            self.requests_lost()
+            self.lose()
 
-    def requests_lost(self) -> None:
-        """Take note that requests may have passed unseen after those in the queue."""
+    def lose(self) -> None:
+        """Take note that requests or answers may have passed unseen: how many is not known."""
         self._in_order = False
         self._last_before_loss = self._latest_asked.sequence if self._latest_asked else NO_RECORD
-
-    def answers_lost(self) -> None:
-        """Take note that answers may have passed unseen: to how many in the queue is not known."""
-        self.requests_lost()
 
     def find(self, correlation_id: int) -> Owed | None:
         """Give the oldest waiting request with a correlation ID."""
@@ -77,21 +77,25 @@ class AnswersOwed:
         if not self._queue:
             return Pairing.UNOWED, None
         if self._queue[0].correlation_id == correlation_id:
-            return Pairing.MATCHED, self._queue.popleft()
+            return Pairing.MATCHED, self._take_first()
         return Pairing.FOREIGN, self._out_of_order(correlation_id)
 
     def _is_used(self, correlation_id: int) -> bool:
         """Whether the latest request, or one that waits, has this ID."""
         latest = self._latest_asked
-        return (latest is not None and latest.correlation_id == correlation_id) or bool(
-            self.find(correlation_id)
-        )
+        is_latest = latest is not None and latest.correlation_id == correlation_id
+        return is_latest or correlation_id in self._waiting_ids
+
+    def _take_first(self) -> Owed:
+        owed = self._queue.popleft()
+        self._waiting_ids.discard(owed.correlation_id)
+        return owed
 
     def _resynchronise(self, correlation_id: int) -> tuple[Pairing, Owed | None]:
         owed = None if self._ids_repeat else self.find(correlation_id)
         if owed is None:
             return Pairing.UNKNOWN, None
-        while self._queue.popleft() is not owed:
+        while self._take_first() is not owed:
             pass
         self._in_order = owed.sequence > self._last_before_loss
         return Pairing.MATCHED, owed
@@ -101,8 +105,9 @@ class AnswersOwed:
         owed = self.find(correlation_id)
         if owed is not None:
             self._queue.remove(owed)
+            self._waiting_ids.discard(correlation_id)
             return owed
         # Whether it stood for the head's answer or came on top of it cannot be known.
-        head = self._queue.popleft()
-        self.answers_lost()
+        head = self._take_first()
+        self.lose()
         return head

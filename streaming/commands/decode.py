@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from decoders.codec.request import read_request
-from decoders.codec.response import read_response
+from decoders.codec.request import Request, read_request
+from decoders.codec.response import Response, read_response
 from decoders.frame.record import Direction, Kind, Record
 from decoders.schema.registry import Schemas
 from expectations.conversation.identifier import identifier_text
@@ -81,34 +81,30 @@ def _envelope(record: Record) -> dict[str, Any]:
 def _request(schemas: Schemas, record: Record) -> dict[str, Any]:
     request = read_request(schemas, record.frame, cut=record.is_cut)
     instance_id = request.client_instance_id
-    return {
-        "api_key": request.api_key,
-        "api": request.api.name if request.api else None,
-        "api_version": request.api_version,
-        "header_version": request.header_version,
-        "correlation_id": request.correlation_id,
+    return _described(request) | {
         "client_id": request.client_id,
         "client_instance_id": identifier_text(instance_id) if instance_id else None,
-        "body": request.body,
-        "remarks": [str(remark) for remark in request.remarks],
-        "failure": str(request.failure) if request.failure else None,
     }
 
 
 def _response(schemas: Schemas, record: Record) -> dict[str, Any]:
     key, version = record.paired_api_key, record.paired_api_version
-    response = read_response(schemas, record.frame, key, version, cut=record.is_cut)
+    return _described(read_response(schemas, record.frame, key, version, cut=record.is_cut))
+
+
+def _described(read: Request | Response) -> dict[str, Any]:
+    """What requests and responses have alike; the fields that only requests have are null."""
     return {
-        "api_key": key,
-        "api": response.api.name if response.api else None,
-        "api_version": version,
-        "header_version": response.header_version,
-        "correlation_id": response.correlation_id,
+        "api_key": read.api_key,
+        "api": read.api.name if read.api else None,
+        "api_version": read.api_version,
+        "header_version": read.header_version,
+        "correlation_id": read.correlation_id,
         "client_id": None,
         "client_instance_id": None,
-        "body": response.body,
-        "remarks": [str(remark) for remark in response.remarks],
-        "failure": str(response.failure) if response.failure else None,
+        "body": read.body,
+        "remarks": [str(remark) for remark in read.remarks],
+        "failure": str(read.failure) if read.failure else None,
     }
 
 

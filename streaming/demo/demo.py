@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from expectations.finding import Finding
 from expectations.report.coverage import Coverage, coverage_of
+from streaming import metrics
 from streaming.configuration import Configuration
 from streaming.demo.findings_topic import FindingsTopic
 from streaming.demo.instance_client import InstanceClient, new_instance_id
@@ -88,7 +89,7 @@ class Demo:
 
     def coverage(self) -> list[Coverage]:
         """Read the coverage of every rule off the metrics page."""
-        checks = self.page().by("kipwatch_rule_checks_total", "rule", "verdict")
+        checks = self.page().by(metrics.RULE_CHECKS.name, "rule", "verdict")
         return coverage_of({(rule, verdict): int(count) for (rule, verdict), count in checks.items()})
 
     def page(self) -> MetricsPage:
@@ -130,7 +131,7 @@ class Demo:
         captured, since = -1.0, time.monotonic()
         while time.monotonic() - since < QUIET_SECONDS:
             page = scrape(self._configuration.feeder_metrics_address)
-            now = page.total("kipwatch_capture_bytes_total") if page else -1.0
+            now = page.total(metrics.CAPTURE_BYTES.name) if page else -1.0
             if now != captured:
                 captured, since = now, time.monotonic()
             self._road.demand_life()
@@ -140,8 +141,8 @@ class Demo:
         page = scrape(self._configuration.metrics_address)
         if page is None:
             return False
-        batch = page.total("kipwatch_last_batch_timestamp_seconds")
-        return batch > ended + 1 and page.total("kipwatch_topic_lag_records") == 0
+        batch = page.total(metrics.LAST_BATCH_TIMESTAMP.name)
+        return batch > ended + 1 and page.total(metrics.TOPIC_LAG.name) == 0
 
     def _run_real_clients(self) -> None:
         run_workload(self._road.watched, self._screen.say, self._stop)

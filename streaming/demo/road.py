@@ -85,8 +85,7 @@ class Road:
             self.feeder.wait(DRAIN_SECONDS)
 
     def _build(self) -> None:
-        for name in ("broker", "connector"):
-            jars(name, self._say)
+        jars("broker", self._say)  # which fetches all of them, with their progress shown
         watched, internal, relayed = free_ports(3)
         self._start_application(f"127.0.0.1:{internal}")
         self._say("starting the broker: Kafka 4.4.0, KRaft, listeners WATCHED and INTERNAL")

@@ -12,6 +12,7 @@ from rich.text import Text
 from expectations.finding import Finding
 from expectations.report.coverage import Coverage
 from expectations.report.tables import coverage_table, finding_line, findings_list
+from streaming import metrics
 from streaming.demo.page import MetricsPage
 from streaming.demo.scenario import Planted
 
@@ -37,12 +38,12 @@ class Screen:
         if feeder is None or application is None:
             return
         counts = (
-            f"{feeder.total('kipwatch_capture_bytes_total'):,.0f} bytes captured, "
-            f"{application.total('kipwatch_frames_total'):,.0f} frames judged, "
-            f"{application.total('kipwatch_open_connections'):.0f} connections open"
+            f"{feeder.total(metrics.CAPTURE_BYTES.name):,.0f} bytes captured, "
+            f"{application.total(metrics.FRAMES.name):,.0f} frames judged, "
+            f"{application.total(metrics.OPEN_CONNECTIONS.name):.0f} connections open"
         )
         if counts != self._counts:
-            batches = application.total("kipwatch_batch_duration_seconds_count")
+            batches = application.total(f"{metrics.BATCH_DURATION.name}_count")
             self._line(Text(f"{counts}, {batches:.0f} batches", "dim"))
         self._counts = counts
 

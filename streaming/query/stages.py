@@ -5,7 +5,6 @@ Both run in Spark's Python workers. Each worker process loads the schemas once.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -88,12 +87,6 @@ def _read_records(batch: pa.RecordBatch) -> tuple[list[tuple[Record, Evidence]],
     return records, unreadable
 
 
-@functools.cache
-def api_names() -> dict[int, str]:
-    """The names of all APIs the schemas know, by key."""
-    return {api.key: api.name for api in default_schemas().apis}
-
-
 class BucketProcessor(StatefulProcessor):
     """Steps the state of one bucket. Emits one report a step, and one a minute when idle."""
 
@@ -104,7 +97,8 @@ class BucketProcessor(StatefulProcessor):
         """Take hold of the state and of the timer."""
         self._handle = handle
         self._stored = handle.getValueState("bucket", "state binary")
-        self._step = BucketStep(Judge(api_names(), self._listeners), api_names())
+        names = default_schemas().api_names
+        self._step = BucketStep(Judge(names, self._listeners), names)
 
     def handleInputRows(
         self,

@@ -11,7 +11,7 @@ from expectations.finding import Finding
 from expectations.judge import ConnectionState, Judge, Outcome, open_connection
 from tests.exchange import ID_A, ID_B, SOFTWARE, Exchange, advertisement
 
-NAMES = {api.key: api.name for api in default_schemas().apis}
+NAMES = default_schemas().api_names
 CHANGED = "kip1313/instance-id-changed"
 MISSING_FIRST = "kip1313/client-id-missing-first"
 

@@ -54,7 +54,7 @@ def test_a_correlation_id_that_nobody_asked_with_is_accused_once() -> None:
 
 def test_after_a_loss_nothing_is_accused_until_a_later_request_is_matched() -> None:
     waiting = asking(1, 2, 3)
-    waiting.answers_lost()
+    waiting.lose()
     assert waiting.answer(99) == (Pairing.UNKNOWN, None)
     assert waiting.answer(2) == (Pairing.MATCHED, owed(2))
     assert waiting.answer(1) == (Pairing.UNKNOWN, None)
@@ -67,8 +67,7 @@ def test_after_a_loss_nothing_is_accused_until_a_later_request_is_matched() -> N
 def test_an_id_that_a_lost_request_repeated_accuses_nobody() -> None:
     """The answer belongs to the lost request and is taken for that of the earlier one."""
     waiting = asking(2, 20)
-    waiting.answers_lost()
-    waiting.requests_lost()
+    waiting.lose()
     assert waiting.answer(2) == (Pairing.MATCHED, owed(2))
     waiting.ask(owed(21, correlation_id=4), certain=True)
     assert waiting.answer(4) == (Pairing.MATCHED, owed(21, correlation_id=4))
@@ -78,7 +77,7 @@ def test_a_client_that_repeats_its_ids_is_not_matched_by_id() -> None:
     waiting = AnswersOwed()
     for sequence in (1, 2):
         waiting.ask(owed(sequence, correlation_id=0), certain=True)
-    waiting.requests_lost()
+    waiting.lose()
     waiting.ask(owed(3, correlation_id=0), certain=True)
     for _ in range(5):
         assert waiting.answer(0) == (Pairing.UNKNOWN, None)
@@ -86,7 +85,7 @@ def test_a_client_that_repeats_its_ids_is_not_matched_by_id() -> None:
 
 def test_requests_lost_in_the_middle_excuse_what_follows_and_not_what_came_before() -> None:
     waiting = asking(1)
-    waiting.requests_lost()
+    waiting.lose()
     waiting.ask(owed(2), certain=True)
     assert waiting.answer(1) == (Pairing.MATCHED, owed(1))
     assert waiting.answer(77) == (Pairing.UNKNOWN, None)

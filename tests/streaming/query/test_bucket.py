@@ -32,7 +32,7 @@ from tests.exchange import ID_A, ID_B, SECOND, SOFTWARE, Exchange, advertisement
 from tests.expectations.test_fold import STEPS
 from tests.streaming.captures import violating
 
-NAMES = {api.key: api.name for api in default_schemas().apis}
+NAMES = default_schemas().api_names
 NOW = 1_800_000_000_000
 
 
