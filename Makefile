@@ -5,24 +5,36 @@ BIN := .venv/bin
 READY := .venv/ready
 
 # Commands that the tests call, each with the Debian package that brings it.
-COMMANDS := java:default-jre-headless promtool:prometheus amtool:prometheus-alertmanager
+COMMANDS := java:default-jre-headless javac:default-jdk-headless promtool:prometheus \
+	amtool:prometheus-alertmanager tcpdump:tcpdump tshark:tshark openssl:openssl
+COMPILE := from streaming.configuration import Configuration; from streaming.feeder.feeder import Feeder; \
+	Feeder(Configuration(), run=0)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint lock clean packages
+.PHONY: help setup demo test long bench lint lock clean packages
 .NOTPARALLEL:
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile
 
-setup: $(READY) ## make .venv and fetch the pinned jars into the user cache
+setup: $(READY) ## make .venv, fetch the pinned jars and compile into the user cache
 	@$(BIN)/python -m streaming.broker.jars
+	@$(BIN)/python -c "$(COMPILE)"
 
 demo: setup ## the whole road on real traffic, on this machine
 	@$(BIN)/kipwatch demo
 
 test: packages setup lint ## everything the project promises, checked
-	$(BIN)/pytest -m "not (jvm or e2e)"
-	$(BIN)/pytest -m "jvm or e2e"
+	$(BIN)/pytest -m "not (jvm or e2e or long)"
+	$(BIN)/pytest -m "(jvm or e2e) and not long"
+
+long: packages setup ## what takes minutes: fuzzing, and a million messages against Kafka's own classes
+	$(BIN)/pytest -m long
+
+bench: setup ## every bench, each with a JSON object as its last line
+	@for name in $$($(BIN)/python -c "from streaming.commands.bench import BENCHES; print(*BENCHES)"); do \
+		$(BIN)/kipwatch bench $$name --json || exit; \
+	done
 
 lint: $(READY) ## style, types and the import contracts
 	$(BIN)/ruff check
@@ -56,7 +68,7 @@ packages:
 	done; \
 	[ -n "$$missing" ] || exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		apt-get update -qq && apt-get install -qq --yes --no-install-recommends $$missing; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends $$missing; \
 	else \
 		echo "the tests need more: apt-get install --no-install-recommends$$missing"; exit 2; \
 	fi

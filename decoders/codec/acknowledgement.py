@@ -11,6 +11,7 @@ from decoders.codec.failure import DecodeFailure
 from decoders.codec.program import Program, compile_message
 from decoders.codec.reader import Reader
 from decoders.codec.request import read_request
+from decoders.schema.model import Message
 from decoders.schema.registry import Api, Schemas
 
 _PRODUCE: Final = 0
@@ -32,20 +33,21 @@ def owes_answer(schemas: Schemas, frame: bytes) -> bool | None:
     api = schemas.api(key)
     if api is None or version not in api.versions:
         return None
-    if api.is_overlay(version) and not _is_proven(schemas, frame):
-        return None
-    acks = _acks(schemas, api, version, frame)
+    header = _proven_header(schemas, frame) if api.is_overlay(version) else schemas.request_header
+    acks = _acks(header, api, version, frame) if header else None
     return None if acks is None else acks != 0
 
 
-def _is_proven(schemas: Schemas, frame: bytes) -> bool:
-    return any(read_request(schemas, frame, cut=cut).known for cut in (False, True))
+def _proven_header(schemas: Schemas, frame: bytes) -> Message | None:
+    readings = (read_request(schemas, frame, cut=cut) for cut in (False, True))
+    layout = next((reading.layout for reading in readings if reading.known), None)
+    return schemas.request_headers[layout] if layout else None
 
 
-def _acks(schemas: Schemas, api: Api, version: int, frame: bytes) -> int | None:
+def _acks(header: Message, api: Api, version: int, frame: bytes) -> int | None:
     reader = Reader(frame)
     try:
-        reader.fill(compile_message(schemas.request_header, api.request_header_version(version)), {})
+        reader.fill(compile_message(header, api.request_header_version(version)), {})
         acks = reader.fill(_up_to_acks(api, version), {})["acks"]
     except DecodeFailure:
         return None

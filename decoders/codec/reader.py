@@ -12,6 +12,7 @@ word of a length: it is held against the bytes that are there first. The depth i
 
 from __future__ import annotations
 
+import re
 import struct
 from binascii import b2a_base64
 from collections.abc import Callable, Collection
@@ -25,6 +26,9 @@ Spans = dict[str, list[tuple[int, int]]]
 
 _HIGHEST_STRING_LENGTH: Final = 0x7FFF
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
+_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+"""Kafka, as Java does, reads an encoded surrogate as one replacement character; Python as one a byte."""
+_REPLACEMENT: Final = "\ufffd".encode()
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 
@@ -191,7 +195,7 @@ def _string(reader: Reader, instruction: Instruction) -> str | None:
         return content.decode()
     except UnicodeDecodeError:
         reader.remark(Oddity.INVALID_UTF8, instruction.path, start)
-        return content.decode(errors="replace")
+        return _SURROGATE.sub(_REPLACEMENT, content).decode(errors="replace")
 
 
 def _bytes(reader: Reader, instruction: Instruction) -> str | None:

@@ -1,17 +1,7 @@
 """A whole request frame: header and body, read and written.
 
-Which header a frame has follows from its API and version (`schema/header_versions.py`). Versions
-known from the KIP-1313 overlay alone need care: a later release may use the same number for another
-layout, and nobody may be accused on the strength of a guess. Such a frame is read as the overlay
-says only where that reading is proven:
-
-- *A complete frame* must decode under the overlay to its last byte, and must not also decode to its
-  last byte as header 2 with the body of the version before.
-- *A cut frame* has no last byte. It must decode up to the cut, its header must have no tagged
-  field, and its instance ID must not begin with a zero byte. Under header 2 that byte counts tagged
-  fields, and no release has ever put one into a header. So a zero instance ID in a cut frame stays
-  unproven, and so does one random ID in 256.
-
+Which header a frame has follows from its API and version (`schema/header_versions.py`). A version known
+from the KIP-1313 overlay alone is believed only where the frame proves it (`codec/header_layout.py`).
 What is not proven is not known: `known` is False, as for a version that no schema has.
 """
 
@@ -20,20 +10,23 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from decoders.codec.failure import DecodeFailure, EncodeError, Reason, Remark
-from decoders.codec.program import UNKNOWN_TAGS, compile_message
+from decoders.codec.header_layout import INSTANCE_ID, instance_id, layout_of, read_proven
+from decoders.codec.program import compile_message
 from decoders.codec.reader import Spans
 from decoders.codec.reading import Reading, read_frame
 from decoders.codec.writer import write
-from decoders.schema.header_versions import API_VERSIONS
-from decoders.schema.model import Message
+from decoders.schema.header_versions import API_VERSIONS, Layout
 from decoders.schema.registry import Api, Schemas
 
 UNREADABLE: Final = -1
 """The API key or version of a frame that is too short to have one."""
+
+ZERO_INSTANCE_ID: Final = bytes(16)
+"""The instance ID of a client that gives none."""
 
 _INT16: Final = struct.Struct(">h")
 _LEAD: Final = struct.Struct(">hhi")
@@ -48,7 +41,8 @@ class Request:
     then only the API, version and correlation ID are given (of ApiVersions, whose header any version
     allows to read, the header too). `header_version` is None unless the whole header was read:
     only beside a number does `client_id` None mean null. `client_instance_id` is None where the
-    header has none and 16 zero bytes where it is zero. `body` is None unless it was read whole.
+    header has none and 16 zero bytes where it is zero; `layout` tells how a header carries it, and is
+    None for one that cannot. `body` is None unless it was read whole.
     `failure` says why a frame that is known could not be read; the end of a `cut` frame is no reason.
     """
 
@@ -59,6 +53,7 @@ class Request:
     correlation_id: int | None = None
     client_id: str | None = None
     client_instance_id: bytes | None = None
+    layout: Layout | None = None
     body: dict[str, Any] | None = None
     remarks: tuple[Remark, ...] = ()
     failure: DecodeFailure | None = None
@@ -84,13 +79,12 @@ def read_request(
         return unknown
     if version not in api.versions:
         return _header_only(schemas, api, frame, unknown) if key == API_VERSIONS else unknown
-    header_version = api.request_header_version(version)
-    reading = _read_as(schemas, api.request, (header_version, version), frame, cut=cut, spans=spans)
-    if api.is_overlay(version) and not (
-        _is_proven_in_part(reading) if cut else _is_proven(schemas, api, version, frame, reading)
-    ):
-        return unknown
-    return _request(unknown, api, reading, known=True)
+    if api.is_overlay(version):
+        proven = read_proven(schemas, api, version, frame, cut=cut, spans=spans)
+        return _request(unknown, *proven, known=True) if proven else unknown
+    header = compile_message(schemas.request_header, api.request_header_version(version))
+    reading = read_frame(frame, header, compile_message(api.request, version), cut, spans)
+    return _request(unknown, layout_of(header), reading, known=True)
 
 
 def write_request(  # noqa: PLR0917 - the arguments come in the order of the wire
@@ -101,9 +95,11 @@ def write_request(  # noqa: PLR0917 - the arguments come in the order of the wir
     client_id: str | None,
     body: Mapping[str, Any],
     client_instance_id: bytes | None = None,
+    layout: Layout | None = None,
 ) -> bytes:
     """Write a request frame without its length prefix. `api` is a name or a key.
 
+    `layout` is one that the schemas have for the header, by default that of their `request_header`.
     Raises EncodeError for an API or version that the schemas do not have (ApiVersions may have any
     version) and for a value that the version cannot carry, an instance ID before header 3 among them.
     """
@@ -117,8 +113,11 @@ def write_request(  # noqa: PLR0917 - the arguments come in the order of the wir
         "clientId": client_id,
     }
     if client_instance_id is not None:
-        header["clientInstanceId"] = base64.urlsafe_b64encode(client_instance_id).decode().rstrip("=")
-    header_program = compile_message(schemas.request_header, found.request_header_version(version))
+        header[INSTANCE_ID] = base64.urlsafe_b64encode(client_instance_id).decode().rstrip("=")
+    message = schemas.request_headers.get(layout) if layout else schemas.request_header
+    if message is None:
+        raise EncodeError("header", f"Kafka {schemas.release} has no {layout} layout")
+    header_program = compile_message(message, found.request_header_version(version))
     return write(header_program, header) + write(compile_message(found.request, version), body)
 
 
@@ -135,63 +134,27 @@ def _too_short(schemas: Schemas, frame: bytes, cut: bool) -> Request:
 
 
 def _header_only(schemas: Schemas, api: Api, frame: bytes, unknown: Request) -> Request:
-    header_version = api.request_header_version(unknown.api_version)
-    header = compile_message(schemas.request_header, header_version)
+    header = compile_message(schemas.request_header, api.request_header_version(unknown.api_version))
     # A failure is nobody's fault here: the version may have another header in its own release.
     reading = read_frame(frame, header, None, cut=True, spans=())
-    return _request(unknown, api, reading, known=False) if reading.has_header else unknown
+    return _request(unknown, layout_of(header), reading, known=False) if reading.has_header else unknown
 
 
-def _read_as(
-    schemas: Schemas,
-    message: Message,
-    versions: tuple[int, int],
-    frame: bytes,
-    *,
-    cut: bool,
-    spans: Collection[str],
-) -> Reading:
-    """Read a frame with the header and the body of the given two versions."""
-    header = compile_message(schemas.request_header, versions[0])
-    return read_frame(frame, header, compile_message(message, versions[1]), cut, spans)
-
-
-def _is_proven(schemas: Schemas, api: Api, version: int, frame: bytes, reading: Reading) -> bool:
-    """Whether the overlay's reading of a complete frame is proven, as the module's text says."""
-    if not reading.is_exact:
-        return False
-    return not _read_as(schemas, api.request, (2, version - 1), frame, cut=False, spans=()).is_exact
-
-
-def _is_proven_in_part(reading: Reading) -> bool:
-    """Whether the overlay's reading of a cut frame is proven, as the module's text says."""
-    return (
-        reading.failure is None
-        and reading.has_header
-        and UNKNOWN_TAGS not in reading.header
-        and not _instance_id(reading).startswith(b"\0")
-    )
-
-
-def _request(unknown: Request, api: Api, reading: Reading, *, known: bool) -> Request:
-    return Request(
-        api_key=unknown.api_key,
-        api_version=unknown.api_version,
-        api=api,
-        header_version=api.request_header_version(unknown.api_version) if reading.has_header else None,
-        correlation_id=unknown.correlation_id,
+def _request(unknown: Request, layout: Layout | None, reading: Reading, *, known: bool) -> Request:
+    assert unknown.api is not None
+    version = unknown.api.request_header_version(unknown.api_version)
+    found = instance_id(reading)
+    if layout is Layout.TAGGED and reading.has_header and found is None:
+        found = ZERO_INSTANCE_ID
+    return replace(
+        unknown,
+        header_version=version if reading.has_header else None,
         client_id=reading.header.get("clientId"),
-        client_instance_id=_instance_id(reading) or None,
+        client_instance_id=found,
+        layout=layout if reading.has_header else None,
         body=reading.body,
         remarks=reading.remarks if known else (),
         failure=reading.failure if known else None,
         known=known,
-        cut=unknown.cut,
         spans=reading.spans,
     )
-
-
-def _instance_id(reading: Reading) -> bytes:
-    """Give the 16 bytes of the header's instance ID, none if the header has none."""
-    text = reading.header.get("clientInstanceId")
-    return b"" if text is None else base64.urlsafe_b64decode(f"{text}==")

@@ -80,24 +80,42 @@ def cut(schemas: Schemas, record: Record) -> Record:
     return record if kept is record.frame else dataclasses.replace(record, frame=kept)
 
 
-def _kept(schemas: Schemas, record: Record) -> bytes:
+def blank(schemas: Schemas, record: Record) -> Record:
+    """Give the record with what `cut` would cut away blanked instead, so that its frame keeps its length.
+
+    Only such a frame can be cut again with the same result where a version must be proven by its last byte.
+    """
+    kept = _kept(schemas, record, _blanking)
+    return record if kept is record.frame else dataclasses.replace(record, frame=kept)
+
+
+def _blanking(guard: Guard) -> Guard:
+    return Guard(blanked=guard.cut + guard.blanked)
+
+
+def _as_it_is(guard: Guard) -> Guard:
+    return guard
+
+
+def _kept(schemas: Schemas, record: Record, change: Callable[[Guard], Guard] = _as_it_is) -> bytes:
     match record.kind:
         case Kind.REQUEST:
-            return _kept_of_request(schemas, record.frame)
+            return _kept_of_request(schemas, record.frame, change)
         case Kind.RESPONSE:
-            return _kept_of_response(schemas, record)
+            return _kept_of_response(schemas, record, change)
         case Kind.SASL_TOKEN:
             return bytes(len(record.frame))
     return record.frame
 
 
-def _kept_of_request(schemas: Schemas, frame: bytes) -> bytes:
+def _kept_of_request(schemas: Schemas, frame: bytes, change: Callable[[Guard], Guard]) -> bytes:
     api = schemas.api(int.from_bytes(frame[:2], signed=True))
     if api is None:
         return frame[:_REQUEST_LEAD]
     guard = GUARDED_REQUESTS.get(api.name)
     if guard is None:
         return frame
+    guard = change(guard)
 
     def read(frame: bytes) -> Request:
         return read_request(schemas, frame, spans=guard.cut + guard.blanked)
@@ -105,13 +123,14 @@ def _kept_of_request(schemas: Schemas, frame: bytes) -> bytes:
     return _guarded(guard, read, frame, _REQUEST_LEAD)
 
 
-def _kept_of_response(schemas: Schemas, record: Record) -> bytes:
+def _kept_of_response(schemas: Schemas, record: Record, change: Callable[[Guard], Guard]) -> bytes:
     frame, api = record.frame, _paired_api(schemas, record)
     if api is None:
         return frame[:_RESPONSE_LEAD]
     guard = GUARDED_RESPONSES.get(api.name)
     if guard is None:
         return frame
+    guard = change(guard)
     key, version, spans = api.key, record.paired_api_version, guard.cut + guard.blanked
 
     def read(frame: bytes) -> Response:

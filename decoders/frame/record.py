@@ -8,6 +8,7 @@ was paired with and that request's API and version.
 from __future__ import annotations
 
 import enum
+import functools
 import ipaddress
 import struct
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ class Kind(enum.IntEnum):
     GAP = 5
     HEARTBEAT = 6
     SASL_TOKEN = 7
+    INVALID_SIZE = 8
+    """A length before a frame that none has: below 4, or beyond what a broker takes."""
 
 
 class Pairing(enum.IntEnum):
@@ -93,7 +96,9 @@ class Record:
     `(run, sequence)` orders the records of a connection; sequences are shared by all connections
     of a run. `captured_at` is in nanoseconds since the epoch. `frame` holds the captured bytes of
     the frame without its length prefix, `true_length` how many there were (of a GAP: how many
-    bytes were lost, 0 if unknown). `position` is the byte offset in the capture file.
+    bytes were lost, 0 if unknown; of an INVALID_SIZE: the length claimed, as an unsigned 32-bit
+    number). `position` is the byte offset in the capture file. All numbers fit a signed 64-bit one
+    but `run`, which has no sign.
     """
 
     kind: Kind
@@ -122,9 +127,10 @@ class Record:
         return self.true_length > len(self.frame)
 
 
-_ENVELOPE = struct.Struct(f">BBBBBBQQqQhhQQ16sH16sH{NAME_BYTES}s{NAME_BYTES}sI")
+_ENVELOPE = struct.Struct(f">BBBBBBQqqqhhqq16sH16sH{NAME_BYTES}s{NAME_BYTES}sI")
 
 
+@functools.lru_cache(maxsize=100_000)
 def _address(endpoint: Endpoint) -> tuple[bytes, int]:
     host, _, port = endpoint.rpartition(":")
     address = ipaddress.ip_address(host.strip("[]"))
@@ -133,6 +139,7 @@ def _address(endpoint: Endpoint) -> tuple[bytes, int]:
     return address.packed, int(port)
 
 
+@functools.lru_cache(maxsize=100_000)
 def _endpoint(address: bytes, port: int) -> Endpoint:
     mapped = ipaddress.IPv6Address(address).ipv4_mapped
     return Endpoint.of(mapped.packed if mapped else address, port)

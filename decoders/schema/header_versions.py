@@ -10,20 +10,34 @@ The exceptions:
   what the broker supports must be able to read it (KIP-511).
 - ControlledShutdown v0 has request header 0, the one without a client ID. Kafka 4.0 removed it.
 - A schema that states `headerVersions` is believed. KIP-1313 introduces that property for
-  its request header 3; the overlay states it for the versions that it adds. So OffsetDelete goes
+  its request header 3; the overlay states it for what it changes. So OffsetDelete goes
   from request header 1 (v0) to 3 (v1) and never uses 2, while its answer goes from 0 to 1.
+- What a version beyond the overlay uses is for its release to say: until then it has the header of the
+  latest version that was released.
 - SaslHandshake has no flexible version and gets none from KIP-1313: its header stays 1.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import enum
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, Final
 
-from decoders.schema.model import Message
+from decoders.schema.model import HeaderVersions, Message, VersionRange
 
 CONTROLLED_SHUTDOWN: Final = 7
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
+
+
+class Layout(enum.StrEnum):
+    """Where a request header has the client instance ID."""
+
+    PLAIN = "plain"
+    """Between the client ID and the tagged fields, as KIP-1313 says."""
+    TAGGED = "tagged"
+    """In a tagged field, as a later revision of its implementation has it."""
 
 
 def request_header_version(request: Message, version: int) -> int:
@@ -44,6 +58,35 @@ def response_header_version(response: Message, version: int) -> int:
     if stated is not None:
         return stated
     return 1 if response.is_flexible(version) else 0
+
+
+def parse_header_versions(stated: Mapping[str, Any], valid: VersionRange) -> HeaderVersions:
+    """Read a schema's `headerVersions`: a map from ranges of its versions to header versions.
+
+    The ranges must not overlap or leave one out, the last must be open, and together they must cover
+    the valid versions (KIP-1313, "Changes to the Kafka protocol message schemas"). Raises ValueError.
+    """
+    read = [(VersionRange.parse(key), _header_version(key, header)) for key, header in stated.items()]
+    parsed = tuple(sorted(read, key=lambda entry: entry[0].lowest))
+    if not all(versions for versions, _ in parsed):
+        raise ValueError("'none' is no range of versions")
+    for (before, _), (after, _) in pairwise(parsed):
+        if after.lowest <= before.highest:
+            raise ValueError(f"{before} and {after} overlap")
+        if after.lowest > before.highest + 1:
+            raise ValueError(f"no range holds the versions between {before} and {after}")
+    if not parsed or not parsed[-1][0].is_open:
+        raise ValueError("the last range is not open, as 3+ is")
+    if valid and parsed[0][0].lowest > valid.lowest:
+        raise ValueError(f"version {valid.lowest} is valid, but in no range")
+    return parsed
+
+
+def _header_version(key: str, stated: Any) -> int:
+    text = str(stated)
+    if isinstance(stated, bool) or not (text.isascii() and text.isdigit()):
+        raise ValueError(f"{stated!r}, for {key}, is not a header version")
+    return int(text)
 
 
 def _stated(message: Message, version: int) -> int | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from decoders.schema.grammar import parse_message
 from decoders.schema.model import SchemaError
+from decoders.schema.table import Table
 
 _FOLDER = "common/message/"
 _RELEASE_FILE = "kafka/kafka-version.properties"
@@ -40,11 +41,8 @@ _KEPT_OF_FIELD = (
 )
 _MEANS_NOTHING = {"latestVersionUnstable": False, "ignorable": False}
 
-Table = dict[str, Any]
-"""`release`, `digest` (SHA-256 of the schema files) and `messages`, the schemas without prose."""
 
-
-def read_table(path: Path) -> Table:
+def read_jar(path: Path) -> Table:
     """Read the schemas of the jar at `path`.
 
     Raises SchemaError when it is not a readable kafka-clients jar or a schema in it is not valid.
@@ -61,13 +59,6 @@ def read_table(path: Path) -> Table:
     messages = [_message(name, content) for name, content in files.items()]
     messages.sort(key=lambda message: (message.get("apiKey", 0x8000), message["type"], message["name"]))
     return {"release": release, "digest": _digest(files), "messages": messages}
-
-
-def dump_table(table: Table) -> str:
-    """Write a table as JSON text, one message a line, always the same for the same table."""
-    lines = ",\n".join(json.dumps(message, separators=(",", ":")) for message in table["messages"])
-    head = "".join(f'"{key}": {json.dumps(table[key])},\n' for key in ("release", "digest"))
-    return f'{{\n{head}"messages": [\n{lines}\n]\n}}\n'
 
 
 def _is_schema(name: str) -> bool:
@@ -97,13 +88,23 @@ def _digest(files: dict[str, bytes]) -> str:
 def _message(name: str, content: bytes) -> dict[str, Any]:
     try:
         lines = content.decode().splitlines()
-        document = json.loads("\n".join(line for line in lines if not line.lstrip().startswith("//")))
-    except ValueError as error:
+        text = "\n".join(line for line in lines if not line.lstrip().startswith("//"))
+        document = json.loads(text, object_pairs_hook=_consistent)
+    except (ValueError, RecursionError) as error:
         raise SchemaError(name, "", f"not JSON: {error}") from error
     if not isinstance(document, dict):
         raise SchemaError(name, "", "not a map")
     parse_message(document, name)
     return _compact(document, _KEPT_OF_MESSAGE)
+
+
+def _consistent(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # Kafka 3.9 states a property twice, with one value; two values would leave a choice.
+    properties = dict(pairs)
+    for name, value in pairs:
+        if properties[name] != value:
+            raise ValueError(f"property {name!r} is there twice, as {value!r} and {properties[name]!r}")
+    return properties
 
 
 def _compact(document: dict[str, Any], kept: tuple[str, ...]) -> dict[str, Any]:

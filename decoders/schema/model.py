@@ -7,7 +7,6 @@ because a guess would decode other people's frames wrongly.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -86,6 +85,10 @@ def _version(text: str) -> int:
     return int(text)
 
 
+HeaderVersions = tuple[tuple[VersionRange, int], ...]
+"""Ranges of a message's versions in ascending order, each with the version of its header."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:
     """A field of a struct.
@@ -133,11 +136,7 @@ class Message:
     api_key: int | None = None
     listeners: tuple[str, ...] = ()
     latest_version_unstable: bool = False
-    header_versions: tuple[tuple[VersionRange, int], ...] = ()
+    header_versions: HeaderVersions = ()
 
     def is_flexible(self, version: int) -> bool:
         return version in self.flexible_versions
-
-
-Document = Mapping[str, Any]
-"""A message, struct or field as the JSON of a schema states it."""

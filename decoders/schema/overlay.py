@@ -5,20 +5,30 @@ Changes" says to the table of a release that lacks `headerVersions`; a table tha
 knows better and is left alone.
 
 - Every API with valid versions, SaslHandshake excepted, gets one more version. It uses request
-  header 3 and has the body of the version before it.
+  header 3 and has the body of the version before it. Request and response state `headerVersions`.
 - Request header 3 adds ClientInstanceId, a uuid, to the fields of header 2.
 - OffsetDelete v1 is also the first flexible version of its API.
 - GetTelemetrySubscriptions v1, in request and answer, and PushTelemetry v1, in the request, have no
   ClientInstanceId in the body: the header carries it.
+
+The KIP's later revision, whose text is not published with it, carries the ID as a tagged field of
+header 3. It is taken to be tag 0, the first that the header has free.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import groupby
 from typing import Any, Final
 
-from decoders.schema.header_versions import SASL_HANDSHAKE
-from decoders.schema.jar import Table
-from decoders.schema.model import VersionRange
+from decoders.schema.header_versions import (
+    SASL_HANDSHAKE,
+    Layout,
+    request_header_version,
+    response_header_version,
+)
+from decoders.schema.model import HIGHEST_VERSION, Message, VersionRange
+from decoders.schema.table import Table
 
 NAME: Final = "KIP-1313"
 HEADER_VERSION: Final = 3
@@ -28,6 +38,10 @@ _WITHOUT_INSTANCE_ID: Final = frozenset(
     {"GetTelemetrySubscriptionsRequest", "GetTelemetrySubscriptionsResponse", "PushTelemetryRequest"}
 )
 _INSTANCE_ID: Final = {"name": "ClientInstanceId", "type": "uuid", "versions": "3+"}
+_ADDED_TO_HEADER: Final = {
+    Layout.PLAIN: _INSTANCE_ID,
+    Layout.TAGGED: {**_INSTANCE_ID, "taggedVersions": "3+", "tag": 0},
+}
 
 
 def is_needed(table: Table) -> bool:
@@ -35,39 +49,66 @@ def is_needed(table: Table) -> bool:
     return not any("headerVersions" in message for message in table["messages"])
 
 
-def apply(table: Table) -> Table:
-    """Give back the table with the KIP's versions added; the given one stays as it is."""
-    return {**table, "messages": [_amended(message) for message in table["messages"]]}
+def apply(table: Table, released: Mapping[str, Message]) -> Table:
+    """Give back the table with the KIP's versions added; the given one stays as it is.
+
+    `released` are the messages that the table describes, by name.
+    """
+    return {**table, "messages": [_amended(message, released) for message in table["messages"]]}
 
 
-def _amended(message: dict[str, Any]) -> dict[str, Any]:
-    if message["name"] == "RequestHeader":
-        return _with_header_3(message)
-    if message["type"] not in ("request", "response") or message["apiKey"] == SASL_HANDSHAKE:
-        return message
-    versions = VersionRange.parse(message["validVersions"])
-    return _with_version(message, versions, versions.highest + 1) if versions else message
-
-
-def _with_header_3(header: dict[str, Any]) -> dict[str, Any]:
+def request_header(header: dict[str, Any], layout: Layout) -> dict[str, Any]:
+    """Add version 3 to the request header of a release, in one of its layouts."""
     versions = VersionRange.parse(header["validVersions"])
     return {
         **header,
         "validVersions": str(VersionRange(versions.lowest, HEADER_VERSION)),
-        "fields": [*header["fields"], _INSTANCE_ID],
+        "fields": [*header.get("fields", []), _ADDED_TO_HEADER[layout]],
     }
 
 
-def _with_version(message: dict[str, Any], versions: VersionRange, added: int) -> dict[str, Any]:
-    amended = {**message, "validVersions": str(VersionRange(versions.lowest, added))}
-    if message["type"] == "request":
-        # Of this one version only: what a later, unknown version uses is for its release to say.
-        amended["headerVersions"] = {str(added): str(HEADER_VERSION)}
+def _amended(message: dict[str, Any], released: Mapping[str, Message]) -> dict[str, Any]:
+    if message["name"] == "RequestHeader":
+        return request_header(message, Layout.PLAIN)
+    if message["type"] not in ("request", "response") or message["apiKey"] == SASL_HANDSHAKE:
+        return message
+    versions = VersionRange.parse(message["validVersions"])
+    return _with_version(message, released[message["name"]]) if versions else message
+
+
+def _with_version(message: dict[str, Any], released: Message) -> dict[str, Any]:
+    versions, added = released.versions, released.versions.highest + 1
+    amended = {
+        **message,
+        "validVersions": str(VersionRange(versions.lowest, added)),
+        "headerVersions": _header_versions(released, added),
+    }
     if message["name"] in _FIRST_FLEXIBLE:
         amended["flexibleVersions"] = f"{added}+"
     if message["name"] in _WITHOUT_INSTANCE_ID:
-        amended["fields"] = [_until(field, versions.highest) for field in message["fields"]]
+        amended["fields"] = [_until(field, versions.highest) for field in message.get("fields", [])]
     return amended
+
+
+def _header_versions(released: Message, added: int) -> dict[str, str]:
+    """Write the map that the KIP asks of every schema, from version 0 on."""
+    if released.kind == "request":
+        used = [request_header_version(released, version) for version in range(added)] + [HEADER_VERSION]
+    else:
+        used = [response_header_version(released, version) for version in range(added)]
+        used.append(1 if released.name in _FIRST_FLEXIBLE else response_header_version(released, added))
+    return _in_ranges(used)
+
+
+def _in_ranges(used: list[int]) -> dict[str, str]:
+    """Gather versions, counted from 0, that use the same header; the last range is open."""
+    stated, lowest = {}, 0
+    for header_version, group in groupby(used):
+        highest = lowest + len(list(group)) - 1
+        end = HIGHEST_VERSION if highest == len(used) - 1 else highest
+        stated[str(VersionRange(lowest, end))] = str(header_version)
+        lowest = highest + 1
+    return stated
 
 
 def _until(field: dict[str, Any], highest: int) -> dict[str, Any]:

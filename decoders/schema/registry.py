@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
-import json
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from decoders.schema import header_versions, jar, overlay
+from decoders.schema import header_versions, overlay
 from decoders.schema.grammar import parse_message
+from decoders.schema.header_versions import Layout
+from decoders.schema.jar import read_jar
 from decoders.schema.model import Message, SchemaError, VersionRange
+from decoders.schema.table import Table, messages_of, parse_table, response_name
 
 COMMITTED_TABLE = Path(__file__).with_name("kafka-4.4.0.json")
 
@@ -43,6 +45,12 @@ class Api:
 
     def request_header_version(self, version: int) -> int:
         """Tell the request header version of any version number, known or not."""
+        if (
+            version > self.versions.highest
+            and self.release_versions
+            and self.is_overlay(self.versions.highest)
+        ):
+            version = self.release_versions.highest
         return header_versions.request_header_version(self.request, version)
 
     def response_header_version(self, version: int) -> int:
@@ -55,7 +63,8 @@ class Schemas:
     """The APIs by key, and the two headers. `data` holds the schemas of stored records by name.
 
     `release` names the Kafka release, `digest` its schema files, `overlay` the overlay applied, if
-    one was.
+    one was. `request_headers` holds the request header in each layout that it may have: two with the
+    overlay, of which `request_header` is the plain one, and otherwise the one of the release.
     """
 
     release: str
@@ -63,6 +72,7 @@ class Schemas:
     overlay: str | None
     request_header: Message = field(repr=False)
     response_header: Message = field(repr=False)
+    request_headers: Mapping[Layout, Message] = field(repr=False)
     by_key: Mapping[int, Api] = field(repr=False)
     data: Mapping[str, Message] = field(repr=False)
 
@@ -72,30 +82,26 @@ class Schemas:
 
         Raises SchemaError for what cannot be read as either.
         """
-        path = path or COMMITTED_TABLE
-        return cls.of(jar.read_table(path) if zipfile.is_zipfile(path) else _read_file(path))
+        return cls.of(read_table(path or COMMITTED_TABLE))
 
     @classmethod
-    def of(cls, table: jar.Table) -> Schemas:
+    def of(cls, table: Table) -> Schemas:
         """Build the schemas of a table, with the KIP-1313 overlay where it is needed."""
-        released = _messages(table)
-        amended = overlay.apply(table) if overlay.is_needed(table) else table
-        known = _messages(amended)
-        try:
-            request_header, response_header = known["RequestHeader"], known["ResponseHeader"]
-        except KeyError as error:
-            raise SchemaError(f"{error.args[0]}.json", "", "the table lacks it") from None
-        apis = [_api(request, known, released) for request in known.values() if request.kind == "request"]
-        by_key = {api.key: api for api in apis}
-        if len(by_key) < len(apis):
-            raise SchemaError(table["release"], "", "two requests have the same apiKey")
+        released = messages_of(table)
+        has_overlay = overlay.is_needed(table)
+        known = messages_of(overlay.apply(table, released)) if has_overlay else released
+        header = known["RequestHeader"]
+        layouts = {_layout(header): header}
+        if has_overlay:
+            layouts[Layout.TAGGED] = _tagged_header(table)
         return cls(
             release=table["release"],
             digest=table["digest"],
-            overlay=overlay.NAME if amended is not table else None,
-            request_header=request_header,
-            response_header=response_header,
-            by_key=by_key,
+            overlay=overlay.NAME if has_overlay else None,
+            request_header=header,
+            response_header=known["ResponseHeader"],
+            request_headers=layouts,
+            by_key={api.key: api for api in _apis(known, released)},
             data={message.name: message for message in known.values() if message.kind == "data"},
         )
 
@@ -117,43 +123,60 @@ class Schemas:
         return next((api for api in self.by_key.values() if api.name == name), None)
 
 
-@functools.cache
 def default_schemas() -> Schemas:
     """Load the committed table with its overlay, once per process."""
-    return Schemas.load()
+    return schemas_of(None)
 
 
-def _read_file(path: Path) -> jar.Table:
+@functools.cache
+def schemas_of(text: str | None) -> Schemas:
+    """Load a table from its text, None for the committed one; once per process.
+
+    The text is what travels to other processes: programs are compiled once for each Schemas, and one
+    that was sent with every task would be compiled anew each time.
+    """
+    return Schemas.of(read_table(COMMITTED_TABLE) if text is None else parse_table(text, "table"))
+
+
+def read_table(path: Path) -> Table:
+    """Read the table at `path`: a kafka-clients jar or a table file.
+
+    Raises SchemaError for what cannot be read as either.
+    """
+    if zipfile.is_zipfile(path):
+        return read_jar(path)
     try:
-        table = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        text = path.read_text()
+    except OSError as error:
+        raise SchemaError(str(path), "", f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
         raise SchemaError(str(path), "", f"neither a jar nor a table of schemas: {error}") from error
-    if not isinstance(table, dict) or not {"release", "digest", "messages"} <= table.keys():
-        raise SchemaError(str(path), "", "not a table of schemas: release, digest or messages is missing")
-    if not all(isinstance(message, dict) for message in table["messages"]):
-        raise SchemaError(str(path), "", "not a table of schemas: an entry of messages is not a map")
-    return table
+    return parse_table(text, str(path))
 
 
-def _messages(table: jar.Table) -> dict[str, Message]:
-    parsed = [parse_message(message, f"{message.get('name')}.json") for message in table["messages"]]
-    return {message.name: message for message in parsed}
+def _layout(header: Message) -> Layout:
+    names = {field.name: field for field in header.struct.fields}
+    carrier = names.get("clientInstanceId")
+    return Layout.TAGGED if carrier and carrier.tag is not None else Layout.PLAIN
+
+
+def _tagged_header(table: Table) -> Message:
+    document = next(message for message in table["messages"] if message["name"] == "RequestHeader")
+    return parse_message(overlay.request_header(document, Layout.TAGGED), "RequestHeader.json")
+
+
+def _apis(known: Mapping[str, Message], released: Mapping[str, Message]) -> list[Api]:
+    return [_api(request, known, released) for request in known.values() if request.kind == "request"]
 
 
 def _api(request: Message, known: Mapping[str, Message], released: Mapping[str, Message]) -> Api:
-    name = request.name.removesuffix("Request")
-    response = known.get(f"{name}Response")
-    if response is None or response.api_key != request.api_key:
-        raise SchemaError(f"{request.name}.json", "", "no response has its name and apiKey")
-    if response.versions != request.versions:
-        raise SchemaError(f"{request.name}.json", "", f"its response has versions {response.versions}")
     assert request.api_key is not None  # the grammar demands one of every request
     release = released[request.name]
     return Api(
         key=request.api_key,
-        name=name,
+        name=request.name.removesuffix("Request"),
         request=request,
-        response=response,
+        response=known[response_name(request)],
         versions=request.versions,
         release_versions=release.versions or None,
         unstable_version=release.versions.highest if release.latest_version_unstable else None,

@@ -9,7 +9,19 @@ from decoders.wire.stream import Chunk
 PREFIX = 4
 """Bytes of the length before every frame."""
 MAX_FRAME = 100 * 1024 * 1024
-"""A broker takes no longer request (`socket.request.max.bytes`): a length beyond it is none."""
+"""The longest request that a broker takes if nobody set its `socket.request.max.bytes`."""
+
+
+SHORTEST_FRAME = 4
+"""A correlation ID: only a raw SASL token may be shorter."""
+
+
+class InvalidSize(NamedTuple):
+    """A length that no frame has, and the segment in which its prefix began."""
+
+    size: int
+    captured_at: int
+    position: int
 
 
 class Frame(NamedTuple):
@@ -28,16 +40,50 @@ class Frame(NamedTuple):
     completed_at: int
     end: int
 
+    def invalid_size(self) -> InvalidSize:
+        """Tell of a frame that is too short to be one."""
+        return InvalidSize(self.true_length, self.captured_at, self.position)
+
+
+class AssemblyState(NamedTuple):
+    """All that an assembly holds.
+
+    `captured` are bytes of the length prefix until `size` is known, and then of the frame, of which `passed`
+    have passed. The rest is of the segment with the first byte of the prefix.
+    """
+
+    size: int | None
+    captured: bytes
+    passed: int
+    captured_at: int
+    position: int
+    acknowledgment: int
+
 
 class Assembly:
     """Puts one frame together. `size` is None until the length prefix is whole."""
 
-    def __init__(self, first: Chunk) -> None:
-        """Begin with the chunk that holds the first byte of the prefix."""
+    def __init__(self, first: Chunk, max_frame: int) -> None:
+        """Begin with the chunk that holds the first byte of the prefix; a longer length is none."""
         self.size: int | None = None
+        self._max_frame = max_frame
         self._first = first
         self._bytes = bytearray()
         self._passed = 0
+
+    @classmethod
+    def of(cls, state: AssemblyState, max_frame: int) -> Assembly:
+        """Go on from a snapshot."""
+        assembly = cls(Chunk(0, b"", *state[3:], starts_segment=False), max_frame)
+        assembly.size, assembly._passed = state.size, state.passed
+        assembly._bytes += state.captured
+        return assembly
+
+    def snapshot(self) -> AssemblyState:
+        """Give all that it holds."""
+        first = self._first
+        place = (first.captured_at, first.position, first.acknowledgment)
+        return AssemblyState(self.size, bytes(self._bytes), self._passed, *place)
 
     @property
     def wanted(self) -> int:
@@ -52,7 +98,7 @@ class Assembly:
     @property
     def is_impossible(self) -> bool:
         """Whether the length is one that no frame has."""
-        return self.size is not None and not 0 <= self.size <= MAX_FRAME
+        return self.size is not None and not 0 <= self.size <= self._max_frame
 
     @property
     def is_whole(self) -> bool:
@@ -76,6 +122,10 @@ class Assembly:
     def pass_over(self, size: int) -> None:
         """Leave a hole of at most `wanted` bytes in the frame."""
         self._passed += size
+
+    def invalid_size(self) -> InvalidSize:
+        """Tell of a length that is impossible."""
+        return InvalidSize(self.size or 0, self._first.captured_at, self._first.position)
 
     def frame(self, end: int, completed_at: int) -> Frame:
         """Give the frame, which ends at an offset of the stream."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from decoders.frame.record import Closing, Direction, Kind, Record
-from decoders.wire.dialogue import Dialogue
+from decoders.wire.dialogue import Dialogue, DialogueState
 from decoders.wire.evidence import Evidence
 from decoders.wire.ledger import Ledger, Reason
 from decoders.wire.recorder import Recorder, Run
 from decoders.wire.segment import Segment, SocketAddress, TcpFlag
-from decoders.wire.stream import SEQUENCE_SPACE, Stream
+from decoders.wire.stream import SEQUENCE_SPACE, Place, Stream
 
 _OTHER = {
     Direction.TO_BROKER: Direction.TO_CLIENT,
@@ -18,10 +19,22 @@ _OTHER = {
 }
 
 
+class ConnectionState(NamedTuple):
+    """All that a calm connection holds, but its ledger."""
+
+    last_seen_at: int
+    last_position: int
+    accounted: int
+    places: dict[Direction, Place]
+    dialogue: DialogueState
+
+
 class Connection:
     """Follows one connection from its first segment seen to its end.
 
-    `initial_sequence` is the sequence number of the client's SYN, None where it was not seen.
+    `ledger` books its bytes, and books them in the one given as well. `accounted` is for whoever bounds
+    memory: what of `held` is counted already. `initial_sequence` is the sequence number of the client's
+    SYN, None where it was not seen.
     """
 
     def __init__(
@@ -33,11 +46,12 @@ class Connection:
         self.last_seen_at = 0
         self._last_position = 0
         self.is_closed = False
-        self._ledger = ledger
+        self.ledger = Ledger(within=ledger)
+        self.accounted = 0
         self._recorder = Recorder(run, client, server)
         self._streams: dict[Direction, Stream] = {}
         self._first_to_close = Direction.NONE
-        self._dialogue = Dialogue(evidence, ledger, self._recorder, self._place_in_answers)
+        self._dialogue = Dialogue(evidence, self.ledger, self._recorder, self._place_in_answers)
 
     def open(self, segment: Segment) -> Record:
         """Begin with the first segment that was seen, which `hear` must be given next."""
@@ -59,10 +73,11 @@ class Connection:
         return initial is not None and initial != self.initial_sequence
 
     def hear(self, segment: Segment) -> Iterator[Record]:
-        """Take the next segment of either direction, its payload already booked as captured."""
+        """Take the next segment of either direction."""
+        self.ledger.capture(len(segment.payload))
         self.last_seen_at, self._last_position = segment.captured_at, segment.position
         if segment.flags & TcpFlag.RST:
-            self._ledger.skip(Reason.AFTER_CLOSE, len(segment.payload))
+            self.ledger.skip(Reason.AFTER_CLOSE, len(segment.payload))
             self._first_to_close = self._first_to_close or self._direction(segment)
             yield from self.close(Closing.RST, segment.captured_at, segment.position)
             return
@@ -70,6 +85,37 @@ class Connection:
         yield from self._hear_payload(segment)
         if len(self._streams) == len(_OTHER) and all(stream.is_finished for stream in self._streams.values()):
             yield from self.close(Closing.FIN, segment.captured_at, segment.position)
+
+    @property
+    def held(self) -> int:
+        """How much memory waits for other segments, the rest of a frame or answers, in bytes, roughly."""
+        if self.is_closed:
+            return 0
+        return self._dialogue.held + sum(stream.held for stream in self._streams.values())
+
+    @property
+    def identity(self) -> bytes:
+        """The ID that all its records carry."""
+        return self._recorder.connection
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether nothing is out of the ordinary: then a snapshot tells all that it holds."""
+        streams = self._streams.values()
+        return self._dialogue.is_calm and all(stream.is_in_order for stream in streams)
+
+    def snapshot(self) -> ConnectionState:
+        """Give all that a calm connection holds."""
+        places = {direction: stream.snapshot() for direction, stream in self._streams.items()}
+        seen = (self.last_seen_at, self._last_position, self.accounted)
+        return ConnectionState(*seen, places, self._dialogue.snapshot())
+
+    def restore(self, state: ConnectionState, *, told: bool) -> None:
+        """Go on from a snapshot of the same connection; `told` says that others told frames of it."""
+        self.last_seen_at, self._last_position, self.accounted, places, dialogue = state
+        for direction, place in places.items():
+            self._streams[direction].restore(place)
+        self._dialogue.restore(dialogue, told=told)
 
     def flush(self) -> Iterator[Record]:
         """Give what may still be given when nothing more will come."""
@@ -113,7 +159,7 @@ class Connection:
     def _begin(self, direction: Direction, first_byte: int, segment: Segment) -> Iterator[Record]:
         """Set a direction up at the first segment that tells its sequence numbers."""
         from_start = bool(segment.flags & TcpFlag.SYN)
-        self._streams[direction] = Stream(self._ledger, first_byte % SEQUENCE_SPACE)
+        self._streams[direction] = Stream(self.ledger, first_byte % SEQUENCE_SPACE)
         self._dialogue.begin(direction, from_start=from_start)
         if self.initial_sequence is not None and not from_start:
             yield from self._dialogue.miss_beginning(direction, segment.captured_at, segment.position)

@@ -3,27 +3,52 @@
 Raw SASL tokens (KIP-43, before SaslHandshake v1): after a SaslHandshake v0 the client's frames are
 opaque tokens without a header, until one of them decodes completely as a request. Frames of the
 broker are tokens while no request waits for an answer.
+
+A connection is not Kafka, and is left alone, where the client's first bytes cannot be a request, where
+the server speaks first, or where it was joined midway and carries TLS records.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from decoders.frame.record import Direction, Flag, Kind, Pairing, Record
-from decoders.wire.assembly import Frame
+from decoders.wire.assembly import SHORTEST_FRAME, AssemblyState, Frame, InvalidSize
 from decoders.wire.evidence import Evidence
-from decoders.wire.framing import Framer, Loss, Step
+from decoders.wire.framing import Framed, Framer, Loss, Step
 from decoders.wire.ledger import Ledger
-from decoders.wire.pairing import AnswersOwed, Owed
+from decoders.wire.pairing import AnswersOwed, Owed, OwedState
 from decoders.wire.recorder import Recorder
-from decoders.wire.stream import Chunk, Gap
+from decoders.wire.stream import SEQUENCE_SPACE, Chunk, Gap
+from decoders.wire.tls import begins_with_record
 
 SETTLING_TIME = 1_000_000_000
 """Nanoseconds after an answer was captured before a request can count as sent after it."""
 _SASL_HANDSHAKE, _API_VERSIONS = 17, 18
+_DIRECTIONS = (Direction.TO_BROKER, Direction.TO_CLIENT)
+_CALM = ({Step.IN_STEP}, {Step.OPAQUE})
+"""The steps of both directions while nothing is sought."""
 _REQUEST_HEADER = struct.Struct(">hhi")
 _CORRELATION_ID = struct.Struct(">i")
+
+
+class Advertised(NamedTuple):
+    """The latest answer to ApiVersions: the offset of its end, and when that was captured."""
+
+    end: int
+    completed_at: int
+
+
+class DialogueState(NamedTuple):
+    """All that a calm dialogue holds; `frames` are those that come together."""
+
+    owed: OwedState
+    advertised: Advertised | None
+    is_opaque: bool
+    frames: dict[Direction, AssemblyState | None]
+
 
 PlaceAnswer = Callable[[int], int]
 """Places an acknowledgment number of the client in the broker's stream."""
@@ -40,7 +65,8 @@ class Dialogue:
         self._framers: dict[Direction, Framer] = {}
         self._owed = AnswersOwed()
         self._raw_tokens = False
-        self._advertised: Frame | None = None
+        self._is_kafka = False
+        self._advertised: Advertised | None = None
 
     def begin(self, direction: Direction, *, from_start: bool) -> None:
         """Set a direction up; `from_start` is False where its first bytes may have been missed."""
@@ -48,24 +74,61 @@ class Dialogue:
         if direction is Direction.TO_BROKER:
             resumes = self._evidence.resumes_requests
         step = self._first_step(direction, from_start)
-        self._framers[direction] = Framer(self._ledger, step, opens=self._evidence.opens, resumes=resumes)
+        self._framers[direction] = Framer(
+            self._ledger,
+            step,
+            opens=self._evidence.opens,
+            resumes=resumes,
+            is_foreign=self._is_encrypted,
+            max_frame=self._evidence.max_frame,
+        )
         if not from_start:
             self._note_loss(direction)
 
     def miss_beginning(self, direction: Direction, captured_at: int, position: int) -> Iterator[Record]:
         """Tell that a direction may have begun before its first segment seen."""
-        yield from self._lose(direction, Loss(0, captured_at, position))
+        if self._framers[direction].step is not Step.OPAQUE:
+            yield from self._lose(direction, Loss(0, captured_at, position))
 
     def take(self, direction: Direction, event: Chunk | Gap) -> Iterator[Record]:
         """Take what comes next in a direction."""
         framer = self._framers[direction]
-        for result in framer.push(event) if isinstance(event, Chunk) else framer.lose(event):
-            if isinstance(result, Loss):
-                yield from self._lose(direction, result)
-            elif direction is Direction.TO_BROKER:
-                yield self._hear_client(result)
-            else:
-                yield self._hear_broker(result)
+        if isinstance(event, Chunk):
+            if direction is Direction.TO_CLIENT and self._awaits_first_request:
+                framer.abandon()
+                yield from self._lose(direction, Loss(0, event.captured_at, event.position))
+            results = framer.push(event)
+        else:
+            results = framer.lose(event)
+        for result in results:
+            yield from self._hear(direction, result)
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether both directions are in step, or both opaque, and no SASL tokens are on their way."""
+        steps = {framer.step for framer in self._framers.values()}
+        return len(self._framers) == len(_DIRECTIONS) and steps in _CALM and not self._raw_tokens
+
+    def snapshot(self) -> DialogueState:
+        """Give all that a calm dialogue holds."""
+        frames = {direction: framer.snapshot() for direction, framer in self._framers.items()}
+        is_opaque = any(framer.step is Step.OPAQUE for framer in self._framers.values())
+        return DialogueState(self._owed.snapshot(), self._advertised, is_opaque, frames)
+
+    def restore(self, state: DialogueState, *, told: bool) -> None:
+        """Go on from a snapshot of the same dialogue; `told` says that others told frames of it."""
+        self._owed.restore(state.owed)
+        self._advertised = state.advertised
+        for direction, frame in state.frames.items():
+            self._framers[direction].restore(frame)
+        if told:
+            self._is_kafka = True
+            self._recorder.pass_over()
+
+    @property
+    def held(self) -> int:
+        """How much memory waits in this conversation, in bytes, roughly."""
+        return self._owed.held + sum(framer.held for framer in self._framers.values())
 
     def close(self) -> None:
         """Book what is left in both directions: nothing more will come."""
@@ -73,20 +136,39 @@ class Dialogue:
             framer.close()
 
     def _first_step(self, direction: Direction, from_start: bool) -> Step:
-        client = self._framers.get(Direction.TO_BROKER)
-        if client is not None and client.step is Step.OPAQUE:
+        if any(framer.step is Step.OPAQUE for framer in self._framers.values()):
             return Step.OPAQUE
         if not from_start:
             return Step.SEEKING
         return Step.OPENING if direction is Direction.TO_BROKER else Step.IN_STEP
 
-    def _resumes_answers(self, data: bytes | bytearray) -> bool | None:
-        return self._evidence.resumes_answers(data, self._owed.find)
+    def _is_encrypted(self, data: bytes | bytearray) -> bool | None:
+        return not self._is_kafka and begins_with_record(data)
+
+    @property
+    def _awaits_first_request(self) -> bool:
+        client = self._framers.get(Direction.TO_BROKER)
+        return client is not None and client.step is Step.OPENING
+
+    def _hear(self, direction: Direction, result: Framed) -> Iterator[Record]:
+        if isinstance(result, Loss):
+            yield from self._lose(direction, result)
+            return
+        self._is_kafka = True
+        if isinstance(result, InvalidSize):
+            yield self._refuse(direction, result)
+        elif direction is Direction.TO_BROKER:
+            yield self._hear_client(result)
+        else:
+            yield self._hear_broker(result)
+
+    def _resumes_answers(self, data: bytes | bytearray, missing: int) -> bool | None:
+        return self._evidence.resumes_answers(data, missing, self._owed.find)
 
     def _lose(self, direction: Direction, loss: Loss) -> Iterator[Record]:
         self._note_loss(direction)
-        if direction is Direction.TO_BROKER and self._framers[direction].step is Step.OPAQUE:
-            self._ledger.opaque_connections += 1
+        if self._framers[direction].step is Step.OPAQUE:
+            self._ledger.leave_alone()
             for framer in self._framers.values():
                 framer.abandon()
         # One record says that something is missing here; the ledger counts every byte.
@@ -100,10 +182,22 @@ class Dialogue:
         if direction is Direction.TO_CLIENT:
             self._advertised = None
 
+    def _refuse(self, direction: Direction, invalid: InvalidSize) -> Record:
+        self._owed.lose()
+        return self._recorder.record(
+            Kind.INVALID_SIZE,
+            invalid.captured_at,
+            invalid.position,
+            direction=direction,
+            true_length=invalid.size % SEQUENCE_SPACE,
+        )
+
     def _hear_client(self, frame: Frame) -> Record:
         if self._raw_tokens and not self._evidence.is_request(frame.payload):
             return self._token(Direction.TO_BROKER, frame)
         self._raw_tokens = False
+        if frame.true_length < SHORTEST_FRAME:
+            return self._refuse(Direction.TO_BROKER, frame.invalid_size())
         flags = Flag.SETTLED if self._is_settled(frame) else Flag.NONE
         record = self._record(Kind.REQUEST, Direction.TO_BROKER, frame, flags=flags)
         if len(frame.payload) < _REQUEST_HEADER.size:
@@ -113,7 +207,7 @@ class Dialogue:
         self._raw_tokens = (api_key, api_version) == (_SASL_HANDSHAKE, 0)
         owes = self._evidence.owes_answer(frame.payload)
         if owes is not False:
-            owed = Owed(record.sequence, correlation_id, api_key, api_version)
+            owed = Owed(record.sequence, correlation_id, api_key, api_version, frame.captured_at)
             self._owed.ask(owed, certain=owes is True)
         return record
 
@@ -129,11 +223,13 @@ class Dialogue:
     def _hear_broker(self, frame: Frame) -> Record:
         if self._raw_tokens and self._owed.none_waits:
             return self._token(Direction.TO_CLIENT, frame)
+        if frame.true_length < SHORTEST_FRAME:
+            return self._refuse(Direction.TO_CLIENT, frame.invalid_size())
         pairing, owed = self._pair(frame)
         if owed is None:
             return self._record(Kind.RESPONSE, Direction.TO_CLIENT, frame, pairing=pairing)
         if pairing is Pairing.MATCHED and owed.api_key == _API_VERSIONS:
-            self._advertised = frame
+            self._advertised = Advertised(frame.end, frame.completed_at)
         return self._record(
             Kind.RESPONSE,
             Direction.TO_CLIENT,

@@ -22,6 +22,8 @@ class Reason(enum.StrEnum):
 
     DUPLICATE = "duplicate"
     """Its place in the stream was passed already: retransmitted, overlapping, or later than a gap."""
+    CONFLICTING = "conflicting"
+    """Sent twice and not alike, where the bytes captured first still waited; those won."""
     UNSYNCHRONISED = "unsynchronised"
     """After a gap or a join mid-stream, before the next frame boundary that is certain."""
     AFTER_HOLE = "after-hole"
@@ -32,6 +34,8 @@ class Reason(enum.StrEnum):
     """A frame that never became whole."""
     AFTER_CLOSE = "after-close"
     """A straggler of a connection that is closed."""
+    OWN = "own"
+    """The feeder's own connection to Kafka."""
     OTHER_PORT = "other-port"
     """Between two ports that are not watched."""
     UNORIENTED = "unoriented"
@@ -40,8 +44,12 @@ class Reason(enum.StrEnum):
 
 @dataclass(slots=True)
 class Ledger:
-    """Running totals in bytes; `packets` counts packets, by why they were skipped or as `tcp`."""
+    """Running totals in bytes; `packets` counts packets, by why they were skipped or as `tcp`.
 
+    What is booked in the ledger of a connection is booked in the one `within` as well.
+    """
+
+    within: Ledger | None = None
     captured: int = 0
     framed: int = 0
     pending: int = 0
@@ -54,21 +62,35 @@ class Ledger:
         """Book payload that came in; its fate is pending."""
         self.captured += size
         self.pending += size
+        if self.within is not None:
+            self.within.capture(size)
 
     def frame(self, size: int) -> None:
         """Book pending bytes as part of a frame."""
         self.pending -= size
         self.framed += size
+        if self.within is not None:
+            self.within.frame(size)
 
     def skip(self, reason: Reason, size: int) -> None:
         """Book pending bytes as part of no frame."""
         if size:
             self.pending -= size
             self.skipped[reason] += size
+            if self.within is not None:
+                self.within.skip(reason, size)
 
     def lose(self, size: int) -> None:
         """Book bytes that passed on the wire and were not captured."""
         self.lost += size
+        if self.within is not None:
+            self.within.lose(size)
+
+    def leave_alone(self) -> None:
+        """Count a connection that is not Kafka."""
+        self.opaque_connections += 1
+        if self.within is not None:
+            self.within.leave_alone()
 
     def fates(self) -> dict[str, int]:
         """Give the totals that only ever grow, by the name of the fate; `lost` was never captured."""

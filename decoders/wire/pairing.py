@@ -20,15 +20,30 @@ from decoders.frame.record import NO_RECORD, Pairing
 
 MAX_OWED = 10_000
 """Of a connection with more unanswered requests the older ones are given up, as if unseen."""
+MAX_AGE = 3600 * 1_000_000_000
+"""Nanoseconds after which a request is given up, as if unseen, when a later one is asked."""
+OWED_COST = 256
+"""What a request that waits takes, roughly, in bytes."""
 
 
 class Owed(NamedTuple):
-    """A request that is owed an answer; `sequence` is that of its record."""
+    """A request that is owed an answer; `sequence` is that of its record, `asked_at` its capture time."""
 
     sequence: int
     correlation_id: int
     api_key: int
     api_version: int
+    asked_at: int
+
+
+class OwedState(NamedTuple):
+    """All that is known of the answers owed: the requests `waiting`, oldest first, and the latest asked."""
+
+    waiting: tuple[Owed, ...]
+    latest_asked: Owed | None
+    in_order: bool
+    last_before_loss: int
+    ids_repeat: bool
 
 
 class AnswersOwed:
@@ -45,6 +60,7 @@ class AnswersOwed:
 
     def ask(self, request: Owed, *, certain: bool) -> None:
         """Add a request; `certain` is False where its bytes did not tell whether it is owed an answer."""
+        self._give_up_before(request.asked_at - MAX_AGE)
         if len(self._queue) >= MAX_OWED:
             self._queue.clear()
             self._waiting_ids.clear()
@@ -61,9 +77,25 @@ class AnswersOwed:
         self._in_order = False
         self._last_before_loss = self._latest_asked.sequence if self._latest_asked else NO_RECORD
 
+    def snapshot(self) -> OwedState:
+        """Give all that is known."""
+        known = (self._latest_asked, self._in_order, self._last_before_loss, self._ids_repeat)
+        return OwedState(tuple(self._queue), *known)
+
+    def restore(self, state: OwedState) -> None:
+        """Go on from a snapshot."""
+        self._queue = deque(state.waiting)
+        self._waiting_ids = {request.correlation_id for request in state.waiting}
+        _, self._latest_asked, self._in_order, self._last_before_loss, self._ids_repeat = state
+
     def find(self, correlation_id: int) -> Owed | None:
         """Give the oldest waiting request with a correlation ID."""
         return next((owed for owed in self._queue if owed.correlation_id == correlation_id), None)
+
+    @property
+    def held(self) -> int:
+        """How much memory the requests take that wait, in bytes, roughly."""
+        return OWED_COST * len(self._queue)
 
     @property
     def none_waits(self) -> bool:
@@ -79,6 +111,11 @@ class AnswersOwed:
         if self._queue[0].correlation_id == correlation_id:
             return Pairing.MATCHED, self._take_first()
         return Pairing.FOREIGN, self._out_of_order(correlation_id)
+
+    def _give_up_before(self, asked_at: int) -> None:
+        while self._queue and self._queue[0].asked_at < asked_at:
+            self._take_first()
+            self.lose()
 
     def _is_used(self, correlation_id: int) -> bool:
         """Whether the latest request, or one that waits, has this ID."""

@@ -13,57 +13,65 @@ from typing import BinaryIO
 from decoders.wire.packet import Packet
 
 _NANOSECONDS_PER_TICK = {0xA1B2C3D4: 1_000, 0xA1B23C4D: 1}
-_PCAPNG_MAGIC = b"\x0a\x0d\x0d\x0a"
 _FILE_HEADER_SIZE = 24
-_RECORD_HEADER_SIZE = 16
-_LARGEST_PACKET = 16 * 1024 * 1024
+RECORD_HEADER_SIZE = 16
+LARGEST_PACKET = 16 * 1024 * 1024
 """No link carries larger packets: beyond it the record header itself is damaged."""
 
 
 class PcapError(ValueError):
-    """Not a classic pcap file, or one that is damaged in the middle."""
+    """Not a capture file, or one that is damaged in the middle."""
 
 
 class PcapReader:
     """The packets of a pcap file, read from a binary stream that need not be seekable.
 
     A file that ends inside a record, as one does whose writer was killed, gives every whole packet;
-    after the iteration `truncated` tells that it was so. Raises PcapError at once when the stream is
-    no classic pcap file, and during the iteration when a record's length is absurd.
+    after the iteration `truncated` tells that it was so. Of a seekable stream another iteration goes on
+    behind the last whole packet, for files that still grow; `position` is the byte offset there. `begun`
+    are bytes already taken off the stream. Raises PcapError at once when the stream is no classic pcap
+    file, and during the iteration when a record's length is absurd.
     """
 
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        header = stream.read(_FILE_HEADER_SIZE)
+    def __init__(self, stream: BinaryIO, begun: bytes = b"") -> None:
+        self.stream = stream
+        header = begun + stream.read(_FILE_HEADER_SIZE - len(begun))
         order = _byte_order(header)
         magic, _major, _minor, _zone, _accuracy, _snap_length, link = struct.unpack(f"{order}IHHiIII", header)
+        self.is_big_endian = order == ">"
         self._record_header = struct.Struct(f"{order}IIII")
-        self._nanoseconds_per_tick = _NANOSECONDS_PER_TICK[magic]
+        self.nanoseconds_per_tick = _NANOSECONDS_PER_TICK[magic]
         # The upper bits of the link field may tell the length of a frame check sequence.
         self.link_type = link & 0xFFFF
         self.truncated = False
+        self.position = _FILE_HEADER_SIZE
 
     def __iter__(self) -> Iterator[Packet]:
-        position = _FILE_HEADER_SIZE
-        while header := self._stream.read(_RECORD_HEADER_SIZE):
-            if len(header) < _RECORD_HEADER_SIZE:
-                self.truncated = True
+        self.truncated = False
+        while header := self.stream.read(RECORD_HEADER_SIZE):
+            if len(header) < RECORD_HEADER_SIZE:
+                self.stop_short()
                 return
             seconds, ticks, captured, original = self._record_header.unpack(header)
-            if captured > _LARGEST_PACKET:
-                raise PcapError(f"damaged pcap file: the packet at byte {position} claims {captured} bytes")
-            data = self._stream.read(captured)
+            if captured > LARGEST_PACKET:
+                raise PcapError(f"damaged: the packet at byte {self.position} claims {captured} bytes")
+            data = self.stream.read(captured)
             if len(data) < captured:
-                self.truncated = True
+                self.stop_short()
                 return
-            captured_at = seconds * 1_000_000_000 + ticks * self._nanoseconds_per_tick
+            position = self.position
+            self.position += RECORD_HEADER_SIZE + captured
+            captured_at = seconds * 1_000_000_000 + ticks * self.nanoseconds_per_tick
             yield Packet(captured_at, self.link_type, data, original, position)
-            position += _RECORD_HEADER_SIZE + captured
+
+    def stop_short(self) -> None:
+        """Take note that the stream ends inside a record, and go back to where that begins, if possible."""
+        self.truncated = True
+        if self.stream.seekable():
+            self.stream.seek(self.position)
 
 
 def _byte_order(header: bytes) -> str:
-    if header.startswith(_PCAPNG_MAGIC):
-        raise PcapError("a pcapng file; convert it with: editcap -F pcap IN OUT")
     if len(header) == _FILE_HEADER_SIZE:
         for order in "<>":
             if struct.unpack_from(f"{order}I", header)[0] in _NANOSECONDS_PER_TICK:

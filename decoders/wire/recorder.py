@@ -56,6 +56,15 @@ class Recorder:
             self._next_sequence(), kind=kind, captured_at=captured_at, position=position, **fields
         )
 
+    @property
+    def connection(self) -> bytes:
+        """The connection's ID."""
+        return self._identity.connection
+
+    def pass_over(self) -> None:
+        """Take note that others have told frames of this connection: the latest record is no gap."""
+        self._latest = self._identity
+
     def just_told_gap(self, direction: Direction) -> bool:
         """Whether the latest record of the connection is a gap in this direction."""
         return self._latest.kind is Kind.GAP and self._latest.direction is direction

@@ -81,13 +81,17 @@ class _UnreadableError(Exception):
 
 _ETHERTYPE_IPV4, _ETHERTYPE_IPV6 = 0x0800, 0x86DD
 _VLAN_TAGS = frozenset({0x8100, 0x88A8, 0x9100})
+_BSD_IP_FAMILIES = frozenset({2, 10, 24, 28, 30})
+"""AF_INET, and AF_INET6 as Linux, NetBSD, FreeBSD and macOS number it."""
 _IPV4 = struct.Struct(">BxHxxHxBxx4s4s")
 _IPV6 = struct.Struct(">4xHBx16s16s")
 _TCP = struct.Struct(">HHIIBBxxxxxx")
 _SHORTEST_TCP_HEADER = 20
-_PROTOCOL_TCP, _PROTOCOL_FRAGMENT = 6, 44
-_EXTENSIONS_IN_8_BYTES = frozenset({0, 43, 60})
-"""Hop-by-hop, routing and destination options: their length field counts 8 bytes beyond the first 8."""
+_PROTOCOL_TCP, _PROTOCOL_UDP, _PROTOCOL_FRAGMENT, _PROTOCOL_AUTHENTICATION = 6, 17, 44, 51
+_TUNNELS = {4: "ip-in-ip", 41: "ip-in-ip", 47: "gre"}
+_VXLAN_PORT = 4789
+_EXTENSIONS = frozenset({0, 43, 51, 60, 135})
+"""Hop-by-hop, routing, authentication, destination options and mobility: each tells its own length."""
 
 
 def read_segment(packet: Packet) -> Segment | Skipped:
@@ -108,11 +112,10 @@ def _network_layer(packet: Packet) -> int:
         case LinkType.LINUX_SLL:
             return _after_ethertype(packet.data, 14)
         case LinkType.LINUX_SLL2:
-            if _ethertype(packet.data, 0) not in (_ETHERTYPE_IPV4, _ETHERTYPE_IPV6):
-                raise _UnreadableError("not-ip")
-            return 20
+            tagged = _ethertype(packet.data, 0) in _VLAN_TAGS
+            return _after_ethertype(packet.data, 22) if tagged else _after_ethertype(packet.data, 0) + 18
         case LinkType.NULL | LinkType.LOOP:
-            return 4
+            return _after_family(packet.data)
         case LinkType.RAW | LinkType.RAW_BSD | LinkType.RAW_OPENBSD | LinkType.IPV4 | LinkType.IPV6:
             return 0
     raise _UnreadableError("link-layer")
@@ -128,6 +131,13 @@ def _after_ethertype(data: bytes, at: int) -> int:
     if ethertype not in (_ETHERTYPE_IPV4, _ETHERTYPE_IPV6):
         raise _UnreadableError("not-ip")
     return at + 2
+
+
+def _after_family(data: bytes) -> int:
+    """Pass the address family, which is in the byte order of whoever captured."""
+    if not _BSD_IP_FAMILIES.intersection(struct.unpack_from("<I", data) + struct.unpack_from(">I", data)):
+        raise _UnreadableError("not-ip")
+    return 4
 
 
 class _Datagram(NamedTuple):
@@ -153,11 +163,10 @@ def _ipv4(packet: Packet, at: int) -> _Datagram:
     # Every fragment but the first has an offset, every one but the last says "more fragments".
     if fragment & 0x3FFF:
         raise _UnreadableError("fragment")
-    if protocol != _PROTOCOL_TCP:
-        raise _UnreadableError("not-tcp")
     header_length = (first & 0x0F) * 4
     if header_length < _IPV4.size:
         raise _UnreadableError("malformed")
+    _demand_tcp(packet.data, protocol, at + header_length)
     # A packet that the network card is yet to split, or has merged, may be too large for the field.
     end = at + total_length if total_length else packet.original_length
     return _Datagram(source, destination, at + header_length, end)
@@ -167,14 +176,24 @@ def _ipv6(packet: Packet, at: int) -> _Datagram:
     payload_length, protocol, source, destination = _IPV6.unpack_from(packet.data, at)
     start = at + _IPV6.size
     end = start + payload_length if payload_length else packet.original_length
-    while protocol in _EXTENSIONS_IN_8_BYTES:
-        protocol, length = packet.data[start], packet.data[start + 1]
-        start += 8 * (length + 1)
+    while protocol in _EXTENSIONS:
+        following, length = packet.data[start], packet.data[start + 1]
+        # All count 8 bytes beyond the first 8, but the oldest counts 4 bytes beyond the first 8.
+        start += 4 * (length + 2) if protocol == _PROTOCOL_AUTHENTICATION else 8 * (length + 1)
+        protocol = following
+    _demand_tcp(packet.data, protocol, start)
+    return _Datagram(source, destination, start, end)
+
+
+def _demand_tcp(data: bytes, protocol: int, start: int) -> None:
+    """Raise the reason why what an IP header announces is no TCP that can be read."""
+    if protocol == _PROTOCOL_TCP:
+        return
     if protocol == _PROTOCOL_FRAGMENT:
         raise _UnreadableError("fragment")
-    if protocol != _PROTOCOL_TCP:
-        raise _UnreadableError("not-tcp")
-    return _Datagram(source, destination, start, end)
+    if protocol == _PROTOCOL_UDP and struct.unpack_from(">H", data, start + 2)[0] == _VXLAN_PORT:
+        raise _UnreadableError("vxlan")
+    raise _UnreadableError(_TUNNELS.get(protocol, "not-tcp"))
 
 
 def _tcp(packet: Packet, datagram: _Datagram) -> Segment:

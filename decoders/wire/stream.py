@@ -2,7 +2,9 @@
 
 Places in the stream are counted without wrapping: offset 0 is the first byte after the SYN, or the
 first byte seen where the SYN was not. Of bytes that were sent twice the first captured win
-(RFC 9293 section 3.10.7.4 lets a receiver trim what it has).
+(RFC 9293 section 3.10.7.4 lets a receiver trim what it has). Where the first still wait and the
+others differ, the ledger says so; what was passed on is not kept to compare, and a keep-alive may
+carry any byte in place of the last one.
 
 A hole is waited for while its bytes may still come. It becomes a gap when the other side
 acknowledges beyond it, which shows that they passed and were not captured, or when too much is held
@@ -21,7 +23,8 @@ from decoders.wire.segment import Segment, TcpFlag
 MAX_HELD = 4 * 1024 * 1024
 """How much may wait behind a hole, in bytes; each held piece is charged for its own size as well."""
 SEQUENCE_SPACE = 1 << 32
-_PIECE_COST = 256
+PIECE_COST = 256
+"""What a piece that waits takes besides its bytes, roughly."""
 
 
 class Chunk(NamedTuple):
@@ -62,6 +65,13 @@ class Gap(NamedTuple):
     position: int
 
 
+class Place(NamedTuple):
+    """The offset of the next byte, and its 32-bit sequence number."""
+
+    offset: int
+    sequence: int
+
+
 class Stream:
     """Puts one direction in order. `initial` is the sequence number of its first byte."""
 
@@ -77,6 +87,24 @@ class Stream:
         """Place a 32-bit sequence or acknowledgment number: it lies within 2 GiB of the last byte."""
         distance = (sequence - self._next_sequence) % SEQUENCE_SPACE
         return self._next + distance - (SEQUENCE_SPACE if distance >= SEQUENCE_SPACE // 2 else 0)
+
+    @property
+    def held(self) -> int:
+        """How much memory waits behind a hole, in bytes, each piece charged for its own size as well."""
+        return self._held_cost
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether nothing is held and no end is known: then its place is all that it holds."""
+        return not self._held and self._end is None
+
+    def snapshot(self) -> Place:
+        """Give the place of a stream that is in order."""
+        return Place(self._next, self._next_sequence)
+
+    def restore(self, place: Place) -> None:
+        """Go on from a place."""
+        self._next, self._next_sequence = place
 
     @property
     def is_finished(self) -> bool:
@@ -124,7 +152,7 @@ class Stream:
     def _release(self) -> Iterator[Chunk]:
         while self._held and self._held[0].offset == self._next:
             chunk = self._held.pop(0)
-            self._held_cost -= len(chunk.payload) + _PIECE_COST
+            self._held_cost -= len(chunk.payload) + PIECE_COST
             self._advance(chunk.end)
             yield chunk
 
@@ -134,7 +162,7 @@ class Stream:
 
     def _hold(self, chunk: Chunk) -> None:
         """Keep those parts of a chunk that are neither passed nor held already."""
-        kept = 0
+        kept = conflicting = 0
         at = max(chunk.offset, self._next)
         index = bisect_right(self._held, at, key=lambda held: held.end)
         while at < chunk.end:
@@ -142,9 +170,20 @@ class Stream:
             end = min(chunk.end, following.offset) if following else chunk.end
             if at < end:
                 self._held.insert(index, chunk.part(at, end))
-                self._held_cost += end - at + _PIECE_COST
+                self._held_cost += end - at + PIECE_COST
                 kept += end - at
                 index += 1
+            if following:
+                conflicting += _contradicted(chunk, following)
             at = following.end if following else end
             index += 1
-        self._ledger.skip(Reason.DUPLICATE, len(chunk.payload) - kept)
+        self._ledger.skip(Reason.CONFLICTING, conflicting)
+        self._ledger.skip(Reason.DUPLICATE, len(chunk.payload) - kept - conflicting)
+
+
+def _contradicted(chunk: Chunk, held: Chunk) -> int:
+    """Give the size of two chunks' overlap if their bytes differ there, else 0."""
+    start, end = max(chunk.offset, held.offset), min(chunk.end, held.end)
+    if end <= start or chunk.part(start, end).payload == held.part(start, end).payload:
+        return 0
+    return end - start

@@ -69,6 +69,10 @@ class SyntheticConnection:
             for start in range(0, len(data), MAX_PAYLOAD)
         ]
 
+    def acknowledged(self, at: int, direction: Direction) -> list[Packet]:
+        """Give a packet that carries nothing, sent in a direction to acknowledge the other."""
+        return [self._packet(direction, at, TcpFlag.ACK)]
+
     def finished(self, at: int, direction: Direction) -> list[Packet]:
         """Give the packet by which the sender of a direction ends it."""
         return [self._packet(direction, at, TcpFlag.FIN | TcpFlag.ACK)]

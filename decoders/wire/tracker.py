@@ -4,20 +4,25 @@ The server is the side whose port is watched; without ports it is the side that 
 connection that was joined mid-stream, the side that is sent something which decodes as a request.
 
 Memory is bounded by the number of connections followed: beyond it the one that was silent longest is
-closed as EVICTED. A connection that was silent for `IDLE_AFTER` on the capture clock is closed as IDLE.
-A closed connection is remembered for a while, so that its last segments open no new one.
+closed as EVICTED. It is bounded by what waits in all of them as well: beyond `MAX_HELD` those that hold
+most are closed as EVICTED, until half of it is free; what follows on them is joined mid-stream. What one
+connection holds is bounded by a longest frame, a longest hole and the answers owed.
+
+A connection that was silent for `IDLE_AFTER` on the capture clock is closed as IDLE. A closed connection
+is remembered for a while, so that its last segments open no new one.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from decoders.codec.acknowledgement import owes_answer as _owes_answer
 from decoders.frame.record import Closing, Record
 from decoders.schema.registry import Schemas
+from decoders.wire.assembly import MAX_FRAME
 from decoders.wire.connection import Connection
 from decoders.wire.evidence import Evidence, OwesAnswer
 from decoders.wire.ledger import Ledger, Reason
@@ -26,6 +31,8 @@ from decoders.wire.recorder import Run
 from decoders.wire.segment import Segment, Skipped, SocketAddress, TcpFlag, read_segment
 
 MAX_CONNECTIONS = 100_000
+MAX_HELD = 512 * 1024 * 1024
+"""Bytes, roughly, that may wait for other segments, the rest of frames or answers."""
 IDLE_AFTER = 24 * 3600 * 1_000_000_000
 """Nanoseconds. A broker closes idle connections after 10 minutes (`connections.max.idle.ms`)."""
 LINGER = 60 * 1_000_000_000
@@ -43,7 +50,10 @@ class _Memory(NamedTuple):
 
 
 class Tracker:
-    """Follows every connection to the watched ports."""
+    """Follows every connection to the watched ports.
+
+    `held` is how much memory waits in all connections, in bytes, roughly; `max_held` bounds it.
+    """
 
     def __init__(
         self,
@@ -55,13 +65,22 @@ class Tracker:
         feeder: str = "",
         owes_answer: OwesAnswer = _owes_answer,
         max_connections: int = MAX_CONNECTIONS,
+        max_held: int = MAX_HELD,
+        max_frame: int = MAX_FRAME,
+        next_sequence: Callable[[], int] | None = None,
     ) -> None:
-        """Watch `ports`, or every port when there are none. Records carry run, cluster and feeder."""
+        """Watch `ports`, or every port when there are none. Records carry run, cluster and feeder.
+
+        `max_frame` is the longest frame in bytes that the brokers take (`socket.request.max.bytes`).
+        `next_sequence` numbers the records, where others than this tracker's are numbered with them.
+        """
         self.ledger = Ledger()
         self._ports = frozenset(ports)
         self._max_connections = max_connections
-        self._run = Run(run, cluster, feeder, itertools.count(1).__next__)
-        self._evidence = Evidence(schemas, owes_answer)
+        self._max_held = max_held
+        self.held = 0
+        self._run = Run(run, cluster, feeder, next_sequence or itertools.count(1).__next__)
+        self._evidence = Evidence(schemas, owes_answer, max_frame)
         self._open: OrderedDict[_Key, Connection] = OrderedDict()
         """In the order of their latest segments."""
         self._closed: OrderedDict[_Key, _Memory] = OrderedDict()
@@ -77,19 +96,23 @@ class Tracker:
         if isinstance(segment, Skipped):
             self.ledger.packets[segment.reason] += 1
             return []
+        return self.hear(segment)
+
+    def hear(self, segment: Segment) -> list[Record]:
+        """Take the next packet's segment, and give the records that are complete with it."""
         self.ledger.packets["tcp"] += 1
-        self.ledger.capture(len(segment.payload))
         return list(self._follow(segment))
 
     def finish(self) -> list[Record]:
         """Give what is still held at the end of the source. Connections that are open stay unclosed."""
         records = [record for connection in self._open.values() for record in connection.flush()]
         self._open.clear()
+        self.held = 0
         return records
 
     def _follow(self, segment: Segment) -> Iterator[Record]:
         yield from self._close_idle(segment)
-        connection = self._find(segment)
+        connection = self.find(segment)
         if connection is not None and connection.is_replaced_by(segment):
             yield from self._close(connection, Closing.REPLACED, segment)
             connection = None
@@ -100,12 +123,20 @@ class Tracker:
             yield from self._make_room(segment)
             yield connection.open(segment)
         self._open[connection.client, connection.server] = connection
-        self._open.move_to_end((connection.client, connection.server))
+        self.touch(connection)
         yield from connection.hear(segment)
+        self._account(connection)
         if connection.is_closed:
             self._remember(connection, segment)
+        if self.held > self._max_held:
+            yield from self._relieve(segment)
 
-    def _find(self, segment: Segment) -> Connection | None:
+    def touch(self, connection: Connection) -> None:
+        """Make a connection the one that was heard last."""
+        self._open.move_to_end((connection.client, connection.server))
+
+    def find(self, segment: Segment) -> Connection | None:
+        """Give the open connection that a segment belongs to."""
         forth, back = (segment.source, segment.destination), (segment.destination, segment.source)
         return self._open.get(forth) or self._open.get(back)
 
@@ -113,13 +144,17 @@ class Tracker:
         """Make a connection of a segment that belongs to none, where it shows that there is one."""
         key = self._orient(segment)
         if isinstance(key, Reason):
-            self.ledger.skip(key, len(segment.payload))
+            self._pass_over(key, segment)
             return None
         connection = Connection(self._run, self._evidence, self.ledger, *key)
         if not _shows_connection(segment) or self._is_straggler(connection, segment):
-            self.ledger.skip(Reason.AFTER_CLOSE, len(segment.payload))
+            self._pass_over(Reason.AFTER_CLOSE, segment)
             return None
         return connection
+
+    def _pass_over(self, reason: Reason, segment: Segment) -> None:
+        self.ledger.capture(len(segment.payload))
+        self.ledger.skip(reason, len(segment.payload))
 
     def _orient(self, segment: Segment) -> _Key | Reason:
         forth, back = (segment.source, segment.destination), (segment.destination, segment.source)
@@ -152,6 +187,7 @@ class Tracker:
     def _close(self, connection: Connection, closing: Closing, segment: Segment) -> Iterator[Record]:
         """Close a connection for another reason than its own segments, when `segment` came."""
         yield from connection.close(closing, segment.captured_at, segment.position)
+        self._account(connection)
         del self._open[connection.client, connection.server]
 
     def _close_idle(self, segment: Segment) -> Iterator[Record]:
@@ -160,6 +196,18 @@ class Tracker:
             if segment.captured_at - oldest.last_seen_at <= IDLE_AFTER:
                 return
             yield from self._close(oldest, Closing.IDLE, segment)
+
+    def _account(self, connection: Connection) -> None:
+        held = connection.held
+        self.held += held - connection.accounted
+        connection.accounted = held
+
+    def _relieve(self, segment: Segment) -> Iterator[Record]:
+        """Close those that hold most, until half of what may be held is free."""
+        for connection in sorted(self._open.values(), key=lambda each: each.accounted, reverse=True):
+            if self.held <= self._max_held // 2:
+                return
+            yield from self._close(connection, Closing.EVICTED, segment)
 
     def _make_room(self, segment: Segment) -> Iterator[Record]:
         while len(self._open) >= self._max_connections:

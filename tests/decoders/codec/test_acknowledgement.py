@@ -6,6 +6,7 @@ import pytest
 
 from decoders.codec.acknowledgement import owes_answer
 from decoders.codec.request import write_request
+from decoders.schema.header_versions import Layout
 from decoders.schema.registry import default_schemas
 
 SCHEMAS = default_schemas()
@@ -37,6 +38,14 @@ def test_on_header_3_the_layout_must_be_proven() -> None:
     assert owes_answer(SCHEMAS, produce(14, 0, INSTANCE_ID)[:-1]) is False
     assert owes_answer(SCHEMAS, produce(14, 0, bytes(16))) is False
     assert owes_answer(SCHEMAS, produce(14, 0, bytes(16))[:-1]) is None
+
+
+@pytest.mark.parametrize(("acks", "owed"), [(0, False), (1, True)])
+def test_acks_are_found_in_the_tagged_layout(acks: int, owed: bool) -> None:
+    body = {"acks": acks, "topicData": [{"partitionData": [{"index": 0, "records": "AAAA"}]}]}
+    frame = write_request(SCHEMAS, "Produce", 14, 7, "cid", body, INSTANCE_ID, Layout.TAGGED)
+    assert owes_answer(SCHEMAS, frame) is owed
+    assert owes_answer(SCHEMAS, frame[:-1]) is owed
 
 
 def test_a_produce_of_an_unknown_version_does_not_tell() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decoders.codec.failure import Reason
 from decoders.codec.request import read_request, write_request
 from decoders.codec.response import read_response, write_response
+from decoders.schema.header_versions import Layout
 from decoders.schema.registry import default_schemas
 
 SCHEMAS = default_schemas()
@@ -56,3 +57,20 @@ def test_a_cut_frame_with_tags_in_header_3_proves_nothing() -> None:
     frame = write_request(SCHEMAS, "Metadata", 14, 7, None, BODY, INSTANCE_ID)
     tagged = frame[:26] + b"\x01\x00\x00" + frame[27:]
     assert not read_request(SCHEMAS, tagged[:-1], cut=True).known
+
+
+def test_a_cut_frame_in_the_tagged_layout_shows_its_header() -> None:
+    frame = write_request(SCHEMAS, "Metadata", 14, 7, "cid", BODY, INSTANCE_ID, Layout.TAGGED)
+    whole_header = 13 + 3 + 16
+    for kept in range(8, len(frame)):
+        request = read_request(SCHEMAS, frame[:kept], cut=True)
+        proven = kept >= whole_header
+        assert (request.known, request.body, request.failure) == (proven, None, None)
+        assert request.layout is (Layout.TAGGED if proven else None)
+        assert request.client_instance_id == (INSTANCE_ID if proven else None)
+
+
+def test_a_cut_frame_that_reads_in_both_layouts_up_to_the_cut_proves_nothing() -> None:
+    instance_id = INSTANCE_ID[:13] + b"\0" + INSTANCE_ID[14:]
+    frame = write_request(SCHEMAS, "SaslAuthenticate", 3, 7, None, {}, instance_id, Layout.TAGGED)
+    assert not read_request(SCHEMAS, frame[:-2], cut=True).known

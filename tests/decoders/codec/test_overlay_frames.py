@@ -8,6 +8,7 @@ import pytest
 
 from decoders.codec.request import Request, read_request, write_request
 from decoders.codec.response import read_response, write_response
+from decoders.schema.header_versions import Layout
 from decoders.schema.registry import default_schemas
 
 SCHEMAS = default_schemas()
@@ -21,6 +22,14 @@ def spliced(frame: bytes, instance_id: bytes) -> bytes:
     tags = 10 + max(size, 0)
     head = struct.pack(">hhi", key, version + 1, correlation_id) + frame[8:tags]
     return head + instance_id + frame[tags:]
+
+
+def tagged(frame: bytes, instance_id: bytes) -> bytes:
+    """Turn a frame on header 2 into one of the next version on header 3 with the ID in tag 0."""
+    key, version, correlation_id, size = struct.unpack_from(">hhih", frame)
+    tags = 10 + max(size, 0)
+    head = struct.pack(">hhi", key, version + 1, correlation_id) + frame[8:tags]
+    return head + b"\x01\x00\x10" + instance_id + frame[tags + 1 :]
 
 
 def metadata(client_id: str | None = "cid") -> bytes:
@@ -42,7 +51,8 @@ def test_a_spliced_frame_is_on_header_3(client_id: str | None, instance_id: byte
     request = read_request(SCHEMAS, spliced(metadata(client_id), instance_id))
     assert (request.known, request.failure, request.header_version) == (True, None, 3)
     assert (request.client_id, request.client_instance_id) == (client_id, instance_id)
-    assert (request.api_version, request.body) == (14, before.body)
+    assert (request.api_version, request.body, request.layout) == (14, before.body, Layout.PLAIN)
+    assert before.layout is None
 
 
 def test_the_writer_makes_the_same_bytes() -> None:
@@ -116,3 +126,73 @@ def test_a_version_beyond_the_overlay_is_not_known() -> None:
 def test_an_answer_of_the_overlay_that_does_not_decode_is_nobodys_fault() -> None:
     response = read_response(SCHEMAS, bytes.fromhex("00000007 00 ffff"), 3, 14)
     assert (response.known, response.failure, response.correlation_id) == (False, None, 7)
+
+
+@pytest.mark.parametrize("client_id", ["cid", "", None])
+def test_the_tagged_layout_is_seen(client_id: str | None) -> None:
+    before = read_request(SCHEMAS, metadata(client_id))
+    frame = tagged(metadata(client_id), INSTANCE_ID)
+    request = read_request(SCHEMAS, frame)
+    assert (request.known, request.failure, request.header_version) == (True, None, 3)
+    assert (request.client_id, request.client_instance_id) == (client_id, INSTANCE_ID)
+    assert (request.body, request.layout, request.remarks) == (before.body, Layout.TAGGED, ())
+    body = {"topics": [{"name": "orders"}]}
+    assert write_request(SCHEMAS, "Metadata", 14, 7, client_id, body, INSTANCE_ID, Layout.TAGGED) == frame
+
+
+def test_every_bumped_api_is_read_in_both_layouts() -> None:
+    for api in SCHEMAS.apis:
+        version = api.versions.highest
+        if api.is_overlay(version):
+            for layout in Layout:
+                frame = write_request(SCHEMAS, api.key, version, 7, "c", {}, INSTANCE_ID, layout)
+                request = read_request(SCHEMAS, frame)
+                assert (request.layout, request.client_instance_id) == (layout, INSTANCE_ID), api.name
+
+
+def test_a_zero_id_in_the_tagged_layout_is_not_written_and_proves_nothing() -> None:
+    frame = write_request(SCHEMAS, "Metadata", 14, 7, "cid", {}, ZERO_ID, Layout.TAGGED)
+    assert is_unknown(read_request(SCHEMAS, frame))
+    assert is_unknown(read_request(SCHEMAS, tagged(metadata(), ZERO_ID)))
+
+
+TAG = b"\x01\x00\x10" + INSTANCE_ID
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(b"\x01\x01\x10" + INSTANCE_ID, id="another tag"),
+        pytest.param(b"\x01\x00\x11" + INSTANCE_ID, id="another size"),
+        pytest.param(b"\x02\x00\x10" + INSTANCE_ID + b"\x01\x00", id="a tag beside it"),
+        pytest.param(b"\x02\x00\x10" + INSTANCE_ID + b"\x00\x10" + INSTANCE_ID, id="the tag twice"),
+        pytest.param(b"\x81\x00\x00\x10" + INSTANCE_ID, id="an overlong count"),
+    ],
+)
+def test_a_header_with_other_tags_proves_no_layout(other: bytes) -> None:
+    frame = tagged(metadata(), INSTANCE_ID)
+    assert TAG in frame
+    assert is_unknown(read_request(SCHEMAS, frame.replace(TAG, other)))
+
+
+def test_the_tagged_layout_is_not_sought_in_versions_that_were_released() -> None:
+    frame = bytearray(tagged(metadata(), INSTANCE_ID))
+    frame[3] = 13
+    request = read_request(SCHEMAS, bytes(frame))
+    assert (request.header_version, request.layout, request.client_instance_id) == (2, None, None)
+
+
+def test_a_tagged_frame_with_a_byte_too_many_or_too_few_is_not_known() -> None:
+    frame = tagged(metadata(), INSTANCE_ID)
+    assert is_unknown(read_request(SCHEMAS, frame + b"\0"))
+    assert is_unknown(read_request(SCHEMAS, frame[:-1]))
+
+
+def test_a_frame_that_reads_in_both_layouts_is_not_known() -> None:
+    """Of this SaslAuthenticate the plain layout takes the tag for an ID, and a byte of it for a length."""
+    instance_id = bytes([9] * 13 + [0, 7, 9])
+    frame = write_request(SCHEMAS, 36, 3, 7, None, {"authBytes": "AQIDBA=="}, instance_id, Layout.TAGGED)
+    assert is_unknown(read_request(SCHEMAS, frame))
+    otherwise = bytes([9] * 16)
+    frame = write_request(SCHEMAS, 36, 3, 7, None, {"authBytes": "AQIDBA=="}, otherwise, Layout.TAGGED)
+    assert read_request(SCHEMAS, frame).layout is Layout.TAGGED

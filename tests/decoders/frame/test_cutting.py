@@ -10,7 +10,7 @@ import pytest
 
 from decoders.codec.request import read_request, write_request
 from decoders.codec.response import read_response, write_response
-from decoders.frame.cutting import GUARDED_REQUESTS, GUARDED_RESPONSES, MAX_KEPT, Guard, cut
+from decoders.frame.cutting import GUARDED_REQUESTS, GUARDED_RESPONSES, MAX_KEPT, Guard, blank, cut
 from decoders.frame.record import Endpoint, Kind, Pairing, Record
 from decoders.schema.model import Struct
 from decoders.schema.registry import default_schemas
@@ -218,3 +218,28 @@ def test_the_table_names_fields_that_exist_and_misses_none_that_holds_records(si
         opaque = {path for path, type_ in types.items() if type_ == "bytes"}
         assert opaque - set(guard.blanked) <= {"clientHostAddress"}
     assert table.keys() <= {api.name for api in SCHEMAS.apis}
+
+
+def produce(version: int) -> Record:
+    """Two partitions with records, and what lies between and behind them."""
+    partitions = [{"index": index, "records": CODED} for index in range(2)]
+    body = {"acks": 1, "topicData": [{"name": "t", "partitionData": partitions}]}
+    instance_id = bytes(range(16)) if version >= 14 else None
+    return record(Kind.REQUEST, write_request(SCHEMAS, "Produce", version, 1, "app", body, instance_id))
+
+
+@pytest.mark.parametrize("version", [3, 9, 13, 14])
+def test_blanked_a_frame_keeps_its_length_and_none_of_what_is_cut(version: int) -> None:
+    """And is cut like the frame it was, also at a version that only its last byte proves."""
+    whole = produce(version)
+    blanked = blank(SCHEMAS, whole)
+    assert len(blanked.frame) == len(whole.frame)
+    assert SECRET in whole.frame and SECRET not in blanked.frame
+    assert cut(SCHEMAS, blanked) == cut(SCHEMAS, whole)
+    assert read_request(SCHEMAS, blanked.frame).body is not None
+
+
+@pytest.mark.parametrize(("api", "version", "body"), REQUESTS, ids=str)
+def test_where_nothing_is_cut_blanked_is_what_is_kept(api: str, version: int, body: dict[str, Any]) -> None:
+    whole = record(Kind.REQUEST, write_request(SCHEMAS, api, version, 1, "app", body))
+    assert blank(SCHEMAS, whole) == cut(SCHEMAS, whole)

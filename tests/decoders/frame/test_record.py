@@ -37,7 +37,7 @@ RECORDS = st.builds(
     kind=st.sampled_from(Kind),
     connection=st.binary(min_size=16, max_size=16),
     run=UINT64,
-    sequence=UINT64,
+    sequence=INT64,
     captured_at=INT64,
     client=ENDPOINTS,
     server=ENDPOINTS,
@@ -47,11 +47,11 @@ RECORDS = st.builds(
     pairing=st.sampled_from(Pairing),
     closing=st.sampled_from(Closing),
     flags=st.sampled_from([Flag.NONE, Flag.MID_STREAM, Flag.SETTLED, Flag.MID_STREAM | Flag.SETTLED]),
-    paired_sequence=UINT64,
+    paired_sequence=INT64,
     paired_api_key=INT16,
     paired_api_version=INT16,
-    position=UINT64,
-    true_length=UINT64,
+    position=INT64,
+    true_length=INT64,
     frame=st.binary(max_size=64),
 )
 RECORD = Record(Kind.OPENED, bytes(16), 1, 1, 1, Endpoint("10.0.0.1:40000"), Endpoint("[::1]:9092"), "é" * 12)

@@ -12,6 +12,7 @@ from decoders.codec.program import Program, compile_message
 from decoders.schema import overlay
 from decoders.schema.model import VersionRange
 from decoders.schema.registry import COMMITTED_TABLE, Api, Schemas, default_schemas
+from decoders.schema.table import messages_of
 
 SCHEMAS = default_schemas()
 LIVING = [pytest.param(api, id=api.name) for api in SCHEMAS.apis if api.versions]
@@ -108,7 +109,7 @@ def test_the_three_exceptions_of_the_kip() -> None:
 def test_the_overlay_leaves_its_table_alone() -> None:
     table = json.loads(COMMITTED_TABLE.read_text())
     before = copy.deepcopy(table)
-    overlay.apply(table)
+    overlay.apply(table, messages_of(table))
     assert table == before
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from decoders.codec.request import write_request
 from decoders.codec.response import write_response
-from decoders.frame.record import Direction, Record
+from decoders.frame.record import Direction, Kind, Pairing, Record
 from decoders.schema.registry import default_schemas
 from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
@@ -20,6 +20,9 @@ CLIENT = SocketAddress(bytes([10, 0, 0, 1]), 40_000)
 SERVER = SocketAddress(bytes([10, 0, 0, 2]), 9092)
 TO_BROKER, TO_CLIENT = Direction.TO_BROKER, Direction.TO_CLIENT
 SECOND = 1_000_000_000
+
+HANDSHAKE = 3
+"""Packets that open a connection."""
 
 Event = tuple[Direction, bytes]
 """A direction and the bytes that go there, length prefixes included."""
@@ -111,3 +114,23 @@ def records_of(packets: Iterable[Packet], **options: Any) -> list[Record]:
 
 def frames_in(records: Iterable[Record]) -> Iterator[tuple[Direction, bytes]]:
     return ((record.direction, record.frame) for record in records if record.frame)
+
+
+def asked(*frames: bytes) -> list[Event]:
+    return [(TO_BROKER, prefixed(frame)) for frame in frames]
+
+
+def answered(*frames: bytes) -> list[Event]:
+    return [(TO_CLIENT, prefixed(frame)) for frame in frames]
+
+
+def kinds(records: list[Record]) -> list[Kind]:
+    return [record.kind for record in records]
+
+
+def of_kind(records: list[Record], kind: Kind) -> list[Record]:
+    return [record for record in records if record.kind is kind]
+
+
+def pairings(records: list[Record]) -> list[Pairing]:
+    return [record.pairing for record in of_kind(records, Kind.RESPONSE)]

@@ -8,15 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoders.wire.assembly import MAX_FRAME, Frame
-from decoders.wire.framing import Framer, Loss, Step
+from decoders.wire.assembly import MAX_FRAME, Frame, InvalidSize
+from decoders.wire.framing import Framed, Framer, Step
 from decoders.wire.ledger import Ledger, Reason
 from decoders.wire.stream import Chunk, Gap
 from tests.decoders.wire.conversation import prefixed
 
 
-def is_word(data: bytes | bytearray) -> bool | None:
-    """Evidence of these tests: a frame of letters, whole."""
+def is_word(data: bytes | bytearray, missing: int = 0) -> bool | None:
+    """Evidence of these tests: a frame of letters, whole or missing its end."""
+    if missing:
+        return len(data) + missing == 4 + int.from_bytes(data[:4], signed=True) and data[4:].isalpha()
     if len(data) < 5:
         return None
     size = int.from_bytes(data[:4], signed=True)
@@ -27,7 +29,7 @@ def is_word(data: bytes | bytearray) -> bool | None:
 
 def framer(step: Step = Step.IN_STEP) -> tuple[Framer, Ledger]:
     ledger = Ledger()
-    return Framer(ledger, step, opens=is_word, resumes=is_word), ledger
+    return Framer(ledger, step, opens=is_word, resumes=is_word, is_foreign=lambda _: False), ledger
 
 
 class Feed:
@@ -38,20 +40,20 @@ class Feed:
         self.offset = 0
         self.at = 0
 
-    def push(self, data: bytes, *, starts_segment: bool = True) -> list[Frame | Loss]:
+    def push(self, data: bytes, *, starts_segment: bool = True) -> list[Framed]:
         self.ledger.capture(len(data))
         chunk = Chunk(self.offset, data, self.at, self.at, self.at, starts_segment)
         self.offset += len(data)
         self.at += 1
         return list(self.framer.push(chunk))
 
-    def lose(self, size: int) -> list[Frame | Loss]:
+    def lose(self, size: int) -> list[Framed]:
         gap = Gap(self.offset, size, self.at, self.at)
         self.offset += size
         return list(self.framer.lose(gap))
 
 
-def told(results: Iterable[Frame | Loss]) -> list[tuple[bytes, int] | int]:
+def told(results: Iterable[Framed]) -> list[tuple[bytes, int] | int]:
     return [
         (result.payload, result.true_length) if isinstance(result, Frame) else result.size
         for result in results
@@ -130,17 +132,28 @@ def test_a_candidate_may_take_several_chunks_and_fail_late() -> None:
     assert told(feed.push(b"rd")) == [(b"word", 4)]
 
 
-def test_a_gap_breaks_a_candidate() -> None:
+def test_a_candidate_that_misses_just_its_end_is_a_frame() -> None:
     feed = Feed(Step.SEEKING)
     feed.push(prefixed(b"word")[:6])
-    assert told(feed.lose(2)) == [2]
+    assert told(feed.lose(2)) == [(b"wo", 4)]
+    assert told(feed.push(prefixed(b"42"))) == [(b"42", 2)]
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_any_other_gap_breaks_a_candidate(size: int) -> None:
+    feed = Feed(Step.SEEKING)
+    feed.push(prefixed(b"word")[:6])
+    assert told(feed.lose(size)) == [size]
     assert feed.ledger.skipped == {Reason.UNSYNCHRONISED: 6}
 
 
 @pytest.mark.parametrize("size", [-1, MAX_FRAME + 1])
 def test_an_impossible_length_loses_step(size: int) -> None:
     feed = Feed()
-    assert told(feed.push(prefixed(b"good") + size.to_bytes(4, signed=True) + b"rest")) == [(b"good", 4), 0]
+    feed.push(b"")
+    good, invalid, loss = feed.push(prefixed(b"good") + size.to_bytes(4, signed=True) + b"rest")
+    assert told([good, loss]) == [(b"good", 4), 0]
+    assert invalid == InvalidSize(size, 1, 1)
     assert feed.framer.step is Step.SEEKING
     assert feed.ledger.skipped == {Reason.UNSYNCHRONISED: 8}
 

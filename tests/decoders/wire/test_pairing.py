@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from decoders.frame.record import Pairing
-from decoders.wire.pairing import MAX_OWED, AnswersOwed, Owed
+from decoders.wire.pairing import MAX_AGE, MAX_OWED, AnswersOwed, Owed
 
 
 def owed(number: int, correlation_id: int | None = None) -> Owed:
-    return Owed(number, number if correlation_id is None else correlation_id, 3, 9)
+    return Owed(number, number if correlation_id is None else correlation_id, 3, 9, 0)
 
 
 def asking(*numbers: int) -> AnswersOwed:
@@ -105,3 +105,15 @@ def test_too_many_unanswered_requests_are_given_up_without_accusation() -> None:
     waiting = asking(*range(MAX_OWED), 50_000)
     assert waiting.answer(0) == (Pairing.UNKNOWN, None)
     assert waiting.answer(50_000) == (Pairing.MATCHED, owed(50_000))
+
+
+def test_an_old_unanswered_request_is_given_up_without_accusation() -> None:
+    waiting = AnswersOwed()
+    waiting.ask(Owed(1, 1, 3, 9, 0), certain=True)
+    waiting.ask(Owed(2, 2, 3, 9, MAX_AGE), certain=True)
+    assert waiting.find(1)
+    waiting.ask(Owed(3, 3, 3, 9, MAX_AGE + 1), certain=True)
+    assert waiting.find(1) is None
+    assert waiting.answer(2)[0] is Pairing.MATCHED
+    assert waiting.answer(3)[0] is Pairing.MATCHED
+    assert waiting.held == 0

@@ -39,11 +39,6 @@ def test_what_is_not_a_pcap_is_refused(content: bytes) -> None:
         PcapReader(io.BytesIO(content))
 
 
-def test_a_pcapng_is_refused_with_the_way_out() -> None:
-    with pytest.raises(PcapError, match="editcap"):
-        PcapReader(io.BytesIO(b"\x0a\x0d\x0d\x0a" + bytes(40)))
-
-
 def test_an_absurd_record_length_is_damage_and_allocates_nothing() -> None:
     content = pcap("<", 0xA1B2C3D4, 0) + struct.pack("<IIII", 0, 0, 0xFFFFFFF0, 0xFFFFFFF0)
     with pytest.raises(PcapError, match="byte 62"):

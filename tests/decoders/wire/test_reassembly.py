@@ -6,13 +6,13 @@ The conversation is a real one: pipelined requests, a Produce without an answer,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import groupby, pairwise
 from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoders.frame.record import Kind, Pairing, Record
+from decoders.frame.record import Direction, Kind, Pairing, Record
 from decoders.wire.packet import Packet
 from decoders.wire.tracker import Tracker
 from tests.decoders.wire.conversation import (
@@ -30,6 +30,7 @@ from tests.decoders.wire.conversation import (
     response,
     tracker,
 )
+from tests.decoders.wire.links import LINKS, carried
 
 
 def conversation() -> list[Event]:
@@ -51,7 +52,16 @@ def split(data: bytes) -> Iterator[bytes]:
         data = data[end:]
 
 
+def pipelined() -> list[Event]:
+    """Everything is asked before anything is answered."""
+    asked = [frame for number in range(1, 9) for frame in (metadata(number), produce(100 + number, acks=0))]
+    return [(TO_BROKER, prefixed(frame)) for frame in asked] + [
+        (TO_CLIENT, prefixed(metadata_answer(number))) for number in range(1, 9)
+    ]
+
+
 EVENTS = conversation()
+PIPELINED = pipelined()
 segment_sizes = st.sampled_from([1, 3, 16, 100, 1460, 60_000])
 randoms = st.integers(0, 1_000_000_000).map(Random)
 sequences = st.tuples(*[st.sampled_from([0, (1 << 32) - 300, (1 << 31) - 20])] * 2)
@@ -82,10 +92,12 @@ def assert_true(records: list[Record]) -> None:
 
 def assert_nobody_accused(records: list[Record]) -> None:
     assert not {Pairing.FOREIGN, Pairing.UNOWED} & {record.pairing for record in records}
+    assert Kind.INVALID_SIZE not in {record.kind for record in records}
 
 
 def assert_balanced(follower: Tracker, packets: list[Packet]) -> None:
     ledger = follower.ledger
+    assert follower.held == 0
     assert ledger.balances
     assert ledger.pending == 0
     assert ledger.packets.total() == ledger.packets["tcp"] == len(packets)
@@ -124,6 +136,51 @@ def test_packets_reordered_within_one_send_give_the_same_records(
     records, follower = followed(packets)
     assert [(record.kind, record.frame, record.pairing) for record in records] == whole()
     assert_balanced(follower, packets)
+
+
+@given(segment_sizes, sequences, randoms, st.sampled_from(list(LINKS)), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_packets_in_any_order_that_tcp_allows_give_the_same_frames(
+    size: int, initial: tuple[int, int], random: Random, link: str, repeated: bool
+) -> None:
+    """Whatever arrives, arrives behind what it acknowledges; all else may come in any order, and twice."""
+    packets = packets_of(PIPELINED, segment=size, sequences=initial)
+    if repeated:
+        packets = [packet for packet in packets for _ in range(random.choice([1, 1, 2]))]
+    packets = [carried(packet, link) for packet in permuted(packets, random)]
+    records, follower = followed(packets)
+    expected = followed(packets_of(PIPELINED))[0]
+    for direction in (TO_BROKER, TO_CLIENT):
+        assert told(records, direction) == told(expected, direction)
+    assert_balanced(follower, packets)
+    assert follower.ledger.lost == 0
+
+
+def told(records: list[Record], direction: Direction) -> list[tuple[bytes, Pairing]]:
+    return [(record.frame, record.pairing) for record in frames(records) if record.direction is direction]
+
+
+def permuted(packets: list[Packet], random: Random) -> list[Packet]:
+    """Shuffle what each side says while the other is silent; the handshake comes first, the end last."""
+    runs = [list(run) for _, run in groupby(packets[3:-2], key=lambda packet: packet.data[26:30])]
+    return packets[:3] + [packet for run in runs for packet in random.sample(run, len(run))] + packets[-2:]
+
+
+@given(sequences, st.sampled_from(list(LINKS)), st.integers(12, 200))
+@settings(max_examples=40, deadline=None)
+def test_a_snap_length_cuts_frames_and_loses_none(initial: tuple[int, int], link: str, kept: int) -> None:
+    """Of what shares a segment with others only the first is sure to be there."""
+    headers = len(carried(packets_of([])[-1], link).data)
+    packets = [carried(packet, link) for packet in packets_of(EVENTS, sequences=initial, close=False)]
+    cut = [packet._replace(data=packet.data[: headers + 4 + kept]) for packet in packets[3:]]
+    records, follower = followed(packets[:3] + cut)
+    assert_true(records)
+    assert_balanced(follower, packets)
+    assert_nobody_accused(records)
+    told = {(record.direction, record.frame, record.true_length) for record in frames(records)}
+    for direction, data in EVENTS:
+        first = next(split(data))
+        assert (direction, first[:kept], len(first)) in told
 
 
 @given(segment_sizes, sequences, randoms, st.floats(0, 0.4))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from decoders.wire.packet import Packet
 from decoders.wire.segment import LinkType, Segment, Skipped, SocketAddress, TcpFlag, read_segment
+from tests.decoders.wire.links import LINKS, carried
 
 PAYLOAD = b"kafka"
 TCP = struct.pack(">HHIIBBHHH", 40000, 9092, 7, 9, 6 << 4, 0x18, 0, 0, 0) + bytes(4) + PAYLOAD
@@ -47,26 +48,32 @@ def expected(addresses: tuple[bytes, bytes], payload: bytes = PAYLOAD, missing: 
     return Segment(source, destination, 7, 9, TcpFlag.PSH | TcpFlag.ACK, payload, missing, 1, 99)
 
 
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize(("ip", "addresses"), [(ipv4(), V4), (ipv6(), V6)], ids=["IPv4", "IPv6"])
+def test_the_segment_is_found_in_every_link_layer(
+    link: str, ip: bytes, addresses: tuple[bytes, bytes]
+) -> None:
+    packet = Packet(1, LinkType.ETHERNET, ethernet(ip), len(ethernet(ip)), 99)
+    assert read_segment(carried(packet, link)) == expected(addresses)
+
+
 @pytest.mark.parametrize(
-    ("link_type", "data"),
+    "data",
     [
-        pytest.param(LinkType.ETHERNET, ethernet(ipv4()), id="Ethernet"),
-        pytest.param(LinkType.ETHERNET, ethernet(ipv4(), 0x8100), id="VLAN"),
-        pytest.param(LinkType.ETHERNET, ethernet(ipv4(), 0x88A8, 0x8100), id="stacked VLAN"),
-        pytest.param(LinkType.ETHERNET, ethernet(ipv4(options=bytes(8))), id="IPv4 options"),
-        pytest.param(LinkType.ETHERNET, ethernet(ipv4()) + bytes(6), id="padded"),
-        pytest.param(LinkType.ETHERNET, ethernet(ipv4(length=0)), id="too large for the IP length"),
-        pytest.param(LinkType.NULL, struct.pack("=I", 2) + ipv4(), id="loopback"),
-        pytest.param(LinkType.LOOP, struct.pack(">I", 2) + ipv4(), id="OpenBSD loopback"),
-        pytest.param(LinkType.RAW, ipv4(), id="raw IP"),
-        pytest.param(LinkType.RAW_BSD, ipv4(), id="raw IP, BSD number"),
-        pytest.param(LinkType.IPV4, ipv4(), id="raw IPv4"),
-        pytest.param(LinkType.LINUX_SLL, bytes(14) + b"\x08\x00" + ipv4(), id="Linux cooked"),
-        pytest.param(LinkType.LINUX_SLL2, b"\x08\x00" + bytes(18) + ipv4(), id="Linux cooked 2"),
+        pytest.param(ethernet(ipv4(options=bytes(8))), id="IPv4 options"),
+        pytest.param(ethernet(ipv4()) + bytes(6), id="padded"),
+        pytest.param(ethernet(ipv4(length=0)), id="too large for the IP length"),
     ],
 )
-def test_the_segment_is_found_in_every_link_layer(link_type: int, data: bytes) -> None:
-    assert read(data, link_type) == expected(V4)
+def test_ipv4_is_read_with_its_options_and_without_padding(data: bytes) -> None:
+    assert read(data) == expected(V4)
+
+
+def test_a_packet_merged_by_the_network_card_keeps_all_its_payload() -> None:
+    """Larger than an IP length can say, which is 0 then."""
+    payload = bytes(range(256)) * 300
+    assert read(ethernet(ipv4(TCP[:24] + payload, length=0))) == expected(V4, payload)
+    assert read(ethernet(ipv6(TCP[:24] + payload, length=0))) == expected(V6, payload)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +86,7 @@ def test_the_segment_is_found_in_every_link_layer(link_type: int, data: bytes) -
             ipv6(first=43, extensions=b"\x3c\x00" + bytes(6) + b"\x06\x01" + bytes(14)),
             id="routing, destination options",
         ),
+        pytest.param(ipv6(first=51, extensions=b"\x06\x04" + bytes(22)), id="authentication"),
     ],
 )
 def test_ipv6_is_read_with_its_extension_headers(ip: bytes) -> None:
@@ -98,6 +106,12 @@ def test_bytes_that_the_snap_length_cut_off_are_counted() -> None:
         pytest.param(ethernet(ipv4(fragment=0x0010)), "fragment", id="later fragment"),
         pytest.param(ethernet(ipv6(first=44, extensions=b"\x06" + bytes(7))), "fragment", id="IPv6 fragment"),
         pytest.param(ethernet(ipv6(first=17)), "not-tcp", id="UDP"),
+        pytest.param(
+            ethernet(ipv6(bytes(2) + (4789).to_bytes(2) + bytes(30), first=17)), "vxlan", id="VXLAN"
+        ),
+        pytest.param(ethernet(ipv6(first=47)), "gre", id="GRE"),
+        pytest.param(ethernet(ipv6(first=4)), "ip-in-ip", id="IPv4 in IPv6"),
+        pytest.param(ethernet(ipv6(first=50)), "not-tcp", id="encrypted"),
         pytest.param(bytes(12) + b"\x08\x06" + bytes(28), "not-ip", id="ARP"),
         pytest.param(ethernet(ipv4())[:40], "headers-cut", id="snap length inside the TCP header"),
         pytest.param(b"", "headers-cut", id="empty"),
@@ -107,6 +121,10 @@ def test_bytes_that_the_snap_length_cut_off_are_counted() -> None:
 )
 def test_what_holds_no_whole_segment_is_skipped_with_a_reason(data: bytes, reason: str) -> None:
     assert read(data) == Skipped(reason)
+
+
+def test_a_family_that_is_not_ip_is_skipped() -> None:
+    assert read(struct.pack("<I", 7) + ipv4(), LinkType.NULL) == Skipped("not-ip")
 
 
 def test_an_unknown_link_layer_is_skipped() -> None:

@@ -44,7 +44,16 @@ def test_the_first_captured_of_bytes_sent_twice_wins() -> None:
     stream = Stream(ledger, 0)
     assert told(stream.push(segment(2, b"CD"))) == []
     assert told(stream.push(segment(0, b"abcdef"))) == [b"ab", b"CD", b"ef"]
-    assert ledger.skipped[Reason.DUPLICATE] == 2
+    assert ledger.skipped == {Reason.CONFLICTING: 2}
+
+
+def test_only_the_overlap_that_differs_conflicts() -> None:
+    ledger = Ledger()
+    stream = Stream(ledger, 0)
+    list(stream.push(segment(1, b"bc")))
+    list(stream.push(segment(4, b"ef")))
+    assert told(stream.push(segment(0, b"abcdXX"))) == [b"a", b"bc", b"d", b"ef"]
+    assert ledger.skipped == {Reason.DUPLICATE: 2, Reason.CONFLICTING: 2}
 
 
 def test_only_bytes_at_the_start_of_a_payload_start_a_segment() -> None:

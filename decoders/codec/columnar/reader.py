@@ -1,0 +1,124 @@
+"""The columnar reader: writes the tape for what is wanted, and runs it over columns of frames."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from decoders.codec.columnar import arrow, entries, memory
+from decoders.codec.columnar.decoded import DecodedFrames
+from decoders.codec.columnar.frames import Frames
+from decoders.codec.columnar.head import HEAD
+from decoders.codec.columnar.head_columns import HEAD_FLAGS, HeadColumns
+from decoders.codec.columnar.kernel import read_frames
+from decoders.codec.columnar.projection import Column, columns_of
+from decoders.codec.columnar.room import Room
+from decoders.codec.columnar.tape import Tape, Wanted
+from decoders.codec.program import compile_message
+from decoders.schema.header_versions import API_VERSIONS, Layout
+from decoders.schema.model import Message
+from decoders.schema.registry import Api, Schemas
+
+_HEADER_BEFORE: Final = 2
+"""The request header before the one that KIP-1313 introduces."""
+
+_Counts = npt.NDArray[np.int64]
+
+
+class ColumnarReader:
+    """Reads columns of frames, of any APIs and versions, without Python for each frame.
+
+    `wanted` says which columns of body fields are to be made, and of which fields each:
+    `{"member_id": ["HeartbeatRequest.memberId", "ConsumerGroupHeartbeatRequest.memberId"]}`. All
+    else is passed over, but still held against the schema. Raises ValueError for fields that the
+    schemas do not have or that do not make one column.
+    """
+
+    def __init__(self, schemas: Schemas, wanted: Mapping[str, Collection[str]] | None = None) -> None:
+        self.columns = columns_of(schemas, wanted or {})
+        writer = _LayoutWriter(schemas, self.columns)
+        self._entries, self._headers = writer.write()
+        self._tape = writer.tape.rows()
+        self._paths = arrow.texts(writer.tape.paths)
+        self._room = Room.first()
+        self._drafts = np.empty(2, HEAD)
+        self._counters = np.empty((writer.tape.levels, 4), np.int64)
+
+    def read(self, frames: Frames) -> DecodedFrames:
+        """Read frames. Raises nothing, whatever their bytes. One thread may read at a time."""
+        columns, flags = HeadColumns.room_for(len(frames)), memory.empty((HEAD_FLAGS, len(frames)), np.uint8)
+        counts = self._run(frames, columns, flags)
+        return DecodedFrames(frames, columns, flags, *self._room.taken(counts), self.columns, self._paths)
+
+    def _run(self, frames: Frames, columns: HeadColumns, flags: npt.NDArray[np.uint8]) -> _Counts:
+        """Run the machine over all frames, with more room whenever it is needed; gives how much it took."""
+        layouts = (self._tape, self._entries, self._headers)
+        places = (frames.data, frames.begins, frames.lengths)
+        told = (frames.is_cut, frames.is_request, frames.paired_keys, frames.paired_versions)
+        counts, needed = np.zeros(len(self._room), np.int64), np.zeros(len(self._room), np.int64)
+        number = 0
+        while True:
+            written = (self._drafts, columns, flags, *self._room, counts, needed, self._counters)
+            number = read_frames(*layouts, *places, *told, number, *written)
+            if number == len(frames):
+                return counts
+            self._room = self._room.with_room(needed)
+
+
+def _wanted(paths: Sequence[Mapping[int, str]], api: Api) -> Wanted:
+    return {by_key[api.key]: number for number, by_key in enumerate(paths) if api.key in by_key}
+
+
+class _LayoutWriter:
+    """Writes the layouts of all frames that the schemas know, and where each begins on the tape."""
+
+    def __init__(self, schemas: Schemas, columns: tuple[Column, ...]) -> None:
+        self.tape = Tape()
+        self._schemas = schemas
+        self._columns = columns
+
+    def write(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Write them; gives the `entries` and `headers` of `kernel.read_frames`."""
+        apis = [api for api in self._schemas.apis if api.versions]
+        shape = (4, 1 + max(api.key for api in apis), 1 + max(api.versions.highest for api in apis))
+        rows = np.full(shape, entries.NOWHERE, np.int32)
+        for api in apis:
+            for version in range(api.versions.lowest, api.versions.highest + 1):
+                self._write_version(rows[:, api.key, version], api, version)
+        return rows, self._headers()
+
+    def _write_version(self, rows: npt.NDArray[np.int32], api: Api, version: int) -> None:
+        header_version = api.request_header_version(version)
+        header = self._schemas.request_header
+        rows[entries.REQUESTS] = self._request(api, header, header_version, version)
+        rows[entries.RESPONSES] = self._response(api, version)
+        if api.is_overlay(version):
+            tagged = self._schemas.request_headers[Layout.TAGGED]
+            rows[entries.TAGGED_REQUESTS] = self._request(api, tagged, header_version, version)
+            rows[entries.RIVALS] = self._request(api, header, _HEADER_BEFORE, version - 1)
+
+    def _request(self, api: Api, header: Message, header_version: int, version: int) -> int:
+        wanted = _wanted([column.requests for column in self._columns], api)
+        program = compile_message(header, header_version)
+        return self.tape.write_frame(header_version, program, compile_message(api.request, version), wanted)
+
+    def _response(self, api: Api, version: int) -> int:
+        wanted = _wanted([column.responses for column in self._columns], api)
+        header_version = api.response_header_version(version)
+        program = compile_message(self._schemas.response_header, header_version)
+        return self.tape.write_frame(header_version, program, compile_message(api.response, version), wanted)
+
+    def _headers(self) -> npt.NDArray[np.int32]:
+        """Write the request headers that ApiVersions has below and above its known versions."""
+        api = self._schemas.api(API_VERSIONS)
+        if api is None:
+            return np.full(2, entries.NOWHERE, np.int32)
+        versions = (api.versions.lowest - 1, api.versions.highest + 1)
+        return np.array([self._header(api.request_header_version(version)) for version in versions], np.int32)
+
+    def _header(self, version: int) -> int:
+        program = compile_message(self._schemas.request_header, version)
+        return self.tape.write_frame(version, program, None, {})

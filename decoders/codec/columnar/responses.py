@@ -1,0 +1,72 @@
+"""Responses, as `codec/response.py` reads them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from decoders.codec.columnar.entries import NOWHERE, RESPONSES, RIVALS, entry_of
+from decoders.codec.columnar.head import API_VERSIONS, FIRST_LEAD_PATH, NO_FAILURE, TRUNCATED
+from decoders.codec.columnar.machine import FOUND, REMARKS, Frame, Machine, fail, forget
+from decoders.codec.columnar.numbers import int16, int32
+from decoders.codec.columnar.walk import read_frame
+from decoders.compilation import inlined, outlined
+
+_UNSUPPORTED_VERSION: Final = 35
+
+
+@inlined
+def _read_answer(machine: Machine, frame: Frame, entries: Any, version: int) -> bool:
+    """Read a response in the layout of a version; tells whether to the last byte."""
+    head = machine.head
+    is_exact = read_frame(machine, frame, entry_of(entries, RESPONSES, head.api_key, version))
+    head.body_version = version
+    return is_exact
+
+
+@inlined
+def _is_refusal(machine: Machine, frame: Frame) -> bool:
+    return (
+        machine.head.api_key == API_VERSIONS
+        and frame.end - frame.begin >= 6
+        and int16(machine.data, frame.begin + 4) == _UNSUPPORTED_VERSION
+    )
+
+
+@outlined
+def _read_refusal(machine: Machine, frame: Frame, entries: Any, is_known: bool, is_released: bool) -> None:
+    """Read an ApiVersions response with error 35, most often in the layout of version 0."""
+    head, found, remarks = machine.head, machine.counts[FOUND], machine.counts[REMARKS]
+    if _read_answer(machine, frame, entries, 0) or (frame.is_cut and head.failure_reason == NO_FAILURE):
+        return
+    forget(machine, found, remarks)
+    if is_known and _read_answer(machine, frame, entries, head.api_version):
+        return
+    forget(machine, found, remarks)
+    if is_released:
+        _read_answer(machine, frame, entries, 0)
+    else:
+        head.known = False
+
+
+@inlined
+def read_response(machine: Machine, frame: Frame, entries: Any) -> None:
+    """Read a response as `codec/response.py` does; its API and version are in the head already."""
+    head, found, remarks = machine.head, machine.counts[FOUND], machine.counts[REMARKS]
+    if frame.end - frame.begin < 4:
+        if not frame.is_cut:
+            fail(machine, frame, TRUNCATED, FIRST_LEAD_PATH + 2, frame.begin)
+        return
+    head.correlation_id = int32(machine.data, frame.begin)
+    head.has_correlation_id = True
+    is_known = entry_of(entries, RESPONSES, head.api_key, head.api_version) != NOWHERE
+    is_overlay = entry_of(entries, RIVALS, head.api_key, head.api_version) != NOWHERE
+    if _is_refusal(machine, frame):
+        _read_refusal(machine, frame, entries, is_known, is_known and not is_overlay)
+    elif not is_known:
+        head.known = False
+    else:
+        is_exact = _read_answer(machine, frame, entries, head.api_version)
+        is_whole = is_exact or (frame.is_cut and head.failure_reason == NO_FAILURE)
+        if is_overlay and not is_whole:
+            head.known = False
+            forget(machine, found, remarks)

@@ -1,0 +1,97 @@
+"""Which of two layouts request header 3 has in a frame, and whether the frame proves that it has it.
+
+KIP-1313 puts the client instance ID behind the client ID, before the tagged fields: the *plain*
+layout. A later revision of its implementation makes it a tagged field of that header: the *tagged*
+one. A release that has header 3 says in its schemas which it is. As long as the versions on header 3
+are known from the overlay alone, a later release may also use the same numbers for something else,
+and nobody may be accused on the strength of a guess. So such a frame is read only where one layout,
+and not the other, is proven:
+
+- *A complete frame* must decode to its last byte. In the plain layout it must not also decode to its
+  last byte as header 2 with the body of the version before. In the tagged layout it always does; what
+  proves it is the tag, since no release has ever put one into a header: the ID, in 16 bytes that are
+  not all zero, must be the one tagged field of the header. An ID of zero is not written at all there,
+  and so proves nothing.
+- *A cut frame* has no last byte. It must decode up to the cut. In the plain layout its header must
+  have no tagged field, and its ID must not begin with a zero byte: under header 2 that byte counts
+  tagged fields. So a zero ID in a cut frame stays unproven, and so does one random ID in 256.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Collection
+from typing import Final
+
+from decoders.codec.failure import Remark
+from decoders.codec.program import UNKNOWN_TAGS, Program, compile_message
+from decoders.codec.reading import Reading, read_frame
+from decoders.schema.header_versions import Layout
+from decoders.schema.registry import Api, Schemas
+
+INSTANCE_ID: Final = "clientInstanceId"
+_HEADER_BEFORE: Final = 2
+
+
+def layout_of(header: Program) -> Layout | None:
+    """Tell where a request header has the instance ID; None if it has none."""
+    if INSTANCE_ID not in header.names:
+        return None
+    is_tagged = any(field.name == INSTANCE_ID for field in header.tagged.values())
+    return Layout.TAGGED if is_tagged else Layout.PLAIN
+
+
+def instance_id(reading: Reading) -> bytes | None:
+    """Give the 16 bytes of the instance ID that was read in a header."""
+    text = reading.header.get(INSTANCE_ID)
+    return None if text is None else base64.urlsafe_b64decode(f"{text}==")
+
+
+def read_proven(
+    schemas: Schemas, api: Api, version: int, frame: bytes, *, cut: bool, spans: Collection[str]
+) -> tuple[Layout, Reading] | None:
+    """Read a frame of a version that only the overlay knows; None unless one layout alone is proven."""
+    header_version, body = api.request_header_version(version), compile_message(api.request, version)
+    readings = {
+        layout: read_frame(frame, compile_message(header, header_version), body, cut, spans)
+        for layout, header in schemas.request_headers.items()
+    }
+    proven = [
+        (layout, reading)
+        for layout, reading in readings.items()
+        if (_is_proven_in_part(layout, reading) if cut else _is_proven(layout, reading))
+    ]
+    if len(proven) != 1:
+        return None
+    ((layout, reading),) = proven
+    if layout is Layout.PLAIN and not cut and _is_of_version_before(schemas, api, version, frame):
+        return None
+    return layout, reading
+
+
+def _is_proven(layout: Layout, reading: Reading) -> bool:
+    return reading.is_exact and (layout is Layout.PLAIN or _is_only_tag(reading))
+
+
+def _is_proven_in_part(layout: Layout, reading: Reading) -> bool:
+    if reading.failure is not None or not reading.has_header:
+        return False
+    if layout is Layout.TAGGED:
+        return _is_only_tag(reading)
+    found = instance_id(reading)
+    return UNKNOWN_TAGS not in reading.header and found is not None and not found.startswith(b"\0")
+
+
+def _is_only_tag(reading: Reading) -> bool:
+    # An ID of another length than its tag tells, or a tag that is there twice, is remarked upon.
+    is_odd = any(_is_of_header(remark) for remark in reading.remarks)
+    return INSTANCE_ID in reading.header and UNKNOWN_TAGS not in reading.header and not is_odd
+
+
+def _is_of_header(remark: Remark) -> bool:
+    return remark.path.startswith("header.")
+
+
+def _is_of_version_before(schemas: Schemas, api: Api, version: int, frame: bytes) -> bool:
+    header = compile_message(schemas.request_header, _HEADER_BEFORE)
+    return read_frame(frame, header, compile_message(api.request, version - 1), False, ()).is_exact

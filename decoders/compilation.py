@@ -1,0 +1,95 @@
+"""How functions are compiled to machine code, and where that code is kept from one process to the next."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import numba
+
+_OPTIONS: Final = {"_nrt": False}
+"""Without numba's runtime: arrays are the caller's, and counting the references to them would make the
+machine of the columnar reader thirty times as slow. numba has no public option for it."""
+_ROOT: Final = Path(__file__).parents[1]
+_IMPORT: Final = re.compile(r"^from (\S+) import", re.MULTILINE)
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def compiled(signature: Any) -> Callable[[_Function], _Function]:
+    """Compile for one numba signature, or for whatever it is first called with if that is None.
+
+    Machine code is kept in `kipwatch/numba/` of the user's cache directory, or of NUMBA_CACHE_DIR, in
+    a folder named by a digest of all sources that the function may depend on: those that its file
+    imports from its package and this one, and what those import. numba's own check looks at one file alone.
+    Where that folder cannot be written to, each process compiles anew, which takes seconds.
+    """
+
+    def compile_function(function: _Function) -> _Function:
+        directory = _cache_directory(Path(function.__code__.co_filename))
+        with _caching_in(directory):
+            cached = directory is not None
+            return numba.njit(signature, cache=cached, **_OPTIONS)(function)  # type: ignore[no-any-return]
+
+    return compile_function
+
+
+def inlined(function: _Function) -> _Function:
+    """Make a function part of the compiled ones that call it: for what every frame needs."""
+    return numba.njit(function, forceinline=True, **_OPTIONS)  # type: ignore[no-any-return]
+
+
+def outlined(function: _Function) -> _Function:
+    """Let compiled functions call a function: for what is rare or large."""
+    return numba.njit(function, **_OPTIONS)  # type: ignore[no-any-return]
+
+
+def sources_of(file: Path) -> list[Path]:
+    """List a file and all files of its package and of this one that it depends on, in a fixed order."""
+    packages = {Path(__file__).parent, *(parent for parent in file.parents if parent.parent == _ROOT)}
+    found, waiting = set[Path](), [file]
+    while waiting:
+        source = waiting.pop()
+        if source not in found:
+            found.add(source)
+            waiting += [imported for imported in _imported(source) if packages & {*imported.parents}]
+    return sorted(found)
+
+
+def _imported(source: Path) -> Iterator[Path]:
+    """Give the modules that a file imports; of a package, all its files, as any may be meant."""
+    for module in _IMPORT.findall(source.read_text("utf-8")):
+        place = _ROOT.joinpath(*module.split("."))
+        yield from place.glob("*.py") if place.is_dir() else [place.with_suffix(".py")]
+
+
+@functools.cache
+def _cache_directory(file: Path) -> Path | None:
+    """Make the folder for the functions of a file; None if it cannot be."""
+    digest = hashlib.sha256(numba.__version__.encode())
+    try:
+        for source in sources_of(file):
+            digest.update(source.read_bytes())
+        base = numba.config.CACHE_DIR or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        directory = Path(base) / "kipwatch" / "numba" / digest.hexdigest()[:16]
+        directory.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        return None
+    return directory if os.access(directory, os.W_OK) else None
+
+
+@contextmanager
+def _caching_in(directory: Path | None) -> Iterator[None]:
+    """Let numba, which looks when a function is defined, find this directory named."""
+    named = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = "" if directory is None else str(directory)
+    try:
+        yield
+    finally:
+        numba.config.CACHE_DIR = named

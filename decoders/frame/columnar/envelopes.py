@@ -1,0 +1,185 @@
+"""Topic records as columns: the envelopes of a batch unpacked at once, equal to `unpack` of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from decoders.compilation import compiled, inlined
+from decoders.frame.record import (
+    ENVELOPE_VERSION,
+    Closing,
+    Direction,
+    Kind,
+    Pairing,
+    Record,
+    RecordError,
+    unpack,
+)
+from decoders.wire.columnar.frames import FrameBatch, FrameColumns
+
+# Where the fields stand that `frame/record.py` packs.
+_VERSION: Final = 0
+_KIND: Final = 1
+_DIRECTION: Final = 2
+_PAIRING: Final = 3
+_CLOSING: Final = 4
+_FLAGS: Final = 5
+_RUN: Final = 6
+_SEQUENCE: Final = 14
+_CAPTURED_AT: Final = 22
+_PAIRED_SEQUENCE: Final = 30
+_PAIRED_API_KEY: Final = 38
+_PAIRED_API_VERSION: Final = 40
+_POSITION: Final = 42
+_TRUE_LENGTH: Final = 50
+_ENDPOINTS: Final = 58
+"""Client and server, then the names of cluster and feeder."""
+_CAPTURED_LENGTH: Final = 142
+_SIZE: Final = 146
+
+_REQUEST: Final = int(Kind.REQUEST)
+_RESPONSE: Final = int(Kind.RESPONSE)
+_LAST_DIRECTION: Final = int(max(Direction))
+_LAST_PAIRING: Final = int(max(Pairing))
+_NO_CLOSING: Final = int(Closing.NONE)
+
+_Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """Topic records as a batch.
+
+    `rows` (int64) are the records' rows in the topic's batch by number: those of the frames, then those
+    of the events. `unreadable` counts what are no records. An event is whatever is no ordinary frame.
+    """
+
+    batch: FrameBatch
+    rows: _Integers
+    unreadable: int
+
+
+def unpack_columns(keys: pa.Array, values: pa.Array) -> Unpacked:
+    """Unpack topic records, given as binary columns of their keys and values."""
+    return _Unpacking(keys, values).unpacked()
+
+
+class _Unpacking:
+    def __init__(self, keys: pa.Array, values: pa.Array) -> None:
+        self._keys = keys.fill_null(b"").dictionary_encode()
+        self._connections = self._keys.indices.to_numpy()
+        self._data, self._begins = _contents(values.fill_null(b"").cast(pa.large_binary()))
+
+    def unpacked(self) -> Unpacked:
+        count = len(self._begins) - 1
+        columns, is_frame = FrameColumns.empty(count), np.empty(count, np.bool_)
+        first = np.full(len(self._keys.dictionary), -1, np.int64)
+        _read(self._data, self._begins, self._connections, first, is_frame, columns)
+        openings = self._number_connections(first, is_frame, columns)
+        rows = np.flatnonzero(is_frame)
+        events = [
+            (row, record) for row in np.flatnonzero(~is_frame).tolist() if (record := self._record(row))
+        ]
+        frames = columns if len(rows) == count else FrameColumns._make(column[rows] for column in columns)
+        batch = FrameBatch(self._data, frames, [record for _, record in events], openings)
+        event_rows = np.array([row for row, _ in events], np.int64)
+        return Unpacked(batch, np.concatenate((rows, event_rows)), count - len(rows) - len(events))
+
+    def _number_connections(
+        self, first: _Integers, is_frame: NDArray[np.bool_], columns: FrameColumns
+    ) -> list[Record]:
+        """Give a record of each connection; one whose names cannot be read has no frames."""
+        records = {number: self._record(row) for number, row in enumerate(first.tolist()) if row >= 0}
+        openings = {number: record for number, record in records.items() if record}
+        numbers = np.full(len(first), -1, np.int32)
+        numbers[list(openings)] = np.arange(len(openings))
+        columns.connections[:] = numbers[self._connections]
+        is_frame &= columns.connections >= 0
+        return list(openings.values())
+
+    def _record(self, row: int) -> Record | None:
+        value = self._data[self._begins[row] : self._begins[row + 1]].tobytes()
+        try:
+            return unpack(self._keys[row].as_py(), value)
+        except RecordError:
+            return None
+
+
+def _contents(values: pa.Array) -> tuple[NDArray[np.uint8], _Integers]:
+    """Give the bytes of large_binary values, and where in them each begins; the last number is the end."""
+    _, offsets, data = values.buffers()
+    if not len(values) or data is None:
+        return np.empty(0, np.uint8), np.zeros(len(values) + 1, np.int64)
+    begins = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1]
+    return np.frombuffer(data, np.uint8), begins
+
+
+@inlined
+def _number(data: Any, at: Any, size: int) -> Any:
+    value = np.uint64(0)
+    for offset in range(size):
+        value = (value << np.uint64(8)) | np.uint64(data[at + offset])
+    return value
+
+
+@inlined
+def _is_frame(data: Any, begin: Any, size: Any) -> Any:
+    """Whether this is an ordinary request or answer, as far as it can be told without its names."""
+    if size < _SIZE or data[begin + _VERSION] != ENVELOPE_VERSION:
+        return False
+    kind = data[begin + _KIND]
+    if kind not in (_REQUEST, _RESPONSE) or data[begin + _CLOSING] != _NO_CLOSING:
+        return False
+    if data[begin + _DIRECTION] > _LAST_DIRECTION or data[begin + _PAIRING] > _LAST_PAIRING:
+        return False
+    return _number(data, begin + _CAPTURED_LENGTH, 4) == size - _SIZE
+
+
+@inlined
+def _has_identity(data: Any, begin: Any, other: Any) -> Any:
+    """Whether two records are of one run, one feeder and one connection's ends."""
+    alike = True
+    for at in range(_RUN, _SEQUENCE):
+        alike &= data[begin + at] == data[other + at]
+    for at in range(_ENDPOINTS, _CAPTURED_LENGTH):
+        alike &= data[begin + at] == data[other + at]
+    return alike
+
+
+@compiled(None)
+def _read(  # noqa: PLR0917 - compiled functions are called by position
+    data: Any, begins: Any, connections: Any, first: Any, is_frame: Any, columns: Any
+) -> None:
+    """Read the rows that are ordinary frames with the identity of their connection's first one.
+
+    `first` holds the row of that one, -1 where there is none.
+    """
+    for row in range(len(begins) - 1):
+        begin, connection = begins[row], connections[row]
+        size = begins[row + 1] - begin
+        is_frame[row] = _is_frame(data, begin, size)
+        if not is_frame[row]:
+            continue
+        if first[connection] < 0:
+            first[connection] = row
+        elif not _has_identity(data, begin, begins[first[connection]]):
+            is_frame[row] = False
+            continue
+        columns.kinds[row] = data[begin + _KIND]
+        columns.directions[row] = data[begin + _DIRECTION]
+        columns.pairings[row] = data[begin + _PAIRING]
+        columns.flags[row] = data[begin + _FLAGS]
+        columns.paired_api_keys[row] = np.int16(_number(data, begin + _PAIRED_API_KEY, 2))
+        columns.paired_api_versions[row] = np.int16(_number(data, begin + _PAIRED_API_VERSION, 2))
+        columns.sequences[row] = np.int64(_number(data, begin + _SEQUENCE, 8))
+        columns.paired_sequences[row] = np.int64(_number(data, begin + _PAIRED_SEQUENCE, 8))
+        columns.captured_at[row] = np.int64(_number(data, begin + _CAPTURED_AT, 8))
+        columns.positions[row] = np.int64(_number(data, begin + _POSITION, 8))
+        columns.true_lengths[row] = np.int64(_number(data, begin + _TRUE_LENGTH, 8))
+        columns.starts[row] = begin + _SIZE
+        columns.lengths[row] = size - _SIZE

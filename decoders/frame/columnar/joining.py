@@ -1,0 +1,68 @@
+"""Several batches of frames made one, for whoever gains by many frames at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decoders.frame.columnar.pieces import gathered
+from decoders.frame.record import Record
+from decoders.wire.columnar.frames import FrameBatch, FrameColumns
+
+ENOUGH: Final = 128 * 1024 * 1024
+"""Bytes of frames at which a batch is not made larger."""
+
+
+def joined(batches: Iterable[FrameBatch], least: int) -> Iterator[FrameBatch]:
+    """Join batches that follow on each other until they hold so many records, or ENOUGH bytes.
+
+    The batches may be written over as soon as the next one is asked for: their frames are copied.
+    """
+    joining = _Joining()
+    for batch in batches:
+        joining.add(batch)
+        if joining.size >= least or joining.bytes >= ENOUGH:
+            yield joining.batch()
+            joining = _Joining()
+    if joining.size:
+        yield joining.batch()
+
+
+class _Joining:
+    def __init__(self) -> None:
+        self.size = 0
+        self.bytes = 0
+        self._data: list[NDArray[np.uint8]] = [np.empty(0, np.uint8)]
+        self._columns = [FrameColumns.empty(0)]
+        self._events: list[Record] = []
+        self._openings: list[Record] = []
+        self._numbers: dict[bytes, int] = {}
+
+    def add(self, batch: FrameBatch) -> None:
+        frames = batch.frames
+        content, offsets = gathered(batch.data, frames.starts, frames.lengths)
+        moved = frames._replace(starts=offsets[:-1] + self.bytes, connections=self._renumbered(batch))
+        self._data.append(content)
+        self._columns.append(moved)
+        self._events += batch.events
+        self.bytes += len(content)
+        self.size += len(frames.starts) + len(batch.events)
+
+    def _renumbered(self, batch: FrameBatch) -> NDArray[np.int32]:
+        """Give the connections of a batch the numbers that they have here."""
+        given, places = np.unique(batch.frames.connections, return_inverse=True)
+        numbers = [self._number(batch.openings[number]) for number in given.tolist()]
+        return np.array(numbers, np.int32)[places]
+
+    def _number(self, opening: Record) -> int:
+        number = self._numbers.setdefault(opening.connection, len(self._openings))
+        if number == len(self._openings):
+            self._openings.append(opening)
+        return number
+
+    def batch(self) -> FrameBatch:
+        columns = FrameColumns(*map(np.concatenate, zip(*self._columns, strict=True)))
+        return FrameBatch(np.concatenate(self._data), columns, self._events, self._openings)

@@ -1,0 +1,32 @@
+"""Pieces of bytes that stand anywhere, copied one behind the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decoders.compilation import compiled
+
+
+def gathered(
+    data: NDArray[np.uint8], begins: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Copy `data[begins[i] : begins[i] + lengths[i]]` of every i.
+
+    Gives the copies, and where each begins in them; the last number is the end.
+    """
+    offsets = np.zeros(len(begins) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    target = np.empty(int(offsets[-1]), np.uint8)
+    _copy(data, begins, offsets, target)
+    return target, offsets
+
+
+@compiled(None)
+def _copy(data: Any, begins: Any, offsets: Any, target: Any) -> None:
+    for number in range(len(begins)):
+        begin = offsets[number]
+        for at in range(offsets[number + 1] - begin):
+            target[begin + at] = data[begins[number] + at]

@@ -1,0 +1,70 @@
+"""The compact table of a release's message schemas: as text, and as messages that fit together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from decoders.schema.grammar import parse_message
+from decoders.schema.model import Message, SchemaError
+
+Table = dict[str, Any]
+"""`release`, `digest` (SHA-256 of the schema files) and `messages`, the schemas without prose."""
+
+
+def parse_table(text: str, source: str) -> Table:
+    """Read a table from its text. Raises SchemaError, naming the source, for what is none."""
+    try:
+        table = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SchemaError(source, "", f"neither a jar nor a table of schemas: {error}") from error
+    if not isinstance(table, dict) or not {"release", "digest", "messages"} <= table.keys():
+        raise SchemaError(source, "", "not a table of schemas: release, digest or messages is missing")
+    if not isinstance(table["messages"], list) or not all(isinstance(one, dict) for one in table["messages"]):
+        raise SchemaError(source, "", "not a table of schemas: an entry of messages is not a map")
+    return table
+
+
+def dump_table(table: Table) -> str:
+    """Write a table as JSON text, one message a line, always the same for the same table."""
+    lines = ",\n".join(json.dumps(message, separators=(",", ":")) for message in table["messages"])
+    head = "".join(f'"{key}": {json.dumps(table[key])},\n' for key in ("release", "digest"))
+    return f'{{\n{head}"messages": [\n{lines}\n]\n}}\n'
+
+
+def messages_of(table: Table) -> dict[str, Message]:
+    """Build the messages of a table by name.
+
+    Raises SchemaError if one is not valid, two have one name, or a header or a response is missing.
+    """
+    messages: dict[str, Message] = {}
+    for document in table["messages"]:
+        file = f"{document.get('name')}.json"
+        message = parse_message(document, file)
+        if message.name in messages:
+            raise SchemaError(file, "", "two messages have this name")
+        messages[message.name] = message
+    for name in ("RequestHeader", "ResponseHeader"):
+        if name not in messages:
+            raise SchemaError(f"{name}.json", "", "the table lacks it")
+    _refuse_what_does_not_pair(messages)
+    return messages
+
+
+def response_name(request: Message) -> str:
+    """Name the response of a request."""
+    return f"{request.name.removesuffix('Request')}Response"
+
+
+def _refuse_what_does_not_pair(messages: Mapping[str, Message]) -> None:
+    keys = set()
+    for request in (message for message in messages.values() if message.kind == "request"):
+        file, response = f"{request.name}.json", messages.get(response_name(request))
+        if request.api_key in keys:
+            raise SchemaError(file, "", f"another request has apiKey {request.api_key} too")
+        keys.add(request.api_key)
+        if response is None or response.kind != "response" or response.api_key != request.api_key:
+            raise SchemaError(file, "", "no response has its name and apiKey")
+        if response.versions != request.versions:
+            raise SchemaError(file, "", f"its response has versions {response.versions}")

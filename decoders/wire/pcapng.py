@@ -1,0 +1,169 @@
+"""pcapng files: sections, interfaces and packets of every kind of block.
+
+Format: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/. Read are section headers (each may
+have another byte order), interface descriptions with the resolution and the offset of their clock,
+and the packets of enhanced, simple and obsolete packet blocks. All other blocks are passed over: name
+resolution, statistics, secrets, and what later versions may add.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Iterator
+from typing import BinaryIO, NamedTuple
+
+from decoders.wire.packet import Packet
+from decoders.wire.pcap import LARGEST_PACKET, PcapError
+
+PCAPNG_MAGIC = b"\x0a\x0d\x0d\x0a"
+"""The type of a section header block, which reads alike in both byte orders."""
+_BYTE_ORDERS = {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}
+_BLOCK_HEADER_SIZE, _TRAILER_SIZE = 8, 4
+_SHORTEST_BLOCK = _BLOCK_HEADER_SIZE + _TRAILER_SIZE
+_LONGEST_BLOCK = LARGEST_PACKET + 1024 * 1024
+_END_OF_OPTIONS, _TIME_RESOLUTION, _TIME_OFFSET = 0, 9, 14
+_NANOSECONDS = 1_000_000_000
+
+
+class _Block(enum.IntEnum):
+    """The types of block that are read."""
+
+    INTERFACE = 1
+    OBSOLETE_PACKET = 2
+    SIMPLE_PACKET = 3
+    ENHANCED_PACKET = 6
+    SECTION_HEADER = 0x0A0D0D0A
+
+
+class _Interface(NamedTuple):
+    """What an interface description says: its clock ticks `ticks_per_second`, from `offset` seconds on."""
+
+    link_type: int
+    snap_length: int
+    ticks_per_second: int
+    offset: int
+
+    def nanoseconds(self, ticks: int) -> int:
+        return ticks * _NANOSECONDS // self.ticks_per_second + self.offset * _NANOSECONDS
+
+
+class PcapngReader:
+    """The packets of a pcapng file, read from a binary stream that need not be seekable.
+
+    `truncated`, `position`, `begun` and another iteration are as those of PcapReader. A packet of a
+    simple packet block has no time of its own and takes that of the packet before it. Raises PcapError
+    at once when the stream is no pcapng file, and during the iteration where a block contradicts itself.
+    """
+
+    def __init__(self, stream: BinaryIO, begun: bytes = b"") -> None:
+        self._stream = stream
+        self._begun = begun + stream.read(len(PCAPNG_MAGIC) - len(begun))
+        if self._begun != PCAPNG_MAGIC:
+            raise PcapError("not a pcapng file")
+        self._order = "<"
+        self._interfaces: list[_Interface] = []
+        self.position = 0
+        self._latest = 0
+        self.truncated = False
+
+    def __iter__(self) -> Iterator[Packet]:
+        self.truncated = False
+        while (block := self._block()) is not None:
+            position = self.position
+            self.position += _SHORTEST_BLOCK + len(block[1])
+            try:
+                packet = self._packet(*block, position)
+            except (struct.error, IndexError) as error:
+                raise PcapError(f"damaged: the block at byte {position} is incomplete") from error
+            if packet is not None:
+                self._latest = packet.captured_at
+                yield packet
+
+    def _block(self) -> tuple[int, bytes] | None:
+        """Read the next block: its type and body; None at the end of the stream."""
+        header = self._read(_BLOCK_HEADER_SIZE)
+        if not header:
+            return None
+        body = b""
+        if header.startswith(PCAPNG_MAGIC):
+            body = self._read(4)
+            self._begin_section(header + body)
+        if len(header) < _BLOCK_HEADER_SIZE:
+            self._stop_short()
+            return None
+        kind, length = struct.unpack(f"{self._order}II", header)
+        if length % 4 or not _SHORTEST_BLOCK + len(body) <= length <= _LONGEST_BLOCK:
+            raise PcapError(f"damaged: the block at byte {self.position} claims {length} bytes")
+        rest = self._read(length - _BLOCK_HEADER_SIZE - len(body))
+        if len(header) + len(body) + len(rest) < length:
+            self._stop_short()
+            return None
+        if rest[-_TRAILER_SIZE:] != header[4:]:
+            raise PcapError(f"damaged: the block at byte {self.position} ends with another length")
+        return kind, body + rest[:-_TRAILER_SIZE]
+
+    def _read(self, size: int) -> bytes:
+        begun, self._begun = self._begun, b""
+        return begun + self._stream.read(size - len(begun))
+
+    def _stop_short(self) -> None:
+        self.truncated = True
+        if self._stream.seekable():
+            self._stream.seek(self.position)
+
+    def _begin_section(self, start: bytes) -> None:
+        """Take the byte order from a section header, of which 12 bytes were read or all there are."""
+        if len(start) == _BLOCK_HEADER_SIZE + 4:
+            if start[-4:] not in _BYTE_ORDERS:
+                raise PcapError("damaged: a section of no known byte order")
+            self._order = _BYTE_ORDERS[start[-4:]]
+
+    def _packet(self, kind: int, body: bytes, position: int) -> Packet | None:
+        """Give the packet of a block, or take note of what another kind of block says."""
+        match kind:
+            case _Block.SECTION_HEADER:
+                self._interfaces = []
+            case _Block.INTERFACE:
+                self._interfaces.append(_interface(self._order, body))
+            case _Block.ENHANCED_PACKET:
+                return self._timed(body, "5I", position)
+            case _Block.OBSOLETE_PACKET:
+                return self._timed(body, "Hxx4I", position)
+            case _Block.SIMPLE_PACKET:
+                return self._simple(body, position)
+        return None
+
+    def _timed(self, body: bytes, layout: str, position: int) -> Packet:
+        number, high, low, captured, original = struct.unpack_from(f"{self._order}{layout}", body)
+        interface = self._interfaces[number]
+        data = body[20 : 20 + captured]
+        if len(data) < captured:
+            raise IndexError
+        return Packet(interface.nanoseconds(high << 32 | low), interface.link_type, data, original, position)
+
+    def _simple(self, body: bytes, position: int) -> Packet:
+        interface = self._interfaces[0]
+        (original,) = struct.unpack_from(f"{self._order}I", body)
+        captured = min(original, interface.snap_length or original)
+        return Packet(self._latest, interface.link_type, body[4 : 4 + captured], original, position)
+
+
+def _interface(order: str, body: bytes) -> _Interface:
+    link_type, snap_length = struct.unpack_from(f"{order}HxxI", body)
+    options = dict(_options(order, body[8:]))
+    resolution = options.get(_TIME_RESOLUTION, b"\x06")[0]
+    (offset,) = struct.unpack(f"{order}q", options.get(_TIME_OFFSET, bytes(8)))
+    base = 2 if resolution & 0x80 else 10
+    return _Interface(link_type, snap_length, base ** (resolution & 0x7F), offset)
+
+
+def _options(order: str, data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Give code and value of each option; values are padded to four bytes."""
+    at = 0
+    while at + 4 <= len(data):
+        code, length = struct.unpack_from(f"{order}HH", data, at)
+        if code == _END_OF_OPTIONS:
+            return
+        yield code, data[at + 4 : at + 4 + length]
+        at += 4 + length + -length % 4

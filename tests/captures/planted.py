@@ -1,0 +1,38 @@
+"""Makes `planted.pcap`: `python -m tests.captures.planted`, as root, with tcpdump installed.
+
+The demo's KIP-1313 client and its planted offences, one a connection, against the demo's front.
+"""
+
+from __future__ import annotations
+
+from decoders.schema.registry import default_schemas
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.demo.front import Front
+from streaming.demo.instance_client import InstanceClient, new_instance_id
+from streaming.demo.offences import PLANTED, play
+from streaming.demo.scenario import converse
+from tests.captures.recording import FOLDER, recorded
+
+CAPTURE = FOLDER / "planted.pcap"
+SETTLE = 1.2
+"""Seconds after which a request was surely sent after the answer before it."""
+
+
+def main() -> None:
+    schemas = default_schemas()
+    with EmbeddedBroker() as broker, Front(schemas, ("127.0.0.1", broker.ports.internal)) as front:
+        address = front.address
+
+        def client() -> InstanceClient:
+            return InstanceClient(schemas, address, "client", new_instance_id())
+
+        with recorded(address[1], CAPTURE.name):
+            with client() as conforming:
+                converse(conforming)
+            for planted in PLANTED:
+                with client() as offending:
+                    play(planted, offending, SETTLE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""What holds of the codec for any value and for any bytes, whole, damaged or lying about their lengths."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decoders.codec.program import Instruction, Kind, Program, compile_message
+from decoders.codec.request import read_request, write_request
+from decoders.codec.response import read_response, write_response
+from decoders.schema.header_versions import Layout
+from decoders.schema.registry import Api, default_schemas
+from tests.decoders.codec.bodies import bodies
+from tests.fuzz.invariants import ASKED, a_cut_request, a_packet, a_request, a_response
+
+SCHEMAS = default_schemas()
+VERSIONS = [
+    (api, version) for api in SCHEMAS.apis for version in range(api.versions.lowest, api.versions.highest + 1)
+]
+PROGRAMS = [
+    compile_message(message, version) for api, version in VERSIONS for message in (api.request, api.response)
+]
+# As a number of tagged fields under header 2, the first byte asks for more than the 17 bytes that differ.
+INSTANCE_IDS = st.binary(min_size=16, max_size=16).filter(lambda content: content[0] > 8)
+TEXTS = st.none() | st.text(st.characters(codec="utf-8"), max_size=5)
+NUMBERS = st.integers(-(1 << 31), (1 << 31) - 1)
+
+# Seen: just under 100 bytes for each byte of a frame, in arrays of small structs and in unknown tags.
+BYTES_FOR_A_BYTE = 200
+BYTES_FOR_A_FRAME = 32_000
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> bytes:
+    """Frames of any API at any version, those of the overlay in either layout."""
+    api, version = draw(st.sampled_from(VERSIONS))
+    body = draw(bodies(compile_message(api.request, version)))
+    has_id = api.request_header_version(version) == 3
+    return write_request(
+        SCHEMAS,
+        api.key,
+        version,
+        draw(NUMBERS),
+        draw(TEXTS),
+        body,
+        draw(INSTANCE_IDS) if has_id else None,
+        draw(st.sampled_from(Layout)) if has_id else None,
+    )
+
+
+@st.composite
+def responses(draw: st.DrawFn) -> tuple[Api, int, bytes]:
+    api, version = draw(st.sampled_from(VERSIONS))
+    body = draw(bodies(compile_message(api.response, version)))
+    return api, version, write_response(SCHEMAS, api.key, version, draw(NUMBERS), body)
+
+
+@st.composite
+def damaged(draw: st.DrawFn, frames: st.SearchStrategy[bytes]) -> bytes:
+    """Frames in which some bytes were replaced by others, or by none: lengths that lie among them."""
+    frame = draw(frames)
+    at = draw(st.integers(0, len(frame)))
+    lies = st.sampled_from(
+        [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\x7f\xff"]
+    )
+    put, taken = draw(st.binary(max_size=6) | lies), draw(st.integers(0, 6))
+    return frame[:at] + put + frame[at + taken :]
+
+
+ASKED_RESPONSES = responses().map(lambda one: ASKED.pack(one[0].key, one[1]) + one[2])
+
+
+@settings(max_examples=300)
+@given(frame=requests())
+def test_what_is_read_of_a_request_is_written_as_it_was(frame: bytes) -> None:
+    request = read_request(SCHEMAS, frame)
+    assert (request.known, request.failure, request.remarks) == (True, None, ())
+    assert request.correlation_id is not None
+    assert request.body is not None
+    rest = (request.client_id, request.body, request.client_instance_id, request.layout)
+    assert frame == write_request(
+        SCHEMAS, request.api_key, request.api_version, request.correlation_id, *rest
+    )
+
+
+@settings(max_examples=300)
+@given(answer=responses())
+def test_what_is_read_of_a_response_is_written_as_it_was(answer: tuple[Api, int, bytes]) -> None:
+    api, version, frame = answer
+    response = read_response(SCHEMAS, frame, api.key, version)
+    assert (response.known, response.failure, response.remarks) == (True, None, ())
+    assert response.correlation_id is not None
+    assert response.body_version is not None
+    assert response.body is not None
+    written = write_response(SCHEMAS, api.key, response.body_version, response.correlation_id, response.body)
+    assert written == frame
+
+
+@settings(max_examples=300)
+@given(frame=damaged(requests()) | st.binary(max_size=80))
+def test_any_bytes_are_a_request_or_a_failure(frame: bytes) -> None:
+    a_request(frame)
+    a_cut_request(frame)
+
+
+@settings(max_examples=300)
+@given(frame=damaged(ASKED_RESPONSES) | st.binary(max_size=80))
+def test_any_bytes_are_a_response_or_a_failure(frame: bytes) -> None:
+    a_response(frame)
+
+
+@settings(max_examples=300)
+@given(data=st.binary(max_size=120))
+def test_any_bytes_are_a_segment_or_are_skipped(data: bytes) -> None:
+    a_packet(data)
+
+
+def allocated(read: Callable[[], object]) -> int:
+    """The most bytes that were allocated at once by a call, what stays for ever left out."""
+    read()
+    tracemalloc.start()
+    try:
+        read()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@settings(max_examples=200)
+@given(frame=damaged(requests()))
+def test_a_frame_takes_no_more_memory_than_it_justifies(frame: bytes) -> None:
+    limit = BYTES_FOR_A_FRAME + BYTES_FOR_A_BYTE * len(frame)
+    assert allocated(lambda: read_request(SCHEMAS, frame)) < limit
+
+
+@pytest.mark.parametrize("elements", [1_000, 10_000])
+def test_an_array_of_the_smallest_structs_takes_no_more_either(elements: int) -> None:
+    # Metadata v0 with empty names: two bytes each.
+    frame = struct.pack(">hhihi", 3, 0, 7, -1, elements) + bytes(2 * elements)
+    limit = BYTES_FOR_A_FRAME + BYTES_FOR_A_BYTE * len(frame)
+    assert 100 * elements < allocated(lambda: read_request(SCHEMAS, frame)) < limit
+
+
+def instructions(program: Program) -> Iterator[Instruction]:
+    for one in (*program.fields, *program.tagged.values()):
+        yield from (each for each in (one, one.element) if each)
+        if one.element and one.element.program:
+            yield from instructions(one.element.program)
+        elif one.program:
+            yield from instructions(one.program)
+
+
+def least_size(one: Instruction) -> int:
+    """The fewest bytes that a value takes."""
+    if one.kind is Kind.STRUCT and one.program:
+        return one.nullable or one.program.flexible + sum(map(least_size, one.program.fields))
+    return 1
+
+
+def depth(program: Program) -> int:
+    return 1 + max((depth(one.program) for one in instructions(program) if one.program), default=0)
+
+
+def test_every_element_of_an_array_takes_a_byte() -> None:
+    """So an array within the bytes that are left never makes more of them than they are."""
+    elements = [one.element for program in PROGRAMS for one in instructions(program) if one.element]
+    assert len(elements) > 1_000
+    assert min(map(least_size, elements)) >= 1
+
+
+def test_no_message_is_deep() -> None:
+    assert 3 <= max(map(depth, PROGRAMS)) <= 8

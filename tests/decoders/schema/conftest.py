@@ -1,0 +1,26 @@
+"""Kafka releases as jars, by version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from streaming.broker import ivy, jars
+
+PINS = Path(__file__).with_name("releases.xml")
+
+
+@pytest.fixture(scope="session")
+def release_jar() -> Callable[[str], Path]:
+    """The kafka-clients jar of a release, from a cache beside that of the pinned jars."""
+
+    def find(release: str) -> Path:
+        with pytest.MonkeyPatch.context() as patch:
+            for module in (jars, ivy):
+                patch.setattr(module, "PINS", PINS)
+            (jar,) = jars.jars(f"kafka-{release}")
+        return jar
+
+    return find

@@ -1,0 +1,79 @@
+"""Machine code is kept between processes, and made anew when a source changes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import decoders
+from decoders.compilation import sources_of
+
+PACKAGE = Path(decoders.__file__).parent
+CALL = "from decoders.codec.columnar.gathering import gather; print(*gather.stats.cache_hits.values())"
+
+
+def hits(cache: Path, program: str = CALL) -> str:
+    """What a process prints that keeps its machine code there: 1 if it found the function compiled."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=PACKAGE.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.strip()
+
+
+def test_the_second_process_compiles_nothing(tmp_path: Path) -> None:
+    assert [hits(tmp_path) for _ in range(2)] == ["", "1"]
+
+
+def test_a_place_where_nothing_can_be_kept_only_costs_time(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    assert hits(file) == hits(file) == ""
+
+
+def test_a_function_depends_on_all_that_its_file_imports() -> None:
+    codec = PACKAGE / "codec" / "columnar"
+    sources = sources_of(codec / "kernel.py")
+    assert {codec / "tags.py", codec / "text.py", codec / "head.py", PACKAGE / "compilation.py"} <= {*sources}
+    assert codec / "reader.py" not in sources
+
+
+def test_a_function_of_another_package_depends_on_both() -> None:
+    ring = PACKAGE.parent / "streaming" / "feeder" / "ring.py"
+    assert {ring, PACKAGE / "compilation.py"} <= {*sources_of(ring)}
+
+
+def test_a_changed_source_is_compiled_anew(tmp_path: Path) -> None:
+    """The function itself stands in a file that does not change."""
+    package = tmp_path / "decoders"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "compilation.py").write_text((PACKAGE / "compilation.py").read_text())
+    (package / "calling.py").write_text(
+        "import numba\n"
+        "from decoders.compilation import compiled\n"
+        "from decoders.called import added\n"
+        "@compiled(numba.int64(numba.int64))\n"
+        "def call(number):\n"
+        "    return added(number)\n"
+    )
+    called = (
+        "from decoders.compilation import inlined\n@inlined\ndef added(number):\n    return number + {}\n"
+    )
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import decoders.calling as c; print(c.call(1))"
+    )
+    seen = []
+    for summand in (1, 2):
+        (package / "called.py").write_text(called.format(summand))
+        seen.append(hits(tmp_path / "cache", program))
+    assert seen == ["2", "3"]

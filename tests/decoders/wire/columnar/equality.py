@@ -1,0 +1,90 @@
+"""Holds the columnar tracker against the scalar one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+from decoders.frame.record import Record
+from decoders.wire.columnar.packets import PacketBatch
+from decoders.wire.columnar.tracker import ColumnarTracker
+from decoders.wire.ledger import Ledger
+from decoders.wire.packet import Packet
+from decoders.wire.segment import SocketAddress
+from decoders.wire.synthesis import SyntheticConnection
+from tests.decoders.wire.conversation import (
+    CLIENT,
+    SCHEMAS,
+    SECOND,
+    SERVER,
+    TO_BROKER,
+    TO_CLIENT,
+    Event,
+    fed,
+    tracker,
+)
+
+
+def packets_between(
+    events: Iterable[Event],
+    client: SocketAddress = CLIENT,
+    server: SocketAddress = SERVER,
+    *,
+    start: int = 0,
+    interval: int = SECOND,
+    segment: int = 60_000,
+    close: bool = True,
+) -> list[Packet]:
+    """Carry events between two sockets, the receiver of each acknowledging it."""
+    connection = SyntheticConnection(client, server)
+    packets, at = connection.opened(start), start
+    for direction, data in events:
+        at += interval
+        for begin in range(0, len(data), segment):
+            packets += connection.sent(at, direction, data[begin : begin + segment])
+        packets += connection.acknowledged(at, TO_CLIENT if direction is TO_BROKER else TO_BROKER)
+    if close:
+        packets += connection.finished(at, TO_BROKER) + connection.finished(at, TO_CLIENT)
+        packets += connection.acknowledged(at, TO_BROKER)
+    return packets
+
+
+def interleaved(conversations: Sequence[Sequence[Packet]], random: Random) -> list[Packet]:
+    """Merge conversations at random, each in its own order, and give each packet its own position."""
+    turns = [number for number, packets in enumerate(conversations) for _ in packets]
+    random.shuffle(turns)
+    following = [iter(packets) for packets in conversations]
+    return placed(next(following[turn]) for turn in turns)
+
+
+def placed(packets: Iterable[Packet]) -> list[Packet]:
+    """Give each packet a position of its own."""
+    return [packet._replace(position=24 + 100 * index) for index, packet in enumerate(packets)]
+
+
+def batches_of(packets: Sequence[Packet], cuts: Iterable[int]) -> list[Sequence[Packet]]:
+    """Cut packets into batches behind each of the places in `cuts`."""
+    places = [0, *sorted(cut % (len(packets) + 1) for cut in cuts), len(packets)]
+    return [packets[start:end] for start, end in pairwise(places)]
+
+
+def scalar(packets: Sequence[Packet], **options: Any) -> tuple[list[Record], Ledger]:
+    followed = tracker(**options)
+    return fed(followed, packets) + followed.finish(), followed.ledger
+
+
+def columnar(batches: Iterable[Sequence[Packet]], **options: Any) -> tuple[list[Record], Ledger]:
+    followed = ColumnarTracker(SCHEMAS, **{"ports": {9092}, "run": 7, **options})
+    records = [record for packets in batches for record in followed.feed(PacketBatch.of(packets)).records()]
+    return records + list(followed.finish().records()), followed.ledger
+
+
+def assert_equal(packets: Sequence[Packet], cuts: Iterable[int] = (), **options: Any) -> list[Record]:
+    """Demand the same records and the same ledger of both trackers, and give the records."""
+    records, ledger = scalar(packets, **options)
+    told, booked = columnar(batches_of(packets, cuts), **options)
+    assert told == records
+    assert booked == ledger
+    return records

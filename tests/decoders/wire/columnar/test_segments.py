@@ -1,0 +1,101 @@
+"""What is familiar in a packet is read as `read_segment` reads it, and pairs of sockets keep their number."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decoders.wire.columnar.packets import PacketBatch
+from decoders.wire.columnar.segments import read_segments
+from decoders.wire.columnar.socket_pairs import NO_PAIR, UNWATCHED, SocketPairs
+from decoders.wire.packet import Packet
+from decoders.wire.segment import LinkType, Segment, SocketAddress, read_segment
+from decoders.wire.synthesis import SyntheticConnection
+from tests.decoders.wire.conversation import TO_BROKER, TO_CLIENT
+
+some = settings(max_examples=100, deadline=None)
+links = st.sampled_from(list(LinkType))
+addresses = st.sampled_from([b"\x0a\0\0\1", b"\x0a\0\0\2", bytes(15) + b"\1", b"\xfe" + bytes(15)])
+sockets = st.builds(SocketAddress, addresses, st.sampled_from([9092, 40_000, 40_001]))
+flips = st.lists(st.tuples(st.integers(0, 70), st.integers(0, 255)), max_size=3)
+
+
+def between(client: int, port: int) -> SyntheticConnection:
+    """A connection of a numbered client to a port of one server."""
+    address = bytes([10, 1, client >> 8, client & 255])
+    return SyntheticConnection(SocketAddress(address, 40_000), SocketAddress(b"\x0a\0\0\2", port))
+
+
+def packets_between(one: SocketAddress, other: SocketAddress) -> list[Packet]:
+    connection = SyntheticConnection(one, other)
+    return [
+        *connection.opened(1),
+        *connection.sent(2, TO_BROKER, b"question"),
+        *connection.sent(3, TO_CLIENT, b"an answer"),
+        *connection.reset(4, TO_BROKER),
+    ]
+
+
+@given(sockets, sockets, links, flips, st.integers(0, 120))
+@some
+def test_a_familiar_packet_is_read_alike(
+    one: SocketAddress, other: SocketAddress, link: LinkType, flips: list[tuple[int, int]], snap_length: int
+) -> None:
+    if len(one.address) != len(other.address):
+        other = SocketAddress(one.address, other.port)
+    packets = []
+    for packet in packets_between(one, other):
+        data = bytearray(packet.data)
+        for place, value in flips:
+            data[place % len(data)] = value
+        packets.append(packet._replace(data=bytes(data[:snap_length]), link_type=link))
+    batch = PacketBatch.of(packets)
+    segments = read_segments(batch)
+    for row, packet in enumerate(packets):
+        if not segments.familiar[row]:
+            continue
+        segment = read_segment(packet)
+        assert isinstance(segment, Segment)
+        assert segments.sequences[row] == segment.sequence
+        assert segments.acknowledgments[row] == segment.acknowledgment
+        assert segments.flags[row] == segment.flags
+        assert batch.data[segments.starts[row] : segments.ends[row]].tobytes() == segment.payload
+        assert segments.missing[row] == segment.missing
+
+
+def test_an_ordinary_packet_is_familiar() -> None:
+    packets = packets_between(SocketAddress(bytes(16), 1), SocketAddress(bytes(15) + b"\1", 9092))
+    assert read_segments(PacketBatch.of(packets)).familiar.all()
+
+
+@given(st.lists(st.tuples(st.integers(0, 3_000), st.booleans()), max_size=300), st.lists(st.integers(0, 300)))
+@some
+def test_a_pair_has_one_number_in_both_directions(said: list[tuple[int, bool]], cuts: list[int]) -> None:
+    packets = [
+        packet
+        for client, from_client in said
+        for packet in between(client, 9092).sent(0, TO_BROKER if from_client else TO_CLIENT, b"data")
+    ]
+    pairs = SocketPairs(np.arange(1 << 16) == 9092)
+    numbers: list[int] = []
+    for start, end in pairwise([0, *sorted(min(cut, len(packets)) for cut in cuts), len(packets)]):
+        numbers += pairs.number(read_segments(PacketBatch.of(packets[start:end]))).tolist()
+    order = list(dict.fromkeys(client for client, _ in said))
+    assert numbers == [order.index(client) for client, _ in said]
+
+
+def test_thousands_of_pairs_are_told_apart() -> None:
+    packets = [packet for port in range(1, 6_000) for packet in between(1, port).sent(0, TO_BROKER, b"data")]
+    pairs = SocketPairs(np.full(1 << 16, True))
+    segments = read_segments(PacketBatch.of(packets))
+    assert pairs.number(segments).tolist() == pairs.number(segments).tolist() == list(range(5_999))
+
+
+def test_other_ports_and_other_packets_have_no_pair() -> None:
+    packets = packets_between(SocketAddress(bytes(4), 1), SocketAddress(bytes(4), 2))
+    packets[0] = packets[0]._replace(data=b"")
+    pairs = SocketPairs(np.zeros(1 << 16, np.bool_))
+    assert pairs.number(read_segments(PacketBatch.of(packets))).tolist() == [NO_PAIR] + [UNWATCHED] * 5

@@ -1,0 +1,178 @@
+"""What client and broker say to each other: pairing, settled requests, SASL tokens, odd lengths."""
+
+from __future__ import annotations
+
+import pytest
+
+from decoders.frame.record import Direction, Flag, Kind, Pairing
+from decoders.wire.synthesis import RELAY_DELAY, SyntheticConnection
+from tests.decoders.wire.conversation import (
+    CLIENT,
+    HANDSHAKE,
+    SECOND,
+    SERVER,
+    TO_BROKER,
+    TO_CLIENT,
+    answered,
+    api_versions,
+    api_versions_answer,
+    asked,
+    exchanges,
+    kinds,
+    metadata,
+    metadata_answer,
+    of_kind,
+    packets_of,
+    pairings,
+    prefixed,
+    produce,
+    produce_answer,
+    records_of,
+    request,
+    response,
+)
+
+
+class TestPairing:
+    def test_an_unacknowledged_produce_is_owed_no_answer(self) -> None:
+        events = asked(produce(1, acks=0), produce(2, acks=1)) + answered(produce_answer(2))
+        assert pairings(records_of(packets_of(events))) == [Pairing.MATCHED]
+
+    def test_pipelined_requests_are_answered_in_order(self) -> None:
+        events = asked(metadata(9), metadata(3), api_versions(5))
+        events += answered(metadata_answer(9), metadata_answer(3), api_versions_answer(5))
+        records = records_of(packets_of(events))
+        assert [record.paired_sequence for record in of_kind(records, Kind.RESPONSE)] == [2, 3, 4]
+
+    def test_a_foreign_answer_and_one_that_is_not_owed(self) -> None:
+        events = asked(metadata(1)) + answered(metadata_answer(8))
+        assert pairings(records_of(packets_of(events))) == [Pairing.FOREIGN]
+        events = exchanges(1) + answered(metadata_answer(8))
+        assert pairings(records_of(packets_of(events)))[-1] is Pairing.UNOWED
+
+    def test_an_undecodable_produce_makes_pairing_uncertain_until_it_is_known_again(self) -> None:
+        garbage = produce(1, acks=1)[:12]
+        events = asked(garbage, metadata(2)) + answered(metadata_answer(77), metadata_answer(2))
+        assert pairings(records_of(packets_of(events))) == [Pairing.UNKNOWN, Pairing.MATCHED]
+
+    def test_a_request_of_a_version_that_nobody_knows_is_owed_an_answer(self) -> None:
+        unknown = bytes.fromhex("0012 0063 00000001 0000 00 01 01 00")
+        answer = bytes.fromhex("00000001 0023 00000001 0012 0000 0005")
+        (told,) = of_kind(records_of(packets_of(asked(unknown) + answered(answer))), Kind.RESPONSE)
+        assert (told.pairing, told.paired_api_key, told.paired_api_version) == (Pairing.MATCHED, 18, 99)
+
+
+class TestSettled:
+    def settled(self, delay: int, acknowledgment_delay: int = 0) -> bool:
+        """Whether a request `delay` nanoseconds after the ApiVersions answer is settled."""
+        connection = SyntheticConnection(CLIENT, SERVER, acknowledgment_delay=acknowledgment_delay)
+        packets = connection.opened(0) + connection.sent(SECOND, TO_BROKER, prefixed(api_versions(0)))
+        packets += connection.sent(2 * SECOND, TO_CLIENT, prefixed(api_versions_answer(0)))
+        packets += connection.sent(2 * SECOND + delay, TO_BROKER, prefixed(metadata(1)))
+        first, second = of_kind(records_of(packets), Kind.REQUEST)
+        assert Flag.SETTLED not in first.flags
+        return Flag.SETTLED in second.flags
+
+    def test_a_request_is_settled_one_second_after_the_answer_that_it_acknowledges(self) -> None:
+        assert self.settled(SECOND)
+        assert not self.settled(SECOND - 1)
+
+    def test_a_request_that_does_not_acknowledge_the_answer_was_in_flight(self) -> None:
+        assert not self.settled(3 * SECOND, acknowledgment_delay=4 * SECOND)
+
+    def test_a_relays_request_is_settled_after_five_seconds(self) -> None:
+        assert self.settled(5 * SECOND, acknowledgment_delay=RELAY_DELAY)
+        assert not self.settled(5 * SECOND - 1, acknowledgment_delay=RELAY_DELAY)
+
+    def test_only_the_latest_answer_counts_and_only_to_api_versions(self) -> None:
+        events = exchanges(1) + asked(api_versions(2)) + answered(api_versions_answer(2)) + asked(metadata(3))
+        packets = packets_of(events, interval=SECOND // 2 + 1)
+        flags = [record.flags for record in of_kind(records_of(packets), Kind.REQUEST)]
+        # Half a second after an answer, a second and a half, half a second after the next answer.
+        assert flags == [Flag.NONE, Flag.NONE, Flag.SETTLED, Flag.NONE]
+
+    def test_a_loss_in_the_answers_unsettles(self) -> None:
+        packets = packets_of(exchanges(3))
+        lost = HANDSHAKE + 3
+        flags = [
+            record.flags for record in of_kind(records_of(packets[:lost] + packets[lost + 1 :]), Kind.REQUEST)
+        ]
+        assert flags == [Flag.NONE, Flag.SETTLED, Flag.NONE, Flag.NONE]
+
+
+class TestSasl:
+    def test_tokens_after_a_version_0_handshake_are_blanked_until_a_request_decodes(self) -> None:
+        handshake = request("SaslHandshake", 0, 1, mechanism="SCRAM-SHA-256")
+        accepted = response("SaslHandshake", 0, 1, mechanisms=["SCRAM-SHA-256"])
+        events = asked(handshake) + answered(accepted) + asked(b"n,,n=user") + answered(b"r=nonce", b"")
+        events += asked(b"", metadata(2)) + answered(metadata_answer(2))
+        records = records_of(packets_of(events))
+        assert [(record.kind, record.direction) for record in records[1:-1]] == [
+            (Kind.REQUEST, TO_BROKER),
+            (Kind.RESPONSE, TO_CLIENT),
+            (Kind.SASL_TOKEN, TO_BROKER),
+            (Kind.SASL_TOKEN, TO_CLIENT),
+            (Kind.SASL_TOKEN, TO_CLIENT),
+            (Kind.SASL_TOKEN, TO_BROKER),
+            (Kind.REQUEST, TO_BROKER),
+            (Kind.RESPONSE, TO_CLIENT),
+        ]
+        assert [record.frame for record in of_kind(records, Kind.SASL_TOKEN)] == [
+            bytes(9),
+            bytes(7),
+            b"",
+            b"",
+        ]
+        assert set(pairings(records)) == {Pairing.MATCHED}
+
+    def test_reauthentication_begins_raw_tokens_again_behind_answers_that_are_still_owed(self) -> None:
+        """KIP-368: the client may have asked before it shook hands anew."""
+        handshake = [request("SaslHandshake", 0, number, mechanism="PLAIN") for number in (1, 4)]
+        accepted = [response("SaslHandshake", 0, number, mechanisms=["PLAIN"]) for number in (1, 4)]
+        events = asked(handshake[0]) + answered(accepted[0]) + asked(b"\0user\0secret") + answered(b"")
+        events += asked(metadata(2)) + answered(metadata_answer(2))
+        events += asked(metadata(3), handshake[1]) + answered(metadata_answer(3), accepted[1])
+        events += asked(b"\0user\0secret") + answered(b"") + asked(metadata(5)) + answered(metadata_answer(5))
+        records = records_of(packets_of(events))
+        assert [record.true_length for record in of_kind(records, Kind.SASL_TOKEN)] == [12, 0, 12, 0]
+        assert pairings(records) == [Pairing.MATCHED] * 5
+        assert not any(any(record.frame) for record in of_kind(records, Kind.SASL_TOKEN))
+
+    def test_after_a_version_1_handshake_frames_are_requests(self) -> None:
+        handshake = request("SaslHandshake", 1, 1, mechanism="PLAIN")
+        accepted = response("SaslHandshake", 1, 1, mechanisms=["PLAIN"])
+        token = request("SaslAuthenticate", 2, 2, authBytes="AHVzZXIAcGFzcw==")
+        events = asked(handshake) + answered(accepted) + asked(token)
+        assert kinds(records_of(packets_of(events)))[-2:] == [Kind.REQUEST, Kind.CLOSED]
+
+
+class TestInvalidSizes:
+    @pytest.mark.parametrize("size", [-1, -(1 << 31), 100 * 1024 * 1024 + 1, (1 << 31) - 1])
+    @pytest.mark.parametrize("direction", [TO_BROKER, TO_CLIENT])
+    def test_an_impossible_length_is_told_and_the_stream_goes_on(
+        self, size: int, direction: Direction
+    ) -> None:
+        bad = (direction, size.to_bytes(4, signed=True) + b"what follows")
+        packets = packets_of([*exchanges(1), bad, *exchanges(3)[4:]])
+        records = records_of([packet._replace(position=index) for index, packet in enumerate(packets)])
+        (invalid,) = of_kind(records, Kind.INVALID_SIZE)
+        assert (invalid.direction, invalid.true_length, invalid.position) == (
+            direction,
+            size % (1 << 32),
+            HANDSHAKE + 4,
+        )
+        assert [gap.direction for gap in of_kind(records, Kind.GAP)] == [direction]
+        assert len(of_kind(records, Kind.REQUEST)) == 4
+        assert not {Pairing.FOREIGN, Pairing.UNOWED} & set(pairings(records))
+
+    @pytest.mark.parametrize("frame", [b"", b"a", b"abc"])
+    @pytest.mark.parametrize("direction", [TO_BROKER, TO_CLIENT])
+    def test_a_frame_too_short_to_be_one_is_told_and_the_stream_goes_on(
+        self, frame: bytes, direction: Direction
+    ) -> None:
+        packets = packets_of([*exchanges(1), (direction, prefixed(frame)), *exchanges(3)[4:]])
+        records = records_of(packets)
+        (invalid,) = of_kind(records, Kind.INVALID_SIZE)
+        assert (invalid.direction, invalid.true_length, invalid.frame) == (direction, len(frame), b"")
+        assert Kind.GAP not in kinds(records)
+        assert set(pairings(records)) == {Pairing.MATCHED}

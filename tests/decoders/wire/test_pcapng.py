@@ -1,0 +1,169 @@
+"""pcapng files: clocks, interfaces, every block with a packet, both byte orders, cut short and damaged."""
+
+from __future__ import annotations
+
+import io
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoders.wire.capture_file import read_capture
+from decoders.wire.packet import Packet
+from decoders.wire.pcap import PcapError, PcapReader
+from decoders.wire.pcapng import PcapngReader
+
+SECOND = 1_000_000_000
+
+
+class Section:
+    """Writes the blocks of one section."""
+
+    def __init__(self, order: str = "<") -> None:
+        self.order = order
+        self.data = b""
+        self.block(0x0A0D0D0A, self.pack("IHHq", 0x1A2B3C4D, 1, 0, -1))
+
+    def pack(self, layout: str, *values: int) -> bytes:
+        return struct.pack(self.order + layout, *values)
+
+    def block(self, kind: int, body: bytes) -> None:
+        padded = body + bytes(-len(body) % 4)
+        length = self.pack("I", len(padded) + 12)
+        self.data += self.pack("I", kind) + length + padded + length
+
+    def interface(self, link_type: int = 1, snap_length: int = 0, options: bytes = b"") -> None:
+        self.block(1, self.pack("HHI", link_type, 0, snap_length) + options)
+
+    def option(self, code: int, value: bytes) -> bytes:
+        return self.pack("HH", code, len(value)) + value + bytes(-len(value) % 4)
+
+    def enhanced(self, ticks: int, data: bytes, number: int = 0, original: int | None = None) -> None:
+        original = len(data) if original is None else original
+        fields = self.pack("5I", number, ticks >> 32, ticks & 0xFFFFFFFF, len(data), original)
+        self.block(6, fields + data + bytes(-len(data) % 4) + self.option(2, b"flag") + bytes(4))
+
+
+def read(data: bytes) -> list[Packet]:
+    return list(PcapngReader(io.BytesIO(data)))
+
+
+@pytest.mark.parametrize("order", "<>")
+@pytest.mark.parametrize(
+    ("resolution", "ticks"),
+    [
+        pytest.param(None, 5_000_250, id="microseconds by default"),
+        pytest.param(b"\x03", 5_000, id="milliseconds"),
+        pytest.param(b"\x09", 5_000_250_000, id="nanoseconds"),
+        pytest.param(b"\x8a", 5 << 10 | 1, id="powers of two"),
+    ],
+)
+def test_the_clock_of_an_interface_is_read(order: str, resolution: bytes | None, ticks: int) -> None:
+    section = Section(order)
+    options = section.option(9, resolution) if resolution else b""
+    section.interface(113, options=section.option(2, b"eth0") + options + section.option(0, b""))
+    section.enhanced(ticks, b"abc", original=9)
+    expected = {b"\x03": 5 * SECOND, b"\x8a": 5 * SECOND + SECOND // 1024}.get(
+        resolution or b"", 5 * SECOND + 250_000
+    )
+    assert [packet[:4] for packet in read(section.data)] == [(expected, 113, b"abc", 9)]
+
+
+def test_the_offset_of_a_clock_is_added() -> None:
+    section = Section()
+    section.interface(options=section.option(14, section.pack("q", -3)))
+    section.enhanced(5_000_000, b"")
+    assert read(section.data)[0].captured_at == 2 * SECOND
+
+
+def test_packets_of_several_interfaces_and_blocks_come_in_order() -> None:
+    section = Section()
+    section.interface(1, snap_length=4)
+    section.interface(276, options=section.option(9, b"\x09"))
+    section.enhanced(1_000_000, b"one")
+    section.enhanced(2 * SECOND, b"two", number=1)
+    section.block(5, bytes(20))
+    section.block(3, section.pack("I", 6) + b"simp")
+    section.block(4, bytes(8))
+    section.block(2, section.pack("HHIIII", 1, 7, 0, 3 * 10**9, 3, 3) + b"old\0")
+    section.block(0x0BAD, b"custom..")
+    assert [packet[:4] for packet in read(section.data)] == [
+        (SECOND, 1, b"one", 3),
+        (2 * SECOND, 276, b"two", 3),
+        (2 * SECOND, 1, b"simp", 6),
+        (3 * SECOND, 276, b"old", 3),
+    ]
+
+
+def test_a_section_may_follow_in_another_byte_order_with_its_own_interfaces() -> None:
+    first, second = Section("<"), Section(">")
+    first.interface(1)
+    first.enhanced(1, b"a")
+    second.interface(113)
+    second.enhanced(2, b"b")
+    packets = read(first.data + second.data)
+    assert [(packet.link_type, packet.data) for packet in packets] == [(1, b"a"), (113, b"b")]
+    second_block = first.data + second.data
+    assert second_block[packets[1].position :][:4] == b"\x00\x00\x00\x06"
+
+
+@given(st.integers(1, 200))
+def test_a_file_cut_anywhere_gives_what_is_whole_and_goes_on_when_it_has_grown(kept: int) -> None:
+    section = Section()
+    section.interface()
+    whole = [len(section.data)]
+    for number in range(3):
+        section.enhanced(number, bytes([number]) * 5)
+        whole.append(len(section.data))
+    kept = max(4, min(kept, len(section.data)))
+    stream = io.BytesIO(section.data[:kept])
+    reader = PcapngReader(stream)
+    begun = list(reader)
+    assert len(begun) == sum(end <= kept for end in whole[1:])
+    assert reader.truncated == (kept not in {28, *whole})
+    place = stream.tell()
+    stream.seek(kept)
+    stream.write(section.data[kept:])
+    stream.seek(place)
+    assert begun + list(reader) == read(section.data)
+    assert (reader.truncated, reader.position) == (False, len(section.data))
+
+
+def damaged() -> dict[str, bytes]:
+    section = Section()
+    section.interface()
+    start = section.data
+    section.enhanced(0, b"data", number=3)
+    unknown_interface = section.data
+    return {
+        "is incomplete": unknown_interface,
+        "claims 8 bytes": start + struct.pack("<III", 6, 8, 8),
+        "claims 4294967292 bytes": start + struct.pack("<II", 6, 0xFFFFFFFC),
+        "another length": start + struct.pack("<III", 5, 12, 16),
+        "no known byte order": struct.pack("<III", 0x0A0D0D0A, 28, 0x01020304) + bytes(16),
+    }
+
+
+@pytest.mark.parametrize("message", damaged())
+def test_a_block_that_contradicts_itself_is_damage(message: str) -> None:
+    with pytest.raises(PcapError, match=message):
+        read(damaged()[message])
+
+
+@given(st.binary(max_size=120))
+def test_any_bytes_are_packets_or_an_error(rest: bytes) -> None:
+    section = Section()
+    section.interface()
+    try:
+        read(section.data + rest)
+    except PcapError:
+        return
+
+
+def test_the_format_is_told_by_the_first_bytes() -> None:
+    assert isinstance(read_capture(io.BytesIO(Section().data)), PcapngReader)
+    pcap = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+    assert isinstance(read_capture(io.BytesIO(pcap[2:]), pcap[:2]), PcapReader)
+    with pytest.raises(PcapError, match="not a pcap"):
+        read_capture(io.BytesIO(b"GET / HTTP/1.1\r\nHost: example\r\n"))

@@ -1,0 +1,110 @@
+"""What holds of any bytes: the codec and the packet layers give a value or a failure, and never raise.
+
+The first byte of an input says what the rest is; the corpus and hypothesis begin from the same form.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Final
+
+from decoders.codec.acknowledgement import owes_answer
+from decoders.codec.failure import DecodeFailure, Remark
+from decoders.codec.request import Request, read_request, write_request
+from decoders.codec.response import Response, read_response, write_response
+from decoders.schema.registry import default_schemas
+from decoders.wire.packet import Packet
+from decoders.wire.segment import LinkType, Segment, Skipped, read_segment
+
+SCHEMAS: Final = default_schemas()
+ASKED: Final = struct.Struct(">hh")
+"""What stands before a response: key and version of the API that was asked."""
+Kind = Callable[[bytes], None]
+"""What an input may be: holds its bytes to their promises."""
+_LINK_TYPES: Final = tuple(LinkType)
+
+
+def a_request(data: bytes) -> None:
+    """Hold a request frame to its promises."""
+    request = read_request(SCHEMAS, data)
+    _is_sound(request, data)
+    assert owes_answer(SCHEMAS, data) in (True, False, None)
+    if request.body is not None and not request.remarks and not _is_of_overlay(request):
+        written = _written(request)
+        again = read_request(SCHEMAS, written)
+        assert again.failure is None
+        assert _written(again) == written
+
+
+def a_cut_request(data: bytes) -> None:
+    """Hold a request frame without its tail to its promises."""
+    _is_sound(read_request(SCHEMAS, data, cut=True), data)
+
+
+def a_response(data: bytes) -> None:
+    """Hold a response frame, with what it answers before it, to its promises."""
+    if len(data) < ASKED.size:
+        return
+    (key, version), frame = ASKED.unpack_from(data), data[ASKED.size :]
+    _is_sound(read_response(SCHEMAS, frame, key, version, cut=True), frame)
+    response = read_response(SCHEMAS, frame, key, version)
+    _is_sound(response, frame)
+    if response.body is not None and not response.remarks:
+        written = _answered(response)
+        again = read_response(SCHEMAS, written, key, version)
+        assert again.failure is None
+        assert _answered(again) == written
+
+
+def a_packet(data: bytes) -> None:
+    """Hold a packet, with a byte for its link type before it, to the promises of the layers."""
+    link_type = _LINK_TYPES[data[0] % len(_LINK_TYPES)] if data else LinkType.ETHERNET
+    content = data[1:]
+    segment = read_segment(Packet(0, link_type, content, len(content)))
+    assert isinstance(segment, Segment | Skipped)
+    assert not isinstance(segment, Segment) or len(segment.payload) <= len(content)
+
+
+KINDS: Final[tuple[Kind, ...]] = (a_request, a_cut_request, a_response, a_packet)
+
+
+def examine(data: bytes) -> None:
+    """Hold any bytes to the promises of what their first byte says that they are."""
+    if data:
+        KINDS[data[0] % len(KINDS)](data[1:])
+
+
+def _is_sound(one: Request | Response, frame: bytes) -> None:
+    assert one.failure is None or isinstance(one.failure, DecodeFailure)
+    assert one.failure is None or (one.known and one.body is None)
+    assert all(isinstance(remark, Remark) for remark in one.remarks)
+    places = [remark.offset for remark in one.remarks] + ([one.failure.offset] if one.failure else [])
+    assert all(0 <= place <= len(frame) for place in places)
+
+
+def _is_of_overlay(request: Request) -> bool:
+    # Written without foreign tags of its header, such a frame may no longer prove what it is.
+    return request.api is not None and request.api.is_overlay(request.api_version)
+
+
+def _written(request: Request) -> bytes:
+    assert request.correlation_id is not None
+    assert request.body is not None
+    return write_request(
+        SCHEMAS,
+        request.api_key,
+        request.api_version,
+        request.correlation_id,
+        request.client_id,
+        request.body,
+    )
+
+
+def _answered(response: Response) -> bytes:
+    assert response.correlation_id is not None
+    assert response.body_version is not None
+    assert response.body is not None
+    return write_response(
+        SCHEMAS, response.api_key, response.body_version, response.correlation_id, response.body
+    )
