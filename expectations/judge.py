@@ -16,12 +16,17 @@ from expectations.catalogue import RULE_STATES, RULES, state_of
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import identifier_text
 from expectations.conversation.observation import (
+    ClusterDescription,
     ConnectionWindow,
+    Evidence,
     Heartbeat,
     Observation,
 )
 from expectations.finding import Finding, finding_id, printable, runbook_anchor
-from expectations.rule import Judgement, Level, Rule, Verdict
+from expectations.identity.claim import Claim
+from expectations.identity.sightings import Sightings, Witness
+from expectations.identity_rule import IdentityRule
+from expectations.rule import FRAMES, Judgement, Level, Rule, Verdict
 
 _LEVELS = list(reversed(Level))
 
@@ -50,6 +55,7 @@ class ConnectionState(msgspec.Struct):
     conversation: Conversation
     rules: RULE_STATES  # type: ignore[valid-type]  # made from the catalogue at run time
     findings: dict[str, OpenFinding] = {}
+    sightings: Sightings = msgspec.field(default_factory=Sightings)
 
 
 class Offence(msgspec.Struct, frozen=True, array_like=True):
@@ -63,11 +69,19 @@ class Offence(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Outcome(msgspec.Struct):
-    """What a window brought: findings to publish, checks by (rule id, verdict), offences made."""
+    """What a window brought: findings to publish, checks by (rule id, verdict), offences made.
+
+    `claims` are what it told of identities that other connections may share, `answered` the API
+    versions that the broker answered, `judged` by (connection, rule id, verdict) whom the checks of
+    identities were about.
+    """
 
     findings: list[Finding] = []
     checks: dict[tuple[str, str], int] = {}
     offences: dict[Offence, int] = {}
+    claims: list[Claim] = []
+    answered: set[tuple[int, int]] = set()
+    judged: list[tuple[bytes, str, str]] = []
 
     def count(self, rule: Rule, judgement: Judgement) -> None:
         """Count one judgement."""
@@ -88,17 +102,24 @@ def open_connection(window: ConnectionWindow) -> ConnectionState:
 
 
 class Judge:
-    """Judges connections by the rules given, naming APIs and listeners as it is told."""
+    """Judges connections by the rules given, naming APIs and listeners as it is told.
+
+    `brokers` says which cluster and node stand behind a server address, where that is configured.
+    """
 
     def __init__(
         self,
         api_names: Mapping[int, str],
         listeners: Mapping[str, str] | None = None,
         rules: Sequence[Rule] = RULES,
+        brokers: Mapping[str, ClusterDescription] | None = None,
     ) -> None:
+        self._brokers = brokers or {}
         self._api_names = api_names
         self._listeners = listeners or {}
-        self._rules = rules
+        self._rules = [rule for rule in rules if not isinstance(rule, IdentityRule)]
+        self._named_apis = frozenset().union(*(rule.apis or () for rule in self._rules))
+        self._told: dict[tuple[Kind, int | None], list[Rule]] = {}
 
     def hear(self, state: ConnectionState, window: ConnectionWindow) -> Outcome:
         """Judge a window of one connection and change its state.
@@ -107,12 +128,26 @@ class Judge:
         passed over.
         """
         outcome = Outcome()
+        state.conversation.configured = self._brokers.get(window.server)
         heard = state.conversation.latest_sequence
         for observation in window.observations:
             if observation.last_sequence > heard:
                 self._hear_one(state, observation, outcome)
         outcome.findings.extend(self._publish(state, everything=state.conversation.closed))
         return outcome
+
+    def lose(self, state: ConnectionState) -> Outcome:
+        """Judge a connection on which something was lost that no record tells of, where it stands."""
+        said, outcome = state.conversation, Outcome()
+        at, nowhere = said.latest_captured_at, Evidence(source="", bytes="")
+        loss = Observation(Kind.GAP, said.latest_sequence, said.latest_sequence, at, at, nowhere)
+        self._hear_one(state, loss, outcome)
+        outcome.findings.extend(self._publish(state, everything=False))
+        return outcome
+
+    def latest_claims(self, state: ConnectionState) -> list[Claim]:
+        """Tell again of the identities that the connection showed since it last told of them."""
+        return list(Witness(state.sightings, state.conversation).latest())
 
     def republish(self, state: ConnectionState) -> list[Finding]:
         """Give the findings whose count has grown since they were last published."""
@@ -121,13 +156,24 @@ class Judge:
     def _hear_one(self, state: ConnectionState, observation: Observation, outcome: Outcome) -> None:
         conversation = state.conversation
         conversation.hear(observation)
-        for rule in self._rules:
+        outcome.claims.extend(Witness(state.sightings, conversation).hear(observation))
+        if observation.is_matched:
+            outcome.answered.add((observation.api_key, observation.api_version))
+        for rule in self._rules_told(observation):
             for judgement in rule.judge(observation, conversation, state_of(state.rules, rule)):
                 self._take(state, rule, judgement, observation, outcome)
         if observation.kind is Kind.CLOSED:
             for rule in self._rules:
                 for judgement in rule.close(conversation, state_of(state.rules, rule)):
                     self._take(state, rule, judgement, observation, outcome)
+
+    def _rules_told(self, observation: Observation) -> list[Rule]:
+        """Give the rules that hear observations of this kind and API."""
+        api_key = observation.api_key if observation.api_key in self._named_apis else None
+        key = (observation.kind, api_key)
+        if key not in self._told:
+            self._told[key] = [rule for rule in self._rules if _is_told(rule, *key)]
+        return self._told[key]
 
     def _take(
         self,
@@ -169,7 +215,7 @@ class Judge:
             kip=rule.kip,
             section=rule.section,
             level=judgement.level or rule.level,
-            role=rule.role,
+            role=judgement.role or rule.role,
             spec=rule.spec,
             message=printable(rule.message.format(**names, **judgement.context)),
             expected=judgement.expected,
@@ -204,6 +250,10 @@ class Judge:
     def listener(self, server: str) -> str:
         """Name a listener as configured, or by its address."""
         return self._listeners.get(server, server)
+
+
+def _is_told(rule: Rule, kind: Kind, api_key: int | None) -> bool:
+    return kind in rule.hears and (kind not in FRAMES or rule.apis is None or api_key in rule.apis)
 
 
 def _add(known: Finding, fresh: Finding, judgement: Judgement) -> None:

@@ -10,6 +10,7 @@ A rule's file is its page: the docstring of the class is published as it stands.
 from __future__ import annotations
 
 import enum
+import functools
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -18,9 +19,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
+from decoders.frame.record import Kind
+
 if TYPE_CHECKING:
     from expectations.conversation.conversation import Conversation
     from expectations.conversation.observation import Observation
+
+
+REQUESTS = frozenset({Kind.REQUEST})
+RESPONSES = frozenset({Kind.RESPONSE})
+FRAMES = REQUESTS | RESPONSES
 
 
 class Level(enum.StrEnum):
@@ -32,10 +40,11 @@ class Level(enum.StrEnum):
 
 
 class Role(enum.StrEnum):
-    """Who is at fault."""
+    """Who is at fault. SENDER stands for a rule that binds both; its findings say which of them it was."""
 
     CLIENT = "client"
     BROKER = "broker"
+    SENDER = "sender"
 
 
 class Verdict(enum.StrEnum):
@@ -47,18 +56,23 @@ class Verdict(enum.StrEnum):
 
 
 class Spec(enum.StrEnum):
-    """Which reading of a KIP applies: what released Kafka does, or the KIP as written."""
+    """Which reading of a KIP applies.
+
+    SHIPPED is what released Kafka does, TEXT the KIP as written. TAGGED is the later revision of
+    KIP-1313, in which request header 3 carries the instance ID as a tagged field.
+    """
 
     SHIPPED = "shipped"
     TEXT = "text"
+    TAGGED = "tagged"
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """What a rule says of one opportunity, or of `count` equal ones.
 
-    `context` holds every part of the message that varies, by name. `level` is given only where it
-    differs from the rule's own. `subject` is the observation that offends, where it is not the one
+    `context` holds every part of the message that varies, by name. `level` and `role` are given only
+    where they differ from the rule's own. `subject` is the observation that offends, where it is not the one
     the rule was just told of.
     """
 
@@ -69,6 +83,7 @@ class Judgement:
     context: dict[str, str] = field(default_factory=dict)
     level: Level | None = None
     subject: Observation | None = None
+    role: Role | None = None
 
 
 class NoState(msgspec.Struct):
@@ -78,12 +93,17 @@ class NoState(msgspec.Struct):
 class Rule(ABC):
     """One rule. Its id follows from its file: `kip_1313/instance_id_zero.py` is `kip1313/instance-id-zero`.
 
-    `state_name` is the id as the name of a field. `section` names the place in the KIP and
-    `requirement` says what it demands, in our own words.
-    `message` is one line with the names of the context in braces.
+    `family` is the id's first part, `state_name` the id as the name of a field. `section` names the
+    place in the KIP and `requirement` says what it demands, in our own words. `message` is one line
+    with the names of the context in braces. `implies` names the other rules that the same offence
+    breaks, always or sometimes. A rule is made for one reading of its KIP.
+
+    `hears` says which kinds of observations it is told of, and `apis`, where it is given, of which APIs
+    it is told requests and answers. The rest it would pass over.
     """
 
     id: ClassVar[str]
+    family: ClassVar[str]
     state_name: ClassVar[str]
     kip: ClassVar[str]
     section: ClassVar[str]
@@ -91,20 +111,29 @@ class Rule(ABC):
     message: ClassVar[str]
     level: ClassVar[Level]
     role: ClassVar[Role]
-    spec: ClassVar[Spec] = Spec.SHIPPED
+    implies: ClassVar[tuple[str, ...]] = ()
+    hears: ClassVar[frozenset[Kind]] = frozenset(Kind)
+    apis: ClassVar[frozenset[int] | None] = None
     State: ClassVar[type[msgspec.Struct]] = NoState
+
+    def __init__(self, spec: Spec = Spec.SHIPPED) -> None:
+        self.spec = spec
 
     def __init_subclass__(cls) -> None:
         """Name the rule after its file."""
         *_, family, offence = cls.__module__.split(".")
-        cls.id = f"{family.replace('_', '')}/{offence.replace('_', '-')}"
+        cls.family = family.replace("_", "")
+        cls.id = f"{cls.family}/{offence.replace('_', '-')}"
         cls.state_name = cls.id.replace("/", "_").replace("-", "_")
         cls.kip = family.upper().replace("_", "-") if family.startswith("kip_") else family
 
     @property
     def page(self) -> str:
-        """The rule's page, as its file tells it."""
-        return inspect.cleandoc(type(self).__doc__ or "")
+        """The rule's page, as its file tells it, and what else the offence may break."""
+        told = inspect.cleandoc(type(self).__doc__ or "")
+        if not self.implies:
+            return told
+        return f"{told}\n\nThe same offence may also break {', '.join(self.implies)}."
 
     @property
     def summary(self) -> str:
@@ -120,11 +149,16 @@ class Rule(ABC):
         yield from ()
 
 
+@functools.lru_cache(maxsize=1_000)
+def _equal(verdict: Verdict, count: int) -> Judgement:
+    return Judgement(verdict, count)
+
+
 def conforms(count: int = 1) -> Judgement:
     """`count` opportunities to offend were not taken."""
-    return Judgement(Verdict.CONFORMS, count)
+    return _equal(Verdict.CONFORMS, count)
 
 
 def undecided(count: int = 1) -> Judgement:
     """`count` opportunities could not be judged."""
-    return Judgement(Verdict.UNDECIDED, count)
+    return _equal(Verdict.UNDECIDED, count)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from decoders.codec.request import write_request
 from decoders.codec.response import write_response
 from decoders.frame.record import Closing, Direction, Endpoint, Flag, Kind, Pairing, Record
+from decoders.schema.header_versions import Layout
 from decoders.schema.registry import default_schemas
+from expectations.catalogue import RULES
 from expectations.conversation.observation import ConnectionWindow, Evidence
 from expectations.conversation.window import windows_of
-from expectations.judge import Judge, Outcome, open_connection
-from expectations.rule import Verdict
+from expectations.identity.claim import Claim, answered_claim
+from expectations.identity.judge import IdentityJudge, IdentityState
+from expectations.judge import ConnectionState, Judge, Outcome, open_connection
+from expectations.rule import Rule, Verdict
 
 SECOND = 1_000_000_000
 ID_A, ID_B = bytes(range(16)), bytes(range(16, 32))
@@ -23,12 +28,18 @@ ADVERTISED = {18: (0, 6), 3: (0, 14), 10: (0, 7), 68: (0, 2), 0: (3, 13)}
 
 @dataclass
 class Exchange:
-    """Records of one connection. Each call adds one; `at` is the capture time in nanoseconds."""
+    """Records of one connection. Each call adds one; `at` is the capture time in nanoseconds.
+
+    Connections that share their `records` are those of one capture.
+    """
 
     mid_stream: bool = False
     records: list[Record] = field(default_factory=list)
     at: int = 1_000 * SECOND
     correlation_id: int = 0
+    connection: bytes = b"c" * 16
+    client: str = "10.0.0.1:40000"
+    server: str = "10.0.0.2:9092"
 
     def __post_init__(self) -> None:
         self._add(Kind.OPENED, flags=Flag.MID_STREAM if self.mid_stream else Flag.NONE)
@@ -42,6 +53,7 @@ class Exchange:
         client_id: str | None = None,
         instance_id: bytes | None = None,
         settled: bool = False,
+        layout: Layout | None = None,
         frame: bytes | None = None,
     ) -> Record:
         """Add a request, or the bytes of one."""
@@ -51,19 +63,25 @@ class Exchange:
         given = (instance_id or ZERO_ID) if on_header_v3 else None
         if frame is None:
             frame = write_request(
-                schemas, api, version, self.correlation_id, client_id, body or {}, client_instance_id=given
+                schemas, api, version, self.correlation_id, client_id, body or {}, given, layout
             )
         flags = Flag.SETTLED if settled else Flag.NONE
         return self._add(Kind.REQUEST, frame=frame, flags=flags, direction=Direction.TO_BROKER)
 
     def answer(
-        self, request: Record, body: dict[str, Any] | None = None, *, version: int | None = None
+        self,
+        request: Record,
+        body: dict[str, Any] | None = None,
+        *,
+        version: int | None = None,
+        frame: bytes | None = None,
     ) -> Record:
-        """Add the answer to a request; `version` is that of the body where it differs."""
+        """Add the answer to a request, or its bytes; `version` is that of the body where it differs."""
         key, asked = (int.from_bytes(request.frame[at : at + 2]) for at in (0, 2))
         correlation_id = int.from_bytes(request.frame[4:8])
         written = asked if version is None else version
-        frame = write_response(default_schemas(), key, written, correlation_id, body or {})
+        if frame is None:
+            frame = write_response(default_schemas(), key, written, correlation_id, body or {})
         return self._add(
             Kind.RESPONSE,
             frame=frame,
@@ -74,6 +92,10 @@ class Exchange:
             paired_api_version=asked,
         )
 
+    def stray(self, pairing: Pairing, frame: bytes = bytes(4)) -> Record:
+        """Add an answer that is not paired with a request."""
+        return self._add(Kind.RESPONSE, frame=frame, direction=Direction.TO_CLIENT, pairing=pairing)
+
     def negotiate(self, version: int = 4, **how: Any) -> None:
         """Ask for the versions and be told ADVERTISED."""
         request = self.request("ApiVersions", version, SOFTWARE, **how)
@@ -83,9 +105,13 @@ class Exchange:
         """Lose bytes."""
         self._add(Kind.GAP, direction=direction, true_length=size)
 
-    def close(self, closing: Closing = Closing.FIN) -> None:
-        """End the connection, or give it up."""
-        self._add(Kind.CLOSED, closing=closing)
+    def invalid_size(self, size: int, direction: Direction = Direction.TO_BROKER) -> None:
+        """Add a length that no frame has."""
+        self._add(Kind.INVALID_SIZE, direction=direction, true_length=size)
+
+    def close(self, closing: Closing = Closing.FIN, first: Direction = Direction.TO_BROKER) -> None:
+        """End the connection, or give it up; `first` is the direction of the first FIN or RST."""
+        self._add(Kind.CLOSED, closing=closing, direction=first)
 
     def wait(self, seconds: float) -> None:
         """Let time pass."""
@@ -103,12 +129,12 @@ class Exchange:
         what.setdefault("true_length", len(frame))
         record = Record(
             kind=kind,
-            connection=b"c" * 16,
+            connection=self.connection,
             run=1,
             sequence=len(self.records) + 1,
             captured_at=self.at,
-            client=Endpoint("10.0.0.1:40000"),
-            server=Endpoint("10.0.0.2:9092"),
+            client=Endpoint(self.client),
+            server=Endpoint(self.server),
             position=1_000 * (len(self.records) + 1),
             **what,
         )
@@ -124,26 +150,43 @@ class Exchange:
             for window in windows_of(default_schemas(), placed[start : start + size])
         ]
 
-    def judge(self, size: int = 10_000) -> Outcome:
+    def judge(self, size: int = 10_000, rules: Sequence[Rule] = RULES) -> Outcome:
         """Judge the exchange: checks and offences added up, findings as last published."""
-        judge = Judge(default_schemas().api_names)
-        windows = self.windows(size)
-        state, total = open_connection(windows[0]), Outcome()
-        findings = {}
-        for window in windows:
+        names = default_schemas().api_names
+        judge, identity_judge = Judge(names, rules=rules), IdentityJudge(names, rules=rules)
+        states: dict[bytes, ConnectionState] = {}
+        identities, outcomes = IdentityState(), []
+        for window in self.windows(size):
+            state = states.setdefault(window.connection, open_connection(window))
             outcome = judge.hear(state, window)
-            for key, count in outcome.checks.items():
-                total.checks[key] = total.checks.get(key, 0) + count
-            findings.update({finding.id: finding for finding in outcome.findings})
-        findings.update({finding.id: finding for finding in judge.republish(state)})
-        total.findings = list(findings.values())
-        return total
+            outcomes += [outcome, identity_judge.hear(identities, claims_of(outcome, window))]
+        for state in states.values():
+            outcomes.append(Outcome(findings=judge.republish(state)))
+            outcomes.append(identity_judge.hear(identities, judge.latest_claims(state)))
+        return added_up([*outcomes, identity_judge.finish(identities)])
 
     def verdicts(self, rule: str) -> tuple[int, int, int]:
         """How often a rule said: conforms, violates, undecided."""
         checks = self.judge().checks
         conforms, violates, undecided = (checks.get((rule, str(verdict)), 0) for verdict in Verdict)
         return conforms, violates, undecided
+
+
+def claims_of(outcome: Outcome, window: ConnectionWindow) -> list[Claim]:
+    """All that a window tells of identities."""
+    answered = [answered_claim(window.cluster, window.server, *asked) for asked in outcome.answered]
+    return outcome.claims + answered
+
+
+def added_up(outcomes: Sequence[Outcome]) -> Outcome:
+    """Checks added up, and findings as last published."""
+    total, findings = Outcome(), {}
+    for outcome in outcomes:
+        for key, count in outcome.checks.items():
+            total.checks[key] = total.checks.get(key, 0) + count
+        findings.update({finding.id: finding for finding in outcome.findings})
+    total.findings = list(findings.values())
+    return total
 
 
 def advertisement(error_code: int = 0) -> dict[str, Any]:

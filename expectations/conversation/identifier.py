@@ -3,10 +3,34 @@
 from __future__ import annotations
 
 import base64
+import re
 
 ZERO = "AAAAAAAAAAAAAAAAAAAAAA"
+RESERVED = (bytes(16), bytes(15) + b"\x01")
+"""The UUIDs that Kafka keeps for itself: zero and one."""
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{22}(==)?")
+_TO_STANDARD = str.maketrans("-_", "+/")
+_HEX = re.compile(r"[0-9A-Fa-f]{8}(-?[0-9A-Fa-f]{4}){3}-?[0-9A-Fa-f]{12}")
 
 
 def identifier_text(identifier: bytes) -> str:
     """Write a UUID's 16 bytes as Kafka's `Uuid.toString` does: 22 characters."""
     return base64.urlsafe_b64encode(identifier).rstrip(b"=").decode()
+
+
+def identifier_bytes(text: str) -> bytes | None:
+    """Read a UUID in any form that clients write: base64 of either alphabet, padded or not, or hex.
+
+    None for text that is no UUID in any of them.
+    """
+    if _HEX.fullmatch(text):
+        return bytes.fromhex(text.replace("-", ""))
+    if _BASE64.fullmatch(text):
+        return base64.b64decode(text[:22].translate(_TO_STANDARD) + "==")
+    return None
+
+
+def is_kafkas_form(text: str) -> bool:
+    """Whether text has the length and the alphabet of Kafka's own form."""
+    return re.fullmatch(r"[A-Za-z0-9_-]{22}", text) is not None

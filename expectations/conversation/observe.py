@@ -2,26 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from decoders.codec.failure import DecodeFailure, Reason
+from decoders.codec.acknowledgement import owes_answer
+from decoders.codec.failure import DecodeFailure, Oddity, Reason, Remark
 from decoders.codec.request import Request, read_request
-from decoders.codec.response import read_response
+from decoders.codec.response import Response, read_response
 from decoders.frame.record import Flag, Kind, Record
 from decoders.schema.registry import Schemas
+from expectations.conversation.error_codes import error_codes
 from expectations.conversation.observation import (
     API_VERSIONS,
+    DESCRIBE_CLUSTER,
+    GET_TELEMETRY_SUBSCRIPTIONS,
     HEARTBEAT_APIS,
+    LONGEST_SHARE_MEMBER_ID,
+    METADATA,
+    NO_NODE,
+    OTHER_HEADER,
+    PRODUCE,
+    PUSH_TELEMETRY,
+    SHARE_ACKNOWLEDGE,
+    SHARE_FETCH,
     Advertisement,
     Body,
+    ClusterDescription,
     Evidence,
     Failure,
     Heartbeat,
     HeartbeatAnswer,
+    LongMemberId,
     Observation,
     SoftwareClaim,
+    TelemetryIdentity,
+    utf16_units,
 )
+from expectations.conversation.other_header import other_header
+
+_LEFT = (Oddity.TRAILING_BYTES, Oddity.TAG_SIZE_MISMATCH)
+_TAGS_AND_REFUSAL = b"\x00\x00\x23"
+"""An empty tag section, and error 35."""
+_BROKERS = 1
+"""The endpoint type of a DescribeCluster answer that lists brokers, not controllers."""
+_NOTHING_DESCRIBED = ClusterDescription(None, NO_NODE)
 
 
 def observe(schemas: Schemas, record: Record, evidence: Evidence) -> Observation:
@@ -31,7 +55,10 @@ def observe(schemas: Schemas, record: Record, evidence: Evidence) -> Observation
     if record.kind is Kind.RESPONSE:
         return _observe_response(schemas, record, evidence)
     return Observation(
-        **_common(record, evidence), closing=record.closing, mid_stream=Flag.MID_STREAM in record.flags
+        **_common(record, evidence),
+        closing=record.closing,
+        mid_stream=Flag.MID_STREAM in record.flags,
+        size=record.true_length if record.kind is Kind.INVALID_SIZE else 0,
     )
 
 
@@ -63,6 +90,10 @@ def _observe_request(schemas: Schemas, record: Record, evidence: Evidence) -> Ob
         client_instance_id=request.client_instance_id if certain else None,
         failure=_failure(request.failure),
         body=_request_body(request),
+        oddity=_oddity(request.remarks),
+        layout=request.layout if certain else None,
+        other_header=_other_header(schemas, record, request),
+        owes_answer=request.api_key != PRODUCE or owes_answer(schemas, record.frame) is not False,
     )
 
 
@@ -70,9 +101,9 @@ def _observe_response(schemas: Schemas, record: Record, evidence: Evidence) -> O
     response = read_response(
         schemas, record.frame, record.paired_api_key, record.paired_api_version, cut=record.is_cut
     )
-    body = None
-    if response.body is not None:
-        body = _response_body(record.paired_api_key, response.body_version, response.body)
+    body = _cluster_description(record, response) or _response_body(response)
+    if body is None and record.paired_api_key == API_VERSIONS and not record.is_cut:
+        body = _misplaced_refusal(schemas, record.frame)
     return Observation(
         **_common(record, evidence),
         pairing=record.pairing,
@@ -83,7 +114,23 @@ def _observe_response(schemas: Schemas, record: Record, evidence: Evidence) -> O
         paired_sequence=record.paired_sequence,
         failure=_failure(response.failure),
         body=body,
+        oddity=_oddity(response.remarks),
+        errors=_errors(response),
     )
+
+
+def _errors(response: Response) -> tuple[int, ...] | None:
+    if response.api is None or response.body is None:
+        return None
+    return error_codes(response.api.response, response.body)
+
+
+def _other_header(schemas: Schemas, record: Record, request: Request) -> int | None:
+    """Look for another header only where the assigned one does not account for a whole frame."""
+    fits = request.known and request.failure is None and not request.remarks
+    if fits or request.api is None or request.api_version not in request.api.versions or record.is_cut:
+        return None
+    return other_header(schemas, request.api, request.api_version, record.frame)
 
 
 def _number(value: int | None) -> int:
@@ -92,6 +139,14 @@ def _number(value: int | None) -> int:
 
 def _failure(failure: DecodeFailure | None) -> Failure | None:
     return None if failure is None else Failure(str(failure.reason), failure.path, failure.offset)
+
+
+def _oddity(remarks: Iterable[Remark]) -> Failure | None:
+    """Give the first remark on bytes that no field accounts for."""
+    left = (
+        Failure(str(found.oddity), found.path, found.offset) for found in remarks if found.oddity in _LEFT
+    )
+    return next(left, None)
 
 
 def _request_body(request: Request) -> Body | None:
@@ -109,18 +164,55 @@ def _is_null_member_id(failure: DecodeFailure | None) -> bool:
     return failure is not None and failure.path == "memberId" and failure.reason is Reason.NULL_NOT_ALLOWED
 
 
-def _response_body(api_key: int, body_version: int | None, body: Mapping[str, Any]) -> Body | None:
-    if api_key == API_VERSIONS:
-        return _advertisement(_number(body_version), body)
-    if api_key in HEARTBEAT_APIS:
+def _response_body(response: Response) -> Body | None:
+    body = response.body
+    if body is None:
+        return None
+    if response.api_key == API_VERSIONS:
+        return _advertisement(_number(response.body_version), body)
+    if response.api_key in HEARTBEAT_APIS:
         return HeartbeatAnswer(body["errorCode"], body["memberId"], body["heartbeatIntervalMs"])
+    if response.api_key == GET_TELEMETRY_SUBSCRIPTIONS:
+        return _telemetry(body)
     return None
+
+
+def _misplaced_refusal(schemas: Schemas, frame: bytes) -> Body | None:
+    """Read an answer as the refusal of an ApiVersions version behind header 1, which has a tag section."""
+    if frame[4:7] != _TAGS_AND_REFUSAL:
+        return None
+    refusal = read_response(schemas, frame[:4] + frame[5:], API_VERSIONS, 0)
+    if refusal.body is None or refusal.remarks:
+        return None
+    return _advertisement(OTHER_HEADER, refusal.body)
+
+
+def _cluster_description(record: Record, response: Response) -> Body | None:
+    """Read what a broker says of itself, on the connection that a record belongs to."""
+    body = response.body
+    if body is None or record.paired_api_key not in (METADATA, DESCRIBE_CLUSTER):
+        return None
+    of_brokers = body.get("endpointType", _BROKERS) == _BROKERS
+    if "clusterId" not in body or body.get("errorCode", 0) != 0 or not of_brokers:
+        return None
+    nodes = [
+        node.get("nodeId", node.get("brokerId", NO_NODE))
+        for node in body["brokers"]
+        if f"{node['host']}:{node['port']}" == record.server
+    ]
+    described = ClusterDescription(body["clusterId"], nodes[0] if len(nodes) == 1 else NO_NODE)
+    return None if described == _NOTHING_DESCRIBED else described
 
 
 def _software(body: Mapping[str, Any]) -> Body | None:
     if "clientSoftwareName" not in body:
         return None
-    return SoftwareClaim(body["clientSoftwareName"], body["clientSoftwareVersion"])
+    return SoftwareClaim(
+        body["clientSoftwareName"],
+        body["clientSoftwareVersion"],
+        body.get("clusterId"),
+        body.get("nodeId", NO_NODE),
+    )
 
 
 def _heartbeat(body: Mapping[str, Any]) -> Body:
@@ -132,7 +224,24 @@ def _advertisement(body_version: int, body: Mapping[str, Any]) -> Body:
     return Advertisement(body["errorCode"], body_version, ranges)
 
 
+def _telemetry(body: Mapping[str, Any]) -> Body | None:
+    return TelemetryIdentity(body["clientInstanceId"]) if "clientInstanceId" in body else None
+
+
+def _long_member_id(body: Mapping[str, Any]) -> Body | None:
+    """Tell a member ID only where it is too long: fetches are most of what is said."""
+    member_id = body["memberId"] or ""
+    return LongMemberId(member_id) if utf16_units(member_id) > LONGEST_SHARE_MEMBER_ID else None
+
+
 _REQUEST_BODIES: dict[int, Callable[[Mapping[str, Any]], Body | None]] = {
     API_VERSIONS: _software,
     **dict.fromkeys(HEARTBEAT_APIS, _heartbeat),
+    **dict.fromkeys((GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY), _telemetry),
+    **dict.fromkeys((SHARE_FETCH, SHARE_ACKNOWLEDGE), _long_member_id),
 }
+_SHORT_TOLD = (SHARE_FETCH, SHARE_ACKNOWLEDGE)
+"""Requests that tell something in few cases only: a member ID that is too long."""
+TELLING_REQUESTS = tuple(key for key in _REQUEST_BODIES if key not in _SHORT_TOLD)
+TELLING_RESPONSES = (API_VERSIONS, *HEARTBEAT_APIS, GET_TELEMETRY_SUBSCRIPTIONS, METADATA, DESCRIBE_CLUSTER)
+"""The APIs of whose bodies an observation tells more than error codes, by key."""

@@ -5,12 +5,12 @@ A rule without any opportunity is told apart from one that everything conformed 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from expectations.catalogue import RULES
-from expectations.rule import Verdict
+from expectations.rule import Rule, Verdict
 
 Checks = Mapping[tuple[str, str], int]
 
@@ -29,11 +29,25 @@ class Coverage(msgspec.Struct, frozen=True):
         return self.conforms + self.violates > 0
 
 
-def coverage_of(checks: Checks) -> list[Coverage]:
-    """Tell the coverage of every rule from counts by (rule id, verdict)."""
+def coverage_of(checks: Checks, rules: Iterable[Rule] = RULES) -> list[Coverage]:
+    """Tell the coverage of rules, of all unless some are given, from counts by (rule id, verdict)."""
     return [
-        Coverage(rule.id, *(checks.get((rule.id, str(verdict)), 0) for verdict in Verdict)) for rule in RULES
+        Coverage(rule.id, *(checks.get((rule.id, str(verdict)), 0) for verdict in Verdict)) for rule in rules
     ]
+
+
+def added_up(coverages: Iterable[Iterable[Coverage]]) -> list[Coverage]:
+    """Add the coverage of several sources up, rule by rule."""
+    sums: dict[str, Coverage] = {}
+    for row in (row for coverage in coverages for row in coverage):
+        known = sums.get(row.rule, Coverage(row.rule, 0, 0, 0))
+        sums[row.rule] = Coverage(
+            row.rule,
+            known.conforms + row.conforms,
+            known.violates + row.violates,
+            known.undecided + row.undecided,
+        )
+    return list(sums.values())
 
 
 def state_in_words(coverage: Coverage) -> str:

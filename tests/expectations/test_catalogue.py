@@ -39,8 +39,16 @@ def test_the_family_names_the_kip() -> None:
         "KIP-1082",
         "KIP-511",
         "KIP-35",
+        "KIP-1242",
     }
     assert rule_named("wire/malformed-request").kip == "wire"
+
+
+def test_what_an_offence_may_also_break_is_told_on_its_page() -> None:
+    for rule in RULES:
+        assert rule.id not in rule.implies
+        for implied in rule.implies:
+            assert rule_named(implied).id in rule.page
 
 
 def test_every_rule_has_its_own_state_on_every_connection() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoders.frame.record import Record
+from decoders.frame.record import Pairing, Record
 from tests.exchange import ID_A, ID_B, SOFTWARE, ZERO_ID, Exchange, advertisement
 
 PRODUCE_V2 = bytes.fromhex("0000000200000009ffff")
+LEFT_OVER = bytes.fromhex("001200000000000100036170700102")
 
 
 def beat(exchange: Exchange, member_id: str, epoch: int) -> Record:
@@ -25,10 +27,52 @@ def malform_name(exchange: Exchange) -> None:
     exchange.answer(exchange.request("ApiVersions", 4, body, client_id="app"), advertisement(42))
 
 
+def answered(exchange: Exchange, error_code: int, **how: Any) -> None:
+    """A request that is answered with an error code."""
+    exchange.answer(exchange.request("OffsetDelete", 1, **how), {"errorCode": error_code})
+
+
+def describe(exchange: Exchange, cluster_id: str) -> None:
+    """A broker that tells of itself."""
+    nodes = [{"nodeId": 3, "host": "10.0.0.2", "port": 9092}]
+    body = {"clusterId": cluster_id, "brokers": nodes}
+    exchange.answer(exchange.request("Metadata", 12, client_id="app"), body)
+
+
+def mean(exchange: Exchange, error_code: int) -> None:
+    """A client that means to reach a certain broker."""
+    body = SOFTWARE | {"clusterId": "c", "nodeId": 3}
+    exchange.answer(exchange.request("ApiVersions", 5, body, client_id="app"), advertisement(error_code))
+
+
+def unsupported(exchange: Exchange) -> None:
+    """A version of ApiVersions that the broker does not have."""
+    body = {"errorCode": 35, "apiKeys": [{"apiKey": 18, "minVersion": 0, "maxVersion": 3}]}
+    exchange.answer(exchange.request("ApiVersions", 5, SOFTWARE, client_id="app"), body, version=0)
+
+
+def late_answer(exchange: Exchange) -> None:
+    """The answer to a request that was sent long before."""
+    waiting = [seen for seen in exchange.records if seen.frame[:4] == bytes((0, 3, 0, 14))]
+    paired = {seen.paired_sequence for seen in exchange.records}
+    for request in waiting:
+        if request.sequence not in paired:
+            exchange.answer(request, {"topics": [{"name": "t", "errorCode": 0}]})
+            return
+
+
 STEPS: dict[str, Callable[[Exchange], object]] = {
     "plain": lambda exchange: exchange.request("Metadata", 14, instance_id=ID_A),
     "old header": lambda exchange: exchange.request("Metadata", 12, client_id="app"),
     "zero ID": lambda exchange: exchange.request("Metadata", 14, instance_id=ZERO_ID),
+    "other ID, taken": lambda exchange: answered(exchange, 0, instance_id=ID_B),
+    "other ID, refused": lambda exchange: answered(exchange, 42, instance_id=ID_B),
+    "zero ID, taken": lambda exchange: answered(exchange, 0, instance_id=ZERO_ID),
+    "plain, taken": lambda exchange: answered(exchange, 0, instance_id=ID_A),
+    "late answer": late_answer,
+    "telemetry": lambda exchange: exchange.answer(
+        exchange.request("GetTelemetrySubscriptions", 0, client_id="app"), {}
+    ),
     "other ID": lambda exchange: exchange.request("Metadata", 14, instance_id=ID_B),
     "repeat": lambda exchange: exchange.request("Metadata", 14, instance_id=ID_A, client_id="app"),
     "settled": lambda exchange: exchange.request("Metadata", 12, client_id="app", settled=True),
@@ -41,6 +85,16 @@ STEPS: dict[str, Callable[[Exchange], object]] = {
     "malformed name": malform_name,
     "gap": lambda exchange: exchange.gap(),
     "wait": lambda exchange: exchange.wait(2),
+    "describe c": lambda exchange: describe(exchange, "c"),
+    "describe d": lambda exchange: describe(exchange, "d"),
+    "mean c": lambda exchange: mean(exchange, 0),
+    "misrouted": lambda exchange: mean(exchange, 129),
+    "unsupported": unsupported,
+    "leftover": lambda exchange: exchange.request("Metadata", 12, frame=LEFT_OVER),
+    "oversized": lambda exchange: exchange.invalid_size(1 << 30),
+    "foreign": lambda exchange: exchange.stray(Pairing.FOREIGN),
+    "unowed": lambda exchange: exchange.stray(Pairing.UNOWED),
+    "authenticate": lambda exchange: exchange.request("SaslHandshake", 1, client_id="app"),
 }
 
 
@@ -68,9 +122,29 @@ def test_the_size_of_the_window_changes_nothing(
 def test_steady_traffic_folds_to_a_few_observations() -> None:
     exchange = Exchange()
     for _ in range(500):
-        exchange.request("Metadata", 14, client_id="app", instance_id=ID_A)
+        exchange.answer(exchange.request("FindCoordinator", 7, client_id="app", instance_id=ID_A))
+    (window,) = exchange.windows()
+    assert [observation.count for observation in window.observations] == [1, 1, 1, 499, 499]
+
+
+def test_requests_that_no_answer_is_due_to_fold_without_one() -> None:
+    exchange = Exchange()
+    for _ in range(500):
+        exchange.request("Produce", 13, {"acks": 0}, client_id="app")
     (window,) = exchange.windows()
     assert [observation.count for observation in window.observations] == [1, 1, 499]
+
+
+def test_a_request_whose_answer_comes_in_a_later_window_stays_alone_with_it() -> None:
+    exchange = Exchange()
+    for _ in range(3):
+        exchange.answer(exchange.request("Metadata", 14, client_id="app", instance_id=ID_A))
+    waiting = exchange.request("Metadata", 14, client_id="app", instance_id=ID_A)
+    exchange.answer(waiting)
+    *_, request = exchange.windows(8)[0].observations
+    (answer,) = exchange.windows(8)[1].observations
+    assert (request.count, answer.count) == (1, 1)
+    assert answer.paired_sequence == request.first_sequence == waiting.sequence
 
 
 def test_a_replayed_window_is_passed_over() -> None:

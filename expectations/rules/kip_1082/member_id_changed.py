@@ -8,12 +8,19 @@ import msgspec
 
 from decoders.frame.record import Kind
 from expectations.conversation.conversation import Conversation, is_matched
-from expectations.conversation.observation import HEARTBEAT_APIS, Heartbeat, HeartbeatAnswer, Observation
+from expectations.conversation.observation import (
+    HEARTBEAT_APIS,
+    Evidence,
+    Heartbeat,
+    HeartbeatAnswer,
+    Observation,
+)
 from expectations.rule import Judgement, Level, Role, Rule, Verdict, conforms, undecided
 
 JOINING = 0
 DEFAULT_HEARTBEAT_INTERVAL = 5_000
 """Milliseconds; the broker's default, used until an answer tells the interval."""
+_NO_EVIDENCE = Evidence(source="", bytes="")
 SILENT_INTERVALS = 2
 """A member that missed this many heartbeats has given way to the new ID."""
 
@@ -63,6 +70,8 @@ class MemberIdChanged(Rule):
     message = 'the member ID for group "{group}" changed from {expected} to {observed} ({when})'
     level = Level.VIOLATION
     role = Role.CLIENT
+    apis = frozenset(HEARTBEAT_APIS)
+    implies = ("kip1313/member-id-differs",)
     State = MembersState
 
     def judge(
@@ -90,11 +99,11 @@ class MemberIdChanged(Rule):
 
     def _hear(self, request: Observation, heartbeat: Heartbeat, state: MembersState) -> Iterator[Judgement]:
         group_id, member_id = heartbeat.group_id, heartbeat.member_id
-        if not group_id or not member_id:
+        if not group_id or not member_id or not heartbeat.has_member_id:
             return
         member = state.groups.get(group_id)
         if member is None:
-            member = Member(member_id, request)
+            member = Member(member_id, _without_evidence(request))
             state.groups[group_id] = member
         elif member.shared:
             yield undecided()
@@ -103,7 +112,7 @@ class MemberIdChanged(Rule):
         else:
             yield from self._hear_other(request, group_id, member_id, member)
         if member_id == member.member_id:
-            member.latest, member.answered = request, False
+            member.latest, member.answered = _without_evidence(request), False
             member.left = _epoch(request) < JOINING
 
     def _hear_other(
@@ -170,6 +179,11 @@ def _forget(state: MembersState) -> Iterator[Judgement]:
 def _is_silent(member: Member, request: Observation) -> bool:
     silence = request.first_captured_at - member.latest.first_captured_at
     return silence >= SILENT_INTERVALS * member.heartbeat_interval * 1_000_000
+
+
+def _without_evidence(request: Observation) -> Observation:
+    """Nobody is accused of the latest request, and it is kept for as long as the connection."""
+    return msgspec.structs.replace(request, evidence=_NO_EVIDENCE)
 
 
 def _epoch(request: Observation) -> int:

@@ -7,11 +7,8 @@ from collections.abc import Iterator
 from decoders.frame.record import Kind
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import HEARTBEAT_APIS, Heartbeat, Observation
-from expectations.rule import Judgement, Level, NoState, Role, Rule, Verdict, conforms, undecided
-
-CONSUMER_GROUP_HEARTBEAT = 68
-JOINING = 0
-LEAVING = -1
+from expectations.member_ids import disagreement, weight_of_missing
+from expectations.rule import REQUESTS, Judgement, Level, NoState, Role, Rule, Verdict, conforms, undecided
 
 
 class MemberIdEmpty(Rule):
@@ -31,15 +28,19 @@ class MemberIdEmpty(Rule):
     Member IDs in other requests may be empty. ConsumerGroupHeartbeat v0 may join without an ID; at
     a later epoch or when it leaves, the missing ID is KIP-848's matter and an improvement. Released
     Kafka demands the ID from version 1 of ConsumerGroupHeartbeat and at every version of the Share
-    and Streams heartbeats; the KIP's text speaks of version 2, which was never made. As in the
-    broker, an ID of nothing but characters up to U+0020 is empty.
+    and Streams heartbeats; the KIP's text speaks of version 2 of the first, which was never made:
+    judged by it, only that one and later are. As in the broker, an ID of nothing but characters up
+    to U+0020 is empty.
     """
 
     section = "Public Interfaces"
     requirement = "From the version that demands it, a heartbeat carries a member ID that the client made."
-    message = "{api} v{version}{place} has {observed}"
+    message = "{api} v{version}{place} has {observed}{reading}"
     level = Level.VIOLATION
     role = Role.CLIENT
+    hears = REQUESTS
+    apis = frozenset(HEARTBEAT_APIS)
+    implies = ("wire/malformed-request",)
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState
@@ -51,10 +52,10 @@ class MemberIdEmpty(Rule):
         if not isinstance(heartbeat, Heartbeat):
             yield undecided(observation.count)
             return
-        level = _required_level(observation, heartbeat)
+        level = weight_of_missing(heartbeat, observation, self.spec)
         if level is None:
             return
-        if heartbeat.member_id is not None and not _is_blank(heartbeat.member_id):
+        if heartbeat.has_member_id:
             yield conforms(observation.count)
         else:
             yield self._violates(observation, heartbeat, level)
@@ -66,19 +67,13 @@ class MemberIdEmpty(Rule):
             observation.count,
             expected="a member ID made by the client",
             observed=observed,
-            context={"place": _place(heartbeat), "observed": observed},
+            context={
+                "place": _place(heartbeat),
+                "observed": observed,
+                "reading": disagreement(heartbeat, observation),
+            },
             level=level,
         )
-
-
-def _required_level(observation: Observation, heartbeat: Heartbeat) -> Level | None:
-    """How much a missing ID weighs in this heartbeat; None where it may be missing."""
-    if observation.api_key != CONSUMER_GROUP_HEARTBEAT or observation.api_version >= 1:
-        return Level.VIOLATION
-    epoch = heartbeat.member_epoch
-    if epoch is not None and (epoch > JOINING or epoch == LEAVING):
-        return Level.IMPROVEMENT
-    return None
 
 
 def _place(heartbeat: Heartbeat) -> str:
@@ -86,7 +81,3 @@ def _place(heartbeat: Heartbeat) -> str:
     if heartbeat.group_id is None:
         return ""
     return f' for group "{heartbeat.group_id}" at epoch {heartbeat.member_epoch}'
-
-
-def _is_blank(member_id: str) -> bool:
-    return all(character <= " " for character in member_id)

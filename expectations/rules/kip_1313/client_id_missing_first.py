@@ -9,11 +9,11 @@ import msgspec
 from decoders.frame.record import Kind
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
-from expectations.rule import Judgement, Level, Role, Rule, Verdict, conforms, undecided
+from expectations.rule import REQUESTS, Judgement, Level, Role, Rule, Verdict, conforms, undecided
 
 
 class MissingFirstState(msgspec.Struct, omit_defaults=True):
-    """The very first request, kept until the connection is known to use header v3."""
+    """The very first request, kept if it has no client ID: it may have to be shown."""
 
     first: Observation | None = None
     judged: bool = False
@@ -44,6 +44,8 @@ class ClientIdMissingFirst(Rule):
     message = "the very first request has a null client ID{later}"
     level = Level.IMPROVEMENT
     role = Role.CLIENT
+    hears = REQUESTS
+    implies = ("kip1313/client-id-repeated",)
     State = MissingFirstState
 
     def judge(
@@ -52,7 +54,7 @@ class ClientIdMissingFirst(Rule):
         """Judge the first request once the connection uses header v3, and again if an ID comes later."""
         if observation.kind is not Kind.REQUEST:
             return
-        if conversation.is_first(observation):
+        if conversation.is_first(observation) and observation.client_id is None:
             state.first = observation
         if conversation.uses_header_v3 and not state.judged:
             state.judged = True
@@ -64,9 +66,9 @@ class ClientIdMissingFirst(Rule):
             )
 
     def _judge_first(self, conversation: Conversation, state: MissingFirstState) -> Judgement:
-        if not conversation.first_is_known or state.first is None:
+        if not conversation.first_is_known:
             return undecided()
-        if state.first.client_id is not None:
+        if state.first is None or state.first.client_id is not None:
             return conforms()
         return self._violates(state, Level.IMPROVEMENT, later="")
 

@@ -7,7 +7,25 @@ from collections.abc import Iterator
 from decoders.frame.record import Kind
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
-from expectations.rule import Judgement, Level, NoState, Role, Rule, Verdict, conforms, undecided
+from expectations.rule import (
+    REQUESTS,
+    Judgement,
+    Level,
+    NoState,
+    Role,
+    Rule,
+    Spec,
+    Verdict,
+    conforms,
+    undecided,
+)
+
+_CONTESTED = "contested: the KIP's rejected alternatives withdraw this change"
+_READINGS = {
+    Spec.SHIPPED: _CONTESTED,
+    Spec.TEXT: _CONTESTED,
+    Spec.TAGGED: "the later revision refuses it",
+}
 
 
 class ClientIdRepeated(Rule):
@@ -26,14 +44,16 @@ class ClientIdRepeated(Rule):
     ## What it does not cover
     Requests on an older header, which do carry the client ID. Contested: the KIP's rejected
     alternatives say that this change was taken out, while its proposed changes demand it; the
-    finding says so. Mid-stream it is judged from the second request seen.
+    finding says so, unless it is judged by the later revision. Mid-stream it is judged from the
+    second request seen.
     """
 
     section = "Proposed Changes, Client ID"
     requirement = "A request on header v3 that is not the connection's first has a null client ID."
-    message = 'a later request on header v3 carries the client ID "{client_id}" (contested: {contested})'
+    message = 'a later request on header v3 carries the client ID "{client_id}" ({reading})'
     level = Level.VIOLATION
     role = Role.CLIENT
+    hears = REQUESTS
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState
@@ -52,8 +72,5 @@ class ClientIdRepeated(Rule):
                 observation.count,
                 expected="a null client ID",
                 observed=f'"{observation.client_id}"',
-                context={
-                    "client_id": observation.client_id,
-                    "contested": "the KIP's rejected alternatives withdraw this change",
-                },
+                context={"client_id": observation.client_id, "reading": _READINGS[self.spec]},
             )

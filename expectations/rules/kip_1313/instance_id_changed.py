@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
-
-from decoders.frame.record import Kind
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import identifier_text
 from expectations.conversation.observation import Observation
-from expectations.rule import Judgement, Level, Role, Rule, Verdict, conforms, undecided
-
-
-class AnchorState(msgspec.Struct, omit_defaults=True):
-    """The first non-zero ID of the connection, and where it stood."""
-
-    instance_id: bytes | None = None
-    anchor: str = ""
+from expectations.instance_ids import changed
+from expectations.rule import REQUESTS, Judgement, Level, NoState, Role, Rule, Verdict
 
 
 class InstanceIdChanged(Rule):
@@ -45,35 +36,34 @@ class InstanceIdChanged(Rule):
     message = "the client instance ID changed from {expected} to {observed}"
     level = Level.VIOLATION
     role = Role.CLIENT
-    State = AnchorState
+    hears = REQUESTS
+    implies = ("kip1313/member-id-differs",)
 
     def judge(
-        self, observation: Observation, conversation: Conversation, state: AnchorState
+        self, observation: Observation, conversation: Conversation, state: NoState
     ) -> Iterator[Judgement]:
         """Hold each ID against the first one seen."""
-        instance_id = observation.instance_id
-        if observation.kind is not Kind.REQUEST:
-            return
-        if instance_id is None:
-            if state.instance_id is not None and not observation.has_header:
-                yield undecided(observation.count)
-        elif state.instance_id is None:
-            state.instance_id = instance_id
-            state.anchor = _anchor(observation, conversation)
-        elif state.instance_id == instance_id:
-            yield conforms(observation.count)
-        else:
-            expected, observed = identifier_text(state.instance_id), identifier_text(instance_id)
-            yield Judgement(
-                Verdict.VIOLATES,
-                observation.count,
-                expected=expected,
-                observed=observed,
-                context={"anchor": state.anchor, "expected": expected, "observed": observed},
-            )
+        verdict = changed(observation, conversation)
+        if verdict is Verdict.VIOLATES:
+            yield self._violates(observation, conversation)
+        elif verdict is not None:
+            yield Judgement(verdict, observation.count)
+
+    def _violates(self, request: Observation, conversation: Conversation) -> Judgement:
+        expected = identifier_text(conversation.instance_id or b"")
+        observed = identifier_text(request.instance_id or b"")
+        return Judgement(
+            Verdict.VIOLATES,
+            request.count,
+            expected=expected,
+            observed=observed,
+            context={"anchor": _anchor(conversation), "expected": expected, "observed": observed},
+        )
 
 
-def _anchor(observation: Observation, conversation: Conversation) -> str:
-    if not conversation.beginning_seen:
+def _anchor(conversation: Conversation) -> str:
+    """Say where the ID stood that the others are held against."""
+    first = conversation.first_identified
+    if not conversation.beginning_seen or first is None:
         return "mid-stream"
-    return "first-request" if conversation.is_first_identified(observation) else "later"
+    return "first-request" if first.sequence == conversation.instance_id_sequence else "later"

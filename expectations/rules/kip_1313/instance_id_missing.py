@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from decoders.frame.record import Kind
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import identifier_text
-from expectations.conversation.observation import SASL_HANDSHAKE, Observation
-from expectations.rule import Judgement, Level, NoState, Role, Rule, Verdict, conforms, undecided
+from expectations.conversation.observation import Observation
+from expectations.instance_ids import missing
+from expectations.rule import REQUESTS, Judgement, Level, NoState, Role, Rule, Verdict
 
 
 class InstanceIdMissing(Rule):
@@ -38,32 +38,24 @@ class InstanceIdMissing(Rule):
     message = "a request carries no client instance ID ({missing}) although the first one did"
     level = Level.VIOLATION
     role = Role.CLIENT
+    hears = REQUESTS
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState
     ) -> Iterator[Judgement]:
         """Judge each request after the first that could carry an ID."""
-        if observation.kind is not Kind.REQUEST or observation.api_key == SASL_HANDSHAKE:
-            return
-        if conversation.is_first_identified(observation) or conversation.instance_id is None:
-            return
-        first = conversation.first_identified
-        if not conversation.beginning_seen or first is None or not first.has_header:
-            if observation.instance_id is None:
-                yield undecided(observation.count)
-        elif first.instance_id is not None:
-            yield self._judge_later(observation, first.instance_id)
+        verdict = missing(observation, conversation)
+        if verdict is Verdict.VIOLATES:
+            yield self._violates(observation, conversation)
+        elif verdict is not None:
+            yield Judgement(verdict, observation.count)
 
-    def _judge_later(self, request: Observation, first_id: bytes) -> Judgement:
-        if not request.has_header:
-            return undecided(request.count)
-        if request.instance_id is not None:
-            return conforms(request.count)
-        missing = "zero in header v3" if request.uses_header_v3 else f"header v{request.header_version}"
+    def _violates(self, request: Observation, conversation: Conversation) -> Judgement:
+        how = "zero in header v3" if request.uses_header_v3 else f"header v{request.header_version}"
         return Judgement(
             Verdict.VIOLATES,
             request.count,
-            expected=f"client instance ID {identifier_text(first_id)}",
-            observed=missing,
-            context={"missing": missing},
+            expected=f"client instance ID {identifier_text(conversation.instance_id or b'')}",
+            observed=how,
+            context={"missing": how},
         )

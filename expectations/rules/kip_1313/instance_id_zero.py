@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from decoders.frame.record import Kind
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import ZERO
 from expectations.conversation.observation import Observation
-from expectations.rule import Judgement, Level, NoState, Role, Rule, Verdict, conforms, undecided
+from expectations.instance_ids import zero_at_first
+from expectations.rule import REQUESTS, Judgement, Level, NoState, Role, Rule, Verdict
 
 
 class InstanceIdZero(Rule):
@@ -35,22 +35,14 @@ class InstanceIdZero(Rule):
     message = "the first request uses header v3 with a client instance ID of zero"
     level = Level.VIOLATION
     role = Role.CLIENT
+    hears = REQUESTS
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState
     ) -> Iterator[Judgement]:
         """Judge the first request that could carry an ID, if it is on header v3."""
-        if observation.kind is not Kind.REQUEST or not conversation.is_first_identified(observation):
-            return
-        if not observation.uses_header_v3:
-            return
-        if not conversation.beginning_seen:
-            yield undecided()
-        elif observation.instance_id is None:
-            yield Judgement(
-                Verdict.VIOLATES,
-                expected="a non-zero client instance ID",
-                observed=ZERO,
-            )
-        else:
-            yield conforms()
+        verdict = zero_at_first(observation, conversation)
+        if verdict is Verdict.VIOLATES:
+            yield Judgement(verdict, expected="a non-zero client instance ID", observed=ZERO)
+        elif verdict is not None:
+            yield Judgement(verdict)

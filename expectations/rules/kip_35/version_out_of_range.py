@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from decoders.frame.record import Kind
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import API_VERSIONS, Observation
-from expectations.rule import Judgement, Level, NoState, Role, Rule, Verdict, conforms, undecided
+from expectations.rule import REQUESTS, Judgement, Level, NoState, Role, Rule, Verdict, conforms, undecided
 
 
 class VersionOutOfRange(Rule):
@@ -36,6 +36,7 @@ class VersionOutOfRange(Rule):
     message = "{api} v{version} is outside the advertised range {lowest} to {highest}"
     level = Level.VIOLATION
     role = Role.CLIENT
+    hears = REQUESTS
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState

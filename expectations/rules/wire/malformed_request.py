@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from decoders.frame.record import Kind
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
-from expectations.rule import Judgement, Level, NoState, Role, Rule, Verdict, conforms, undecided
+from expectations.rule import REQUESTS, Judgement, Level, NoState, Role, Rule, Verdict, conforms, undecided
 
 
 class MalformedRequest(Rule):
@@ -33,6 +33,8 @@ class MalformedRequest(Rule):
     message = "{api} v{version} cannot be decoded: {reason} at {path}, byte {offset}"
     level = Level.VIOLATION
     role = Role.CLIENT
+    implies = ("kip1313/header-version-mismatch",)
+    hears = REQUESTS
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState

@@ -34,12 +34,33 @@ def test_a_finding_in_one_line_says_level_rule_connection_and_why() -> None:
     assert "\n" not in line
 
 
-def test_the_list_tells_of_each_finding_how_often_and_by_whom() -> None:
+def lines(what: RenderableType) -> list[str]:
+    return [line.rstrip() for line in shown(what).splitlines()]
+
+
+def test_the_list_tells_of_each_finding_how_often_and_of_which_frame() -> None:
     text = shown(findings_list(FINDINGS))
     first, second = (text.index(finding.rule) for finding in FINDINGS)
     assert first < second
-    assert "seen 1 time\n" in text and "seen 2 times\n" in text
-    assert "RP Console 1.0" in text
+    assert "seen 1 time\n" in text and "seen 2 times in 0.0 s\n" in text
+    for finding in FINDINGS:
+        assert f"frame {finding.sequence}" in text
+        assert f"expected {finding.expected}; observed {finding.observed}" in " ".join(text.split())
+        assert f"{finding.kip}, {finding.section}" in text
+
+
+def test_findings_stand_under_their_client_software_the_unknown_last() -> None:
+    unknown = msgspec.structs.replace(FINDINGS[0], client_software_name=None, client_software_version=None)
+    printed = lines(findings_list([unknown, *FINDINGS, named("a client")]))
+    headings = [line for line in printed if line and not line.startswith(" ")]
+    assert headings == ["RP Console 1.0", "a client 1.0", "unknown"]
+
+
+def test_a_broken_client_with_many_connections_is_told_of_in_a_few_lines() -> None:
+    many = [msgspec.structs.replace(FINDINGS[1], client=f"10.0.0.1:{port}") for port in range(2_000)]
+    printed = lines(findings_list(many))
+    assert len(printed) < 25
+    assert printed[-1].strip() == "and 3,994 times on 1,997 more connections"
 
 
 def test_a_rule_is_never_folded_however_narrow_the_terminal() -> None:
@@ -52,13 +73,6 @@ def test_markup_and_escapes_in_names_are_shown_not_obeyed() -> None:
     text = shown(findings_list([named("[bold]x[/red]\x1b[2J\nkipwatch:")]))
     assert r"[bold]x[/red]\x1b[2J\nkipwatch:" in text
     assert "\x1b" not in text
-
-
-def test_unknown_software_is_called_so() -> None:
-    finding = msgspec.structs.replace(FINDINGS[0], client_software_name=None, client_software_version=None)
-    assert "→ 10.0.0.2:9092  unknown\n" in "\n".join(
-        line.rstrip() for line in shown(findings_list([finding])).splitlines()
-    )
 
 
 def test_the_coverage_table_has_a_row_a_rule_with_its_word() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from decoders.frame.record import Closing, Record
+from expectations.finding import Finding
 from tests.exchange import Exchange
 
 EMPTY = "kip1082/member-id-empty"
@@ -22,6 +23,12 @@ def beat(exchange: Exchange, member_id: str, epoch: int, version: int = 1, **how
 def answered(exchange: Exchange, request: Record, member_id: str | None, interval: int = 5000) -> None:
     """The coordinator's answer to a heartbeat."""
     exchange.answer(request, {"memberId": member_id, "memberEpoch": 1, "heartbeatIntervalMs": interval})
+
+
+def changed(exchange: Exchange) -> Finding:
+    """The one finding of a changed member ID."""
+    (found,) = (finding for finding in exchange.judge().findings if finding.rule == CHANGED)
+    return found
 
 
 @pytest.mark.parametrize("member_id", ["", " ", "\t\n "])
@@ -77,7 +84,7 @@ def test_another_id_after_leaving_violates() -> None:
     for member_id, epoch in (("A", 0), ("A", -1), ("B", 0)):
         answered(exchange, beat(exchange, member_id, epoch), member_id)
     assert exchange.verdicts(CHANGED) == (1, 1, 0)
-    assert exchange.judge().findings[0].context["when"] == "across leave and rejoin"
+    assert changed(exchange).context["when"] == "across leave and rejoin"
 
 
 def test_the_same_id_across_leave_and_rejoin_conforms() -> None:
@@ -95,7 +102,7 @@ def test_another_id_mid_session_violates_when_the_first_stays_silent() -> None:
     exchange.wait(10)
     beat(exchange, "B", 1)
     assert exchange.verdicts(CHANGED) == (0, 1, 0)
-    (finding,) = exchange.judge().findings
+    finding = changed(exchange)
     assert finding.context["when"] == "mid-session" and finding.member_id == "B"
 
 
@@ -104,7 +111,7 @@ def test_another_id_on_a_retry_violates_when_the_connection_closes() -> None:
     beat(exchange, "A", 0)
     beat(exchange, "B", 0)
     exchange.close()
-    assert exchange.judge().findings[0].context["when"] == "on a retry"
+    assert changed(exchange).context["when"] == "on a retry"
 
 
 def test_a_connection_that_is_given_up_leaves_a_change_undecided() -> None:

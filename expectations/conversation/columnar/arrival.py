@@ -1,0 +1,98 @@
+"""A batch of frames and events as they came, and where each of them stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from decoders.frame.columnar.envelopes import Unpacked
+from decoders.frame.columnar.pieces import gathered
+from decoders.frame.record import Kind
+from decoders.wire.columnar.frames import FrameBatch
+from expectations.conversation.observation import EVIDENCE_BYTES, Evidence
+
+_Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What a source gave at once. Records are numbered: the frames of the batch first, then its events.
+
+    `order` (int64) lists these numbers as the records came. `point` makes the evidence of frames of their
+    numbers and their first bytes in hex; `event_evidence` has that of the events.
+    """
+
+    batch: FrameBatch
+    order: _Integers
+    point: Callable[[_Integers, Sequence[str]], list[Evidence]]
+    event_evidence: Sequence[Evidence]
+
+    @classmethod
+    def of_file(cls, batch: FrameBatch, name: str) -> Arrival:
+        """Take a batch of one capture file, which was numbered as it came."""
+        sequences = [*batch.frames.sequences.tolist(), *(event.sequence for event in batch.events)]
+
+        def point(numbers: _Integers, beginnings: Sequence[str]) -> list[Evidence]:
+            positions = batch.frames.positions[numbers].tolist()
+            places = zip(positions, beginnings, strict=True)
+            return [Evidence(source=name, position=position, bytes=begun) for position, begun in places]
+
+        order = np.argsort(np.array(sequences, np.int64), kind="stable")
+        return cls(batch, order, point, [Evidence.in_file(name, event) for event in batch.events])
+
+    @classmethod
+    def of_topic(
+        cls, unpacked: Unpacked, topics: pa.Array, partitions: pa.Array, offsets: pa.Array
+    ) -> Arrival:
+        """Take a batch of topic records, given what Kafka says of each of its rows."""
+        named = topics.dictionary_encode()
+        names, rows = named.dictionary.to_pylist(), unpacked.rows
+        places = (named.indices.to_numpy(), partitions.to_numpy(), offsets.to_numpy())
+
+        def point(numbers: _Integers, beginnings: Sequence[str]) -> list[Evidence]:
+            columns = zip(*(place[rows[numbers]].tolist() for place in places), beginnings, strict=True)
+            return [
+                Evidence(source=names[name], partition=partition, offset=offset, bytes=begun)
+                for name, partition, offset, begun in columns
+            ]
+
+        events = unpacked.batch.events
+        event_numbers = np.arange(len(rows) - len(events), len(rows))
+        beginnings = [event.frame[:EVIDENCE_BYTES].hex() for event in events]
+        order = np.argsort(rows, kind="stable")
+        return cls(unpacked.batch, order, point, point(event_numbers, beginnings))
+
+    def column(self, of_frames: NDArray[Any], of_events: str) -> NDArray[Any]:
+        """Give something of all records by number: a column of the frames, an attribute of the events."""
+        events = [getattr(event, of_events) for event in self.batch.events]
+        return np.concatenate((of_frames, np.array(events, of_frames.dtype)))
+
+    def without_heartbeats(self) -> _Integers:
+        """Give the order without the feeder's own heartbeats, which belong to no connection."""
+        kinds = self.column(self.batch.frames.kinds, "kind")[self.order]
+        without: _Integers = self.order[kinds != Kind.HEARTBEAT]
+        return without
+
+    def evidence(self, numbers: _Integers) -> list[Evidence]:
+        """Point to records."""
+        count = len(self.batch.frames.starts)
+        of_frames = numbers[numbers < count]
+        if len(of_frames) == len(numbers):
+            return self.point(numbers, self._beginnings(numbers))
+        pointed = iter(self.point(of_frames, self._beginnings(of_frames)))
+        listed = numbers.tolist()
+        return [next(pointed) if each < count else self.event_evidence[each - count] for each in listed]
+
+    def _beginnings(self, numbers: _Integers) -> list[str]:
+        """Give the first bytes of frames in hex: all at once, since that is what costs."""
+        batch = self.batch
+        starts, lengths = batch.frames.starts[numbers], batch.frames.lengths[numbers]
+        content, offsets = gathered(batch.data, starts, np.minimum(lengths, EVIDENCE_BYTES))
+        text = content.tobytes().hex()
+        return [text[begin:end] for begin, end in pairwise((2 * offsets).tolist())]

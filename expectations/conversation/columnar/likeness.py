@@ -1,0 +1,148 @@
+"""Which frames say the same, as far as observations go: their traits, and the groups of equal ones."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decoders.codec.columnar.decoded import DecodedFrames
+from decoders.compilation import compiled, inlined
+
+MOST_ERROR_CODES: Final = 8
+"""Distinct error codes of an answer that its traits have room for."""
+
+TRAITS: Final = np.dtype(
+    {
+        "names": [
+            "error_codes",
+            "client_id_length",
+            "api_key",
+            "api_version",
+            "kind",
+            "direction",
+            "pairing",
+            "flags",
+            "header_version",
+            "layout",
+            "has_body",
+            "is_cut",
+            "has_instance_id",
+            "acknowledgement",
+            "error_code_count",
+        ],
+        "formats": [(np.int16, MOST_ERROR_CODES), np.int32, np.int16, np.int16, *["u1"] * 4, "i1"]
+        + ["u1"] * 6,
+        "itemsize": 40,
+    }
+)
+"""What two frames must share to be observed alike, besides the bytes of client ID and instance ID.
+
+`error_codes` are distinct and ascending; a count beyond MOST_ERROR_CODES says that they are not all there.
+"""
+_WORDS: Final = TRAITS.itemsize // 8
+_INSTANCE_ID: Final = 16
+
+
+class Groups(NamedTuple):
+    """Groups of like frames.
+
+    `members` (int64) gives each frame the number of its group, -1 if it has none. `first` (int64) is the
+    number of each group's first frame.
+    """
+
+    members: NDArray[np.int64]
+    first: NDArray[np.int64]
+
+
+def group(decoded: DecodedFrames, traits: NDArray[np.void], chosen: NDArray[np.bool_]) -> Groups:
+    """Group the chosen frames by their traits, client IDs and instance IDs."""
+    words = traits.view(np.uint64).reshape(len(traits), _WORDS)
+    ids = (decoded.heads["client_id_begin"], decoded.heads["client_id_length"])
+    instance_ids = decoded.heads["client_instance_id_begin"]
+    members, first = np.full(len(traits), -1, np.int64), np.empty(len(traits), np.int64)
+    slots = np.full(1 << (2 * len(traits)).bit_length(), -1, np.int64)
+    count = _group(words, decoded.frames.data, *ids, instance_ids, chosen, slots, members, first)
+    return Groups(members, first[:count].copy())
+
+
+@compiled(None)
+def gather_error_codes(found: Any, columns: int, traits: Any) -> None:
+    """Put distinct values of the first columns of what was found into traits of their frames, ascending."""
+    for row in range(len(found)):
+        if found[row, 1] >= columns:
+            continue
+        trait, code = traits[found[row, 0]], np.int16(found[row, 2])
+        count = trait.error_code_count
+        at = np.int64(0)
+        while at < min(count, MOST_ERROR_CODES) and trait.error_codes[at] < code:
+            at += 1
+        if at < min(count, MOST_ERROR_CODES) and trait.error_codes[at] == code:
+            continue
+        if count >= MOST_ERROR_CODES:
+            trait.error_code_count = MOST_ERROR_CODES + 1
+            continue
+        for later in range(count, at, -1):
+            trait.error_codes[later] = trait.error_codes[later - 1]
+        trait.error_codes[at] = code
+        trait.error_code_count = count + 1
+
+
+@inlined
+def _mixed(value: Any, word: Any) -> Any:
+    value = (value ^ word) * np.uint64(0x9E3779B97F4A7C15)
+    return value ^ (value >> np.uint64(32))
+
+
+@inlined
+def _same_bytes(data: Any, left: Any, right: Any, length: Any) -> Any:
+    at = np.int64(0)
+    while at < length and data[left + at] == data[right + at]:
+        at += 1
+    return at >= length
+
+
+@compiled(None)
+def _group(  # noqa: PLR0917 - compiled functions are called by position
+    words: Any,
+    data: Any,
+    id_begins: Any,
+    id_lengths: Any,
+    instance_ids: Any,
+    chosen: Any,
+    slots: Any,
+    members: Any,
+    first: Any,
+) -> int:
+    """Number the groups in the order of their first frames; gives how many there are."""
+    mask, count = np.uint64(len(slots) - 1), 0
+    for number in range(len(words)):
+        if not chosen[number]:
+            continue
+        value = np.uint64(0)
+        for word in range(_WORDS):
+            value = _mixed(value, words[number, word])
+        for at in range(id_lengths[number]):
+            value = _mixed(value, np.uint64(data[id_begins[number] + at]))
+        if instance_ids[number] >= 0:
+            for at in range(_INSTANCE_ID):
+                value = _mixed(value, np.uint64(data[instance_ids[number] + at]))
+        slot = value & mask
+        while slots[slot] >= 0:
+            other = first[slots[slot]]
+            same = True
+            for word in range(_WORDS):
+                same = same and words[number, word] == words[other, word]
+            if same and _same_bytes(data, id_begins[number], id_begins[other], id_lengths[number]):
+                if instance_ids[number] < 0:
+                    break
+                if _same_bytes(data, instance_ids[number], instance_ids[other], _INSTANCE_ID):
+                    break
+            slot = (slot + np.uint64(1)) & mask
+        if slots[slot] < 0:
+            slots[slot] = count
+            first[count] = number
+            count += 1
+        members[number] = slots[slot]
+    return count

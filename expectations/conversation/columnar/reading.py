@@ -1,0 +1,109 @@
+"""What is read of frames as columns, and which frames that is too little for.
+
+Columns tell all that an observation takes from most frames: header, failure, error codes. A frame of
+which the rules want more of the body, or that is out of the ordinary, is left to the scalar code.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decoders.codec.columnar.decoded import DecodedFrames
+from decoders.codec.columnar.frames import Frames
+from decoders.codec.columnar.reader import ColumnarReader
+from decoders.frame.record import Kind
+from decoders.schema.registry import Schemas
+from decoders.wire.columnar.frames import FrameBatch
+from expectations.conversation.columnar import likeness
+from expectations.conversation.columnar.acknowledgement import UNTOLD, Acknowledgements
+from expectations.conversation.error_codes import error_code_paths, has_tagged_error_code
+from expectations.conversation.observation import LONGEST_SHARE_MEMBER_ID, PRODUCE
+from expectations.conversation.observe import TELLING_REQUESTS, TELLING_RESPONSES
+
+_MEMBER_ID: Final = "member_id"
+_SHARE_REQUESTS: Final = ("ShareFetchRequest", "ShareAcknowledgeRequest")
+
+
+class ReadFrames(NamedTuple):
+    """Frames as far as columns tell of them.
+
+    `traits` (likeness.TRAITS) is told of all of them, but describes whole only those that are `plain`
+    (bool): all others are left to the scalar code.
+    """
+
+    decoded: DecodedFrames
+    traits: NDArray[np.void]
+    plain: NDArray[np.bool_]
+
+
+class ObservationReader:
+    """Reads what observations are made of."""
+
+    def __init__(self, schemas: Schemas) -> None:
+        wanted = _error_columns(schemas)
+        self._error_columns = len(wanted)
+        members = [f"{name}.memberId" for name in _SHARE_REQUESTS if _has(schemas, name)]
+        self._reader = ColumnarReader(schemas, {**wanted, **({_MEMBER_ID: members} if members else {})})
+        self._acknowledgements = Acknowledgements(schemas)
+        tagged = [api.key for api in schemas.apis if has_tagged_error_code(api.response.struct)]
+        self._telling_responses = np.array([*TELLING_RESPONSES, *tagged], np.int16)
+
+    def read(self, batch: FrameBatch) -> ReadFrames:
+        """Read all frames of a batch."""
+        columns = batch.frames
+        frames = Frames(
+            batch.data,
+            columns.starts,
+            columns.lengths.astype(np.int32),
+            columns.true_lengths > columns.lengths,
+            columns.kinds == Kind.REQUEST,
+            columns.paired_api_keys,
+            columns.paired_api_versions,
+        )
+        decoded = self._reader.read(frames)
+        traits = self._traits(batch, decoded)
+        return ReadFrames(decoded, traits, self._plain(decoded, traits))
+
+    def _traits(self, batch: FrameBatch, decoded: DecodedFrames) -> NDArray[np.void]:
+        columns, heads = batch.frames, decoded.heads
+        traits = np.zeros(len(decoded.frames), likeness.TRAITS)
+        for name in ("api_key", "api_version", "client_id_length", "header_version", "layout", "has_body"):
+            traits[name] = heads[name]
+        traits["kind"], traits["direction"] = columns.kinds, columns.directions
+        traits["pairing"], traits["flags"] = columns.pairings, columns.flags
+        traits["is_cut"] = decoded.frames.is_cut
+        traits["has_instance_id"] = heads["client_instance_id_begin"] >= 0
+        traits["acknowledgement"] = self._acknowledgements.read(decoded)
+        likeness.gather_error_codes(decoded.found, self._error_columns, traits)
+        return traits
+
+    def _plain(self, decoded: DecodedFrames, traits: NDArray[np.void]) -> NDArray[np.bool_]:
+        heads, is_request = decoded.heads, decoded.frames.is_request
+        keys = heads["api_key"]
+        telling = np.where(
+            is_request, np.isin(keys, TELLING_REQUESTS), np.isin(keys, self._telling_responses)
+        )
+        plain = heads["known"] & heads["has_correlation_id"] & (heads["failure_reason"] < 0) & ~telling
+        plain &= traits["error_code_count"] <= likeness.MOST_ERROR_CODES
+        plain &= ~(is_request & (keys == PRODUCE) & (traits["acknowledgement"] == UNTOLD))
+        plain[decoded.remarks[:, 0]] = False
+        found = decoded.found
+        long_ids = (found[:, 1] == self._error_columns) & (found[:, 3] > LONGEST_SHARE_MEMBER_ID)
+        plain[found[long_ids, 0]] = False
+        return plain  # type: ignore[no-any-return]
+
+
+def _error_columns(schemas: Schemas) -> dict[str, list[str]]:
+    """Want every error code of every answer; a column takes one field of a message at most."""
+    wanted: dict[str, list[str]] = {}
+    for api in schemas.apis:
+        for number, path in enumerate(error_code_paths(api.response.struct)):
+            wanted.setdefault(f"error_code_{number}", []).append(f"{api.response.name}.{path}")
+    return wanted
+
+
+def _has(schemas: Schemas, request: str) -> bool:
+    return any(api.request.name == request for api in schemas.apis)

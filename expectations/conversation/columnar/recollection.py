@@ -1,0 +1,156 @@
+"""Observations of frames that were seen before: what the scalar code said of one holds for its likes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from decoders.codec.columnar.decoded import DecodedFrames
+from decoders.frame.record import Kind, Record
+from decoders.schema.registry import Schemas
+from decoders.wire.columnar.frames import FrameBatch
+from expectations.conversation.columnar.folding import NO_LIKENESS, NOT_DESCRIBED
+from expectations.conversation.columnar.likeness import TRAITS
+from expectations.conversation.fold import likeness_of
+from expectations.conversation.observation import ClusterDescription, Evidence, Observation
+from expectations.conversation.observe import observe
+
+MOST_REMEMBERED: Final = 100_000
+"""Observations that are kept; when there are more, all are forgotten."""
+MOST_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of frames that are kept to know them again, likewise."""
+_NOWHERE: Final = Evidence(source="", bytes="")
+_REQUEST_LEAD: Final = 8
+_RESPONSE_LEAD: Final = 4
+"""Where the correlation ID ends. What stands before that of a request is in the traits too."""
+
+_Integers = NDArray[np.int64]
+
+
+class Known(NamedTuple):
+    """What is known of like frames.
+
+    `observation` is that of one of them. `likeness` and `described` are numbers for what folding
+    compares; the client ID and the instance ID are not in `likeness`, but belong to it.
+    """
+
+    observation: Observation
+    likeness: int
+    described: int
+
+
+class _Content(NamedTuple):
+    """What frames share that are known again by their bytes.
+
+    `content` lacks what ends with the correlation ID. What a broker says of itself depends on the
+    address of the `server` that was asked.
+    """
+
+    traits: bytes
+    length: int
+    content: bytes
+    server: str
+
+
+class Recollection:
+    """Remembers observations by what makes frames alike."""
+
+    def __init__(self, schemas: Schemas) -> None:
+        self._schemas = schemas
+        self._known: dict[Hashable, Known] = {}
+        self._likenesses: dict[Hashable, int] = {}
+        self._descriptions: dict[ClusterDescription, int] = {}
+        self._bytes = 0
+
+    def tidy(self) -> None:
+        """Forget everything if it has become too much. Numbers given before mean nothing then."""
+        if len(self._known) > MOST_REMEMBERED or self._bytes > MOST_BYTES:
+            self._known.clear()
+            self._likenesses.clear()
+            self._descriptions.clear()
+            self._bytes = 0
+
+    def of_groups(
+        self, batch: FrameBatch, decoded: DecodedFrames, traits: NDArray[np.void], first: _Integers
+    ) -> list[Known]:
+        """Give what is known of groups of frames by their traits; `first` are frames, one of each group.
+
+        Their client IDs and instance IDs are put in: there may be as many as there are clients.
+        """
+        told = traits[first]
+        told["client_id_length"] = np.minimum(told["client_id_length"], 0)
+        keys, size = told.tobytes(), TRAITS.itemsize
+        identities = zip(first.tolist(), *_identities(decoded, first), strict=True)
+        return [
+            self._of_group(keys[at * size : (at + 1) * size], batch, number, client_id, instance_id)
+            for at, (number, client_id, instance_id) in enumerate(identities)
+        ]
+
+    def _of_group(
+        self, key: bytes, batch: FrameBatch, number: int, client_id: str | None, instance_id: bytes | None
+    ) -> Known:
+        like = self._known.get(key)
+        if like is None:
+            like = self._known[key] = self.of_record(batch.record(number))
+        # A zero ID of the tagged layout is not written: it stands in the observation alone.
+        instance_id = like.observation.client_instance_id if instance_id is None else instance_id
+        observation = msgspec.structs.replace(
+            like.observation, client_id=client_id, client_instance_id=instance_id
+        )
+        return like._replace(observation=observation)
+
+    def of_frames(self, batch: FrameBatch, traits: NDArray[np.void], numbers: _Integers) -> list[Known]:
+        """Give what is known of frames by their traits and by all their bytes but the correlation ID."""
+        keys = _contents(batch, traits, numbers)
+        return [
+            self._of_frame(key, batch, number) for key, number in zip(keys, numbers.tolist(), strict=True)
+        ]
+
+    def _of_frame(self, key: _Content, batch: FrameBatch, number: int) -> Known:
+        known = self._known.get(key)
+        if known is None:
+            known = self.of_record(batch.record(number))
+            self._known[key] = known
+            self._bytes += key.length
+        return known
+
+    def of_record(self, record: Record) -> Known:
+        """Observe a record, and remember nothing of it but its likeness."""
+        observation = observe(self._schemas, record, _NOWHERE)
+        nameless = msgspec.structs.replace(observation, client_id=None, client_instance_id=None)
+        likeness, body = likeness_of(nameless), observation.body
+        number, described = NO_LIKENESS, NOT_DESCRIBED
+        if likeness is not None:
+            number = self._likenesses.setdefault(likeness, len(self._likenesses))
+        if isinstance(body, ClusterDescription):
+            described = self._descriptions.setdefault(body, NOT_DESCRIBED + 1 + len(self._descriptions))
+        return Known(observation, number, described)
+
+
+def _contents(batch: FrameBatch, traits: NDArray[np.void], numbers: _Integers) -> Iterator[_Content]:
+    frames, data = batch.frames, batch.data.data
+    starts, lengths = frames.starts[numbers], frames.lengths[numbers]
+    leads = np.where(frames.kinds[numbers] == Kind.REQUEST, _REQUEST_LEAD, _RESPONSE_LEAD)
+    begins = starts + np.where(lengths >= leads, leads, 0)
+    told, size = traits[numbers].tobytes(), TRAITS.itemsize
+    columns = (begins, starts + lengths, lengths, frames.connections[numbers])
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    for at, (begin, end, length, connection) in enumerate(rows):
+        server = batch.openings[connection].server
+        yield _Content(told[at * size : (at + 1) * size], length, bytes(data[begin:end]), server)
+
+
+def _identities(decoded: DecodedFrames, numbers: _Integers) -> tuple[list[str | None], list[bytes | None]]:
+    """Give the client IDs, which are known to be UTF-8, and the instance IDs of frames."""
+    data, heads = decoded.frames.data.data, decoded.heads
+    begins, lengths = heads["client_id_begin"][numbers].tolist(), heads["client_id_length"][numbers].tolist()
+    client_ids = [
+        None if length < 0 else str(data[begin : begin + length], "utf-8")
+        for begin, length in zip(begins, lengths, strict=True)
+    ]
+    places = heads["client_instance_id_begin"][numbers].tolist()
+    return client_ids, [None if begin < 0 else bytes(data[begin : begin + 16]) for begin in places]

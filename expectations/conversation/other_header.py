@@ -1,0 +1,29 @@
+"""Whether a request only makes sense behind another header than the one its API version has."""
+
+from __future__ import annotations
+
+from decoders.codec.program import Program, compile_message
+from decoders.codec.reading import read_frame
+from decoders.schema.registry import Api, Schemas
+
+HEADER_VERSIONS = (1, 2, 3)
+
+
+def other_header(schemas: Schemas, api: Api, version: int, frame: bytes) -> int | None:
+    """Tell the one other header version behind which a whole frame decodes to its last byte.
+
+    None if there is no such version or more than one, or if the frame decodes as it should.
+    """
+    body = compile_message(api.request, version)
+    fitting = [candidate for candidate in HEADER_VERSIONS if _fits(_header(schemas, candidate), body, frame)]
+    assigned = api.request_header_version(version)
+    return fitting[0] if len(fitting) == 1 and fitting != [assigned] else None
+
+
+def _header(schemas: Schemas, version: int) -> Program:
+    return compile_message(schemas.request_header, version)
+
+
+def _fits(header: Program, body: Program, frame: bytes) -> bool:
+    reading = read_frame(frame, header, body, cut=False, spans=())
+    return reading.is_exact and not reading.remarks

@@ -1,0 +1,44 @@
+"""The facts of telemetry: the client instance IDs that the broker assigned on a connection (KIP-714)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from decoders.frame.record import Kind
+from expectations.conversation.identifier import ZERO
+from expectations.conversation.observation import (
+    GET_TELEMETRY_SUBSCRIPTIONS,
+    Observation,
+    TelemetryIdentity,
+)
+
+ASSIGNED_LIMIT = 8
+"""Assigned IDs that are kept; a client asks for one, and again only when it lost the answer."""
+
+
+class Telemetry(msgspec.Struct, omit_defaults=True):
+    """`assigned` holds the IDs, latest last; `asking` the requests for one that are not yet answered."""
+
+    assigned: list[str] = []
+    asking: list[int] = []
+
+    def hear(self, observation: Observation) -> None:
+        """Take one observation in."""
+        if observation.kind in (Kind.GAP, Kind.INVALID_SIZE):
+            self.asking.clear()
+        elif asked_identity(observation) == ZERO:
+            self.asking = [*self.asking, observation.first_sequence][-ASSIGNED_LIMIT:]
+        elif observation.is_matched and observation.paired_sequence in self.asking:
+            self.asking.remove(observation.paired_sequence)
+            self._hear_answer(observation)
+
+    def _hear_answer(self, answer: Observation) -> None:
+        body = answer.body
+        if isinstance(body, TelemetryIdentity) and answer.errors == (0,) and body.instance_id != ZERO:
+            self.assigned = [*self.assigned, body.instance_id][-ASSIGNED_LIMIT:]
+
+
+def asked_identity(request: Observation) -> str | None:
+    """Give the ID in the body of a GetTelemetrySubscriptions request; None for anything else."""
+    asks = request.kind is Kind.REQUEST and request.api_key == GET_TELEMETRY_SUBSCRIPTIONS
+    return request.body.instance_id if asks and isinstance(request.body, TelemetryIdentity) else None

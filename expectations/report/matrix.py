@@ -1,0 +1,142 @@
+"""The fleet as a terminal shows it: client software against rules, and the facts that accuse nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from string import ascii_uppercase
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from expectations.catalogue import RULES
+from expectations.finding import printable
+from expectations.report.broker import FeatureUse, VersionsView, ranges_by_key
+from expectations.report.coverage import Coverage, state_in_words
+from expectations.report.fleet import Client, software_text
+from expectations.report.tables import LEVEL_STYLES, STATE_STYLES
+
+_RULE_WIDTH = max(len(rule.id) for rule in RULES)
+_COLUMN_WIDTH = 10
+"""Room for `123/456 ✕`, and a blank."""
+_LEVELS = {rule.id: str(rule.level) for rule in RULES}
+LEGEND = "✕ violated, of how many checks   ✓ conforms   ? undecided   · not exercised"
+
+
+def fleet_matrix(clients: Sequence[Client], width: int) -> Group:
+    """One column a client software, one row a rule that anybody exercised; the others in a line.
+
+    Where the columns are wider together than `width` characters, another table follows with the rest.
+    """
+    legend = [Text(f"{column_name(index)}  {client_text(client)}") for index, client in enumerate(clients)]
+    by_rule = list(zip(*(client.coverage for client in clients), strict=True))
+    exercised = [rows for rows in by_rule if any(state_in_words(row) != "not exercised" for row in rows)]
+    silent = [rows[0].rule for rows in by_rule if rows not in exercised]
+    parts: list[Text | Table] = [*legend, Text(f"\n{LEGEND}", "dim")]
+    fitting = max((width - _RULE_WIDTH) // _COLUMN_WIDTH, 1)
+    for start in range(0, len(clients), fitting):
+        parts += [Text(), _matrix_part(exercised, range(start, min(start + fitting, len(clients))))]
+    if silent:
+        parts.append(Text(f"\nnot exercised by anybody: {', '.join(silent)}", "dim"))
+    return Group(*parts)
+
+
+def _matrix_part(exercised: Sequence[Sequence[Coverage]], columns: range) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("rule", no_wrap=True, min_width=_RULE_WIDTH)
+    for index in columns:
+        table.add_column(column_name(index), justify="right", no_wrap=True)
+    for rows in exercised:
+        table.add_row(rows[0].rule, *(_cell(rows[index]) for index in columns))
+    return table
+
+
+def fleet_facts(clients: Sequence[Client]) -> Group:
+    """What is worth knowing of each client software and nobody's offence."""
+    return Group(*(line for client in clients for line in _facts(client)))
+
+
+def versions_tables(view: VersionsView) -> Group:
+    """Each broker's ranges beside those that all have in common, and the features asked for."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("API", no_wrap=True)
+    table.add_column("all", no_wrap=True)
+    for offer in view.brokers:
+        table.add_column(offer.broker)
+    common = ranges_by_key(view.common)
+    offered = [ranges_by_key(offer.ranges) for offer in view.brokers]
+    names = {each.api_key: each.api for offer in view.brokers for each in offer.ranges}
+    for key in sorted(names):
+        table.add_row(
+            f"{names[key]} ({key})", common.get(key, "none"), *(each.get(key, "no") for each in offered)
+        )
+    return Group(table, *_features(view))
+
+
+def column_name(index: int) -> str:
+    """Name a column as spreadsheets do: A, B, … Z, AA."""
+    before, last = divmod(index, len(ascii_uppercase))
+    return (column_name(before - 1) if before else "") + ascii_uppercase[last]
+
+
+def client_text(client: Client) -> str:
+    """Name a client software and say how much of it was seen."""
+    name = printable(software_text(client.software))
+    return f"{name}: {client.connections} connections, {client.requests} requests"
+
+
+def cell_text(row: Coverage) -> str:
+    """One sign and a number: the state of a rule for a client software, without colour."""
+    if row.violates:
+        return f"{row.violates}/{row.violates + row.conforms} ✕"
+    if row.conforms:
+        return f"{row.conforms} ✓"
+    return f"{row.undecided} ?" if row.undecided else "·"
+
+
+def facts_of(client: Client) -> Iterator[str]:
+    """Say each fact in a line."""
+    if client.client_ids:
+        yield f"client IDs: {', '.join(map(printable, client.client_ids))}"
+    if client.without_api_versions:
+        yield f"connections without any ApiVersions (it is optional): {client.without_api_versions}"
+    if client.old_api_versions:
+        yield f"connections with ApiVersions below 3, which tell no software: {client.old_api_versions}"
+    if client.not_random_member_ids:
+        ids = ", ".join(map(printable, client.not_random_member_ids))
+        yield f"member IDs that are UUIDs, but not random ones: {ids}"
+    behind = [
+        f"{use.api} {use.versions[-1]} of {use.highest_offered}"
+        for use in client.versions
+        if use.highest_offered is not None and use.versions[-1] < use.highest_offered
+    ]
+    if behind:
+        yield f"newest version used, of what a broker offered: {', '.join(behind)}"
+
+
+def feature_lines(use: FeatureUse) -> Iterator[str]:
+    """Say who can serve a feature, and then who uses it."""
+    yield "every broker seen can serve it" if use.is_served else f"not served by {', '.join(use.missing)}"
+    for words, clients in (("used by", use.used_by), ("used in part by", use.partly_used_by)):
+        if clients:
+            yield f"{words} {', '.join(printable(software_text(client)) for client in clients)}"
+
+
+def _cell(row: Coverage) -> Text:
+    style = LEVEL_STYLES[_LEVELS[row.rule]] if row.violates else STATE_STYLES[state_in_words(row)]
+    return Text(cell_text(row), style)
+
+
+def _facts(client: Client) -> Iterator[Text]:
+    facts = list(facts_of(client))
+    if facts:
+        yield Text(client_text(client), "bold")
+        yield from (Text(f"  {fact}") for fact in facts)
+
+
+def _features(view: VersionsView) -> Iterator[Text]:
+    for use in view.features:
+        served, *used = feature_lines(use)
+        style = "green" if use.is_served else "yellow"
+        yield Text.assemble("\n", (use.feature, "bold"), ": ", (served, style))
+        yield from (Text(f"  {line}") for line in used)

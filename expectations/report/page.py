@@ -1,0 +1,195 @@
+"""The fleet report as one HTML page that needs nothing beside itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from itertools import groupby
+
+from expectations.catalogue import RULES
+from expectations.finding import Finding, printable
+from expectations.report.broker import FeatureUse, VersionsView, ranges_by_key
+from expectations.report.coverage import Coverage, state_in_words
+from expectations.report.crowd import Crowd, crowds_of
+from expectations.report.fleet import Client, software_text
+from expectations.report.matrix import cell_text, facts_of, feature_lines
+from expectations.report.tables import times_seen
+from expectations.rule import Level
+
+_SUMMARIES = {rule.id: rule.summary for rule in RULES}
+_LEVELS = {rule.id: str(rule.level) for rule in RULES}
+_KIPS = {rule.family: rule.kip for rule in RULES}
+
+
+def fleet_page(
+    clients: Sequence[Client], findings: Sequence[Finding], versions: VersionsView, read: Sequence[str]
+) -> str:
+    """Write the page. `read` says in a line each what was read."""
+    style = (files("expectations.report") / "page.css").read_text(encoding="utf-8")
+    body = "\n".join(
+        [
+            _heading(read),
+            _section("Client software and rules", _legend() + _matrix(clients)),
+            _section("Findings", _findings(findings)),
+            _section("Facts", _facts(clients)),
+            _section("What brokers offer", _versions(versions)),
+        ]
+    )
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>kipwatch: the fleet</title>\n<style>\n{style}</style>\n</head>\n"
+        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))
+
+
+def _section(heading: str, content: str) -> str:
+    return f"<section>\n<h2>{heading}</h2>\n{content}\n</section>"
+
+
+def _heading(read: Sequence[str]) -> str:
+    lines = "".join(f"<li>{_text(line)}</li>" for line in read)
+    return f'<header>\n<h1>The fleet</h1>\n<ul class="read">{lines}</ul>\n</header>'
+
+
+def _legend() -> str:
+    words = (
+        ("violation", "3/9 ✕", "violated, 3 of 9 checks"),
+        ("improvement", "3/9 ✕", "a should was not followed"),
+        ("information", "3/9 ✕", "worth knowing, nobody is wrong"),
+        ("conforms", "9 ✓", "conforms"),
+        ("undecided", "2 ?", "undecided: it depends on something that was not seen"),
+        ("silent", "·", "not exercised: nothing to judge, neither good nor bad"),
+    )
+    items = (f'<li><span class="cell {name}">{sign}</span> {meaning}</li>' for name, sign, meaning in words)
+    return f'<ul class="legend">{"".join(items)}</ul>\n'
+
+
+def _matrix(clients: Sequence[Client]) -> str:
+    heads = "".join(f'<th scope="col">{_client_head(client)}</th>' for client in clients)
+    by_rule = zip(*(client.coverage for client in clients), strict=True)
+    bodies = (
+        _family(family, list(rows), len(clients))
+        for family, rows in groupby(by_rule, key=lambda rows: rows[0].rule.partition("/")[0])
+    )
+    return (
+        '<div class="wide"><table class="matrix">\n'
+        f'<thead><tr><th scope="col">rule</th>{heads}</tr></thead>\n{"".join(bodies)}</table></div>'
+    )
+
+
+def _client_head(client: Client) -> str:
+    name, version = client.software
+    told = f"<b>{_text(name or 'unknown')}</b> {_text(version or '')}"
+    return f"{told}<small>{_counted(client.connections, 'connection')}</small>"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _family(family: str, rows: Iterable[tuple[Coverage, ...]], width: int) -> str:
+    head = f'<tr class="family"><th scope="rowgroup" colspan="{width + 1}">{_KIPS[family]}</th></tr>\n'
+    return f"<tbody>{head}{''.join(_row(each) for each in rows)}</tbody>\n"
+
+
+def _row(rows: tuple[Coverage, ...]) -> str:
+    rule = rows[0].rule
+    cells = "".join(_cell(row) for row in rows)
+    offence = escape(rule.partition("/")[2])
+    silent = all(state_in_words(row) == "not exercised" for row in rows)
+    name = ' class="silent"' if silent else ""
+    return f'<tr{name}><th scope="row" title="{escape(_SUMMARIES[rule])}">{offence}</th>{cells}</tr>\n'
+
+
+def _cell(row: Coverage) -> str:
+    state = state_in_words(row)
+    counts = f"{row.conforms} conform, {row.violates} violate, {row.undecided} undecided"
+    name = _LEVELS[row.rule] if row.violates else state.replace("not exercised", "silent")
+    return f'<td><span class="cell {name}" title="{state}: {counts}">{cell_text(row)}</span></td>'
+
+
+def _findings(findings: Sequence[Finding]) -> str:
+    if not findings:
+        return "<p>None.</p>"
+    return "\n".join(_crowd(crowd) for crowd in sorted(crowds_of(findings), key=_gravest_first))
+
+
+def _gravest_first(crowd: Crowd) -> tuple[int, str]:
+    return list(Level).index(Level(crowd.shown[0].level)), crowd.rule
+
+
+def _crowd(crowd: Crowd) -> str:
+    remainder = f'<p class="more">{crowd.remainder}</p>' if crowd.remainder else ""
+    return "\n".join(map(_finding, crowd.shown)) + remainder
+
+
+def _finding(finding: Finding) -> str:
+    software = software_text((finding.client_software_name, finding.client_software_version))
+    told = (
+        ("client", f"{software}, {finding.client} to {finding.listener}"),
+        ("expected", finding.expected),
+        ("observed", finding.observed),
+        ("frame", _place(finding)),
+        ("demanded by", f"{finding.kip}, {finding.section}"),
+    )
+    rows = "".join(f"<dt>{name}</dt><dd>{_text(value)}</dd>" for name, value in told if value)
+    return (
+        f'<details><summary><span class="level {finding.level}">{finding.level}</span> '
+        f"<code>{escape(finding.rule)}</code> {_text(finding.message)} "
+        f"<small>{times_seen(finding)}</small></summary><dl>{rows}</dl></details>"
+    )
+
+
+def _place(finding: Finding) -> str:
+    packet = finding.evidence.packet
+    place = f"{finding.sequence}, in packet {packet}" if packet else f"{finding.sequence}"
+    return f"{place} of {finding.evidence.source}"
+
+
+def _facts(clients: Sequence[Client]) -> str:
+    return "\n".join(_client_facts(client) for client in clients)
+
+
+def _client_facts(client: Client) -> str:
+    facts = "".join(f"<li>{escape(fact)}</li>" for fact in facts_of(client))
+    seen = f"{_counted(client.connections, 'connection')}, {_counted(client.requests, 'request')}"
+    used = "".join(
+        f"<tr><td>{escape(use.api)}</td><td>{', '.join(map(str, use.versions))}</td>"
+        f"<td>{'' if use.highest_offered is None else use.highest_offered}</td><td>{use.requests:,}</td></tr>"
+        for use in client.versions
+    )
+    return (
+        f"<h3>{_text(software_text(client.software))} <small>{seen}</small></h3>\n<ul>{facts}</ul>\n"
+        "<details><summary>API versions in use</summary>\n<table><thead><tr><th>API</th><th>used</th>"
+        f"<th>newest offered</th><th>requests</th></tr></thead><tbody>{used}</tbody></table></details>"
+    )
+
+
+def _versions(view: VersionsView) -> str:
+    if not view.brokers:
+        return "<p>No broker told its versions.</p>"
+    heads = "".join(f'<th scope="col">{_text(offer.broker)}</th>' for offer in view.brokers)
+    names = {each.api_key: each.api for offer in view.brokers for each in offer.ranges}
+    columns = [ranges_by_key(view.common), *(ranges_by_key(offer.ranges) for offer in view.brokers)]
+    rows = "".join(_api_row(key, names[key], columns) for key in sorted(names))
+    table = f"<thead><tr><th>API</th><th>all</th>{heads}</tr></thead><tbody>{rows}</tbody>"
+    return (
+        f"{_features(view.features)}<details open><summary>{_counted(len(view.brokers), 'broker')}</summary>"
+        f'<div class="wide"><table class="versions">{table}</table></div></details>'
+    )
+
+
+def _api_row(key: int, name: str, columns: Sequence[Mapping[int, str]]) -> str:
+    cells = "".join(f"<td>{column.get(key, 'none')}</td>" for column in columns)
+    return f'<tr><th scope="row">{escape(name)} <small>{key}</small></th>{cells}</tr>\n'
+
+
+def _features(uses: Sequence[FeatureUse]) -> str:
+    items = (f"<li><b>{_text(use.feature)}</b>: {_text('; '.join(feature_lines(use)))}</li>" for use in uses)
+    return f"<ul>{''.join(items)}</ul>" if uses else ""

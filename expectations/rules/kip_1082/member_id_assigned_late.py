@@ -1,0 +1,57 @@
+"""kip1082/member-id-assigned-late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from decoders.frame.record import Kind
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.observation import CONSUMER_GROUP_HEARTBEAT, Heartbeat, Observation
+from expectations.member_ids import JOINING
+from expectations.rule import REQUESTS, Judgement, Level, NoState, Role, Rule, Verdict, conforms, undecided
+
+
+class MemberIdAssignedLate(Rule):
+    """Checks whether a client that joins by version 0 already has a member ID of its own.
+
+    ## Why it matters
+    A join without an ID cannot be repeated safely: if its answer is lost, the client joins again as another
+    member, and the first one stays as a ghost that holds partitions until its session times out.
+
+    ## Example
+    `ConsumerGroupHeartbeat v0, group "orders", member ID "", epoch 0`
+
+    ## What to do
+    Nothing is wrong: version 0 allows it. Use a client that speaks version 1, or one that sends an ID
+    of its own in version 0, which brokers take as well.
+
+    ## What it does not cover
+    Later versions, where the ID is demanded: see kip1082/member-id-empty. Heartbeats that could not be
+    read are undecided.
+    """
+
+    section = "Motivation"
+    requirement = (
+        "A client that has its member ID made by the broker risks ghost members; new ones make their own."
+    )
+    message = 'a member joins group "{group}" without an ID of its own'
+    level = Level.INFORMATION
+    role = Role.CLIENT
+    hears = REQUESTS
+    apis = frozenset({CONSUMER_GROUP_HEARTBEAT})
+
+    def judge(
+        self, observation: Observation, conversation: Conversation, state: NoState
+    ) -> Iterator[Judgement]:
+        """Judge each join by version 0."""
+        asked = (observation.api_key, observation.api_version)
+        if observation.kind is not Kind.REQUEST or asked != (CONSUMER_GROUP_HEARTBEAT, 0):
+            return
+        heartbeat = observation.body
+        if not isinstance(heartbeat, Heartbeat) or heartbeat.member_epoch is None:
+            yield undecided(observation.count)
+        elif heartbeat.member_epoch == JOINING and heartbeat.has_member_id:
+            yield conforms(observation.count)
+        elif heartbeat.member_epoch == JOINING:
+            expected, context = "a member ID made by the client", {"group": heartbeat.group_id or ""}
+            yield Judgement(Verdict.VIOLATES, observation.count, expected, "none", context)

@@ -1,0 +1,59 @@
+"""kip1082/member-id-empty-accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from expectations.answer_rule import AnswerRule
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.observation import HEARTBEAT_APIS, Heartbeat, Observation
+from expectations.member_ids import disagreement, weight_of_missing
+from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+
+INVALID_REQUEST = 42
+
+
+class MemberIdEmptyAccepted(AnswerRule):
+    """Checks that a broker refuses a heartbeat without the member ID that it must have.
+
+    ## Why it matters
+    A coordinator that takes the heartbeat makes the ID itself, and the ghost members that the KIP
+    ends are back: a client that loses the answer joins a second time.
+
+    ## Example
+    `ConsumerGroupHeartbeat v1, member ID "", epoch 0`, answered with error 0.
+
+    ## What to do
+    Refuse a null or empty member ID with INVALID_REQUEST from the version on that demands one.
+
+    ## What it does not cover
+    Other errors than INVALID_REQUEST, which a broker may find before it looks at the member ID, and
+    connections that end without an answer: undecided.
+    """
+
+    section = "Public Interfaces"
+    requirement = "A heartbeat without the member ID that it must have is rejected with INVALID_REQUEST."
+    message = "{api} v{version} was accepted although it has no member ID{reading}"
+    level = Level.VIOLATION
+    role = Role.BROKER
+    apis = frozenset(HEARTBEAT_APIS)
+    implies = ("kip1082/member-id-empty",)
+
+    def awaits(self, request: Observation, conversation: Conversation) -> bool:
+        """Whether the heartbeat must be refused."""
+        heartbeat = request.body
+        if not isinstance(heartbeat, Heartbeat):
+            return False
+        return not heartbeat.has_member_id and weight_of_missing(heartbeat, request, self.spec) is not None
+
+    def judge_answer(
+        self, request: Observation, answer: Observation, conversation: Conversation
+    ) -> Iterator[Judgement]:
+        """Look at the error of the answer."""
+        if answer.errors == (0,) and isinstance(request.body, Heartbeat):
+            context = {"reading": disagreement(request.body, request)}
+            yield Judgement(Verdict.VIOLATES, 1, "error 42, INVALID_REQUEST", "error 0", context)
+        elif answer.errors == (INVALID_REQUEST,):
+            yield conforms()
+        else:
+            yield undecided()

@@ -1,0 +1,47 @@
+"""kip1082/member-id-not-uuid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.identifier import identifier_bytes
+from expectations.conversation.observation import Observation
+from expectations.member_ids import MemberIdRule
+from expectations.rule import Judgement, Level, Role, Verdict, conforms
+
+
+class MemberIdNotUuid(MemberIdRule):
+    """Checks that a member ID is a UUID, as the KIP highly recommends.
+
+    ## Why it matters
+    A member ID must be unique in its group, and a random UUID surely is. A name made of host and process
+    may come back, in another container say, while its first bearer still holds partitions.
+
+    ## Example
+    `ConsumerGroupHeartbeat v1, member ID "orders-1"`
+
+    ## What to do
+    Generate a UUID when the consumer starts. Nobody is at fault who does otherwise: the KIP leaves the
+    choice to the user.
+
+    ## What it does not cover
+    How the UUID was made, and its version bits. Every way to write one counts: base64 of either
+    alphabet, padded or not, and hex. Heartbeats that could not be read are undecided.
+    """
+
+    section = "Public Interfaces"
+    requirement = "It is highly recommended that the member ID is a UUID; the choice is up to the user."
+    message = "the member ID {observed} is not a UUID"
+    level = Level.INFORMATION
+    role = Role.CLIENT
+
+    def judge_member_id(
+        self, member_id: str, request: Observation, conversation: Conversation
+    ) -> Iterator[Judgement]:
+        """Try to read the member ID as a UUID."""
+        if identifier_bytes(member_id) is not None:
+            yield conforms(request.count)
+        else:
+            observed = f'"{member_id}"'
+            yield Judgement(Verdict.VIOLATES, request.count, "a UUID", observed, {"observed": observed})

@@ -1,0 +1,58 @@
+"""kip1082/member-id-rewritten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from expectations.answer_rule import AnswerRule
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.observation import HEARTBEAT_APIS, Heartbeat, HeartbeatAnswer, Observation
+from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+
+
+class MemberIdRewritten(AnswerRule):
+    """Checks that a broker keeps the member ID that the client made.
+
+    ## Why it matters
+    Many clients take the ID of the answer for their own. One that is renamed by a coordinator leaves a
+    ghost behind under its first ID.
+
+    ## Example
+    `ConsumerGroupHeartbeat v1, member ID "A"`, answered without error, member ID `"B"`.
+
+    ## What to do
+    Answer with the ID of the request.
+
+    ## What it does not cover
+    Answers with an error, and answers without a member ID. A client that gave no ID may be
+    given one. A heartbeat without a readable answer is undecided.
+    """
+
+    section = "Public Interfaces"
+    requirement = "The member ID that the client made is included in every request, so the broker keeps it."
+    message = "the member ID {expected} was answered with {observed}"
+    level = Level.VIOLATION
+    role = Role.BROKER
+    apis = frozenset(HEARTBEAT_APIS)
+
+    def awaits(self, request: Observation, conversation: Conversation) -> bool:
+        """Whether the client names a member."""
+        return isinstance(request.body, Heartbeat) and request.body.has_member_id
+
+    def judge_answer(
+        self, request: Observation, answer: Observation, conversation: Conversation
+    ) -> Iterator[Judgement]:
+        """Compare the two member IDs."""
+        body = answer.body
+        if not isinstance(body, HeartbeatAnswer) or not isinstance(request.body, Heartbeat):
+            yield undecided()
+        elif body.error_code == 0:
+            yield _judge_ids(request.body.member_id, body.member_id)
+
+
+def _judge_ids(given: str | None, answered: str | None) -> Judgement:
+    if answered in (None, given):
+        return conforms()
+    expected, observed = f'"{given}"', f'"{answered}"'
+    context = {"expected": expected, "observed": observed}
+    return Judgement(Verdict.VIOLATES, 1, expected, observed, context)

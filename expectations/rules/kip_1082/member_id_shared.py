@@ -1,0 +1,62 @@
+"""kip1082/member-id-shared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from expectations.identity.claim import Claim, IdentityKind
+from expectations.identity_rule import IdentityRule
+from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+
+
+class MemberIdShared(IdentityRule):
+    """Checks that no two connections heartbeat in turns for one member of a group.
+
+    ## Why it matters
+    The coordinator takes both for one member: their epochs and assignments get mixed, both are fenced
+    again and again, and partitions are read twice or not at all.
+
+    ## Example
+    Connection 1 heartbeats as member "A", connection 2 joins as member "A", and connection 1 goes on
+    heartbeating.
+
+    ## What to do
+    Generate the member ID from a good source of randomness, for each consumer object anew. Look for
+    processes that fork after the ID was made, and for a weak seed.
+
+    ## What it does not cover
+    A client that moves to another connection: the first one falls silent. One more heartbeat on it
+    may be a late retransmission of what the client had given up, and is undecided; a second one is
+    not. A member that left in between may come back.
+    """
+
+    section = "Proposed Changes, Member ID Lifecycle"
+    requirement = "A member ID is unique: each member of a group generates its own."
+    message = 'member {member_id} of group "{group}" also heartbeats from {other}'
+    level = Level.VIOLATION
+    role = Role.CLIENT
+    kind = IdentityKind.MEMBER
+
+    def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
+        """Hold a connection against those that heartbeat before it began to."""
+        before = [other for other in others if _is_before(claim, other)]
+        if not before:
+            return None
+        rival = next((other for other in before if other.before_until > claim.since), None)
+        if rival is not None:
+            return self._violates(claim, rival)
+        return undecided() if any(other.until > claim.since for other in before) else conforms()
+
+    def _violates(self, claim: Claim, rival: Claim) -> Judgement:
+        member_id, group_id = claim.member_id or "", claim.group_id or ""
+        return Judgement(
+            Verdict.VIOLATES,
+            expected="a member ID that only one connection uses",
+            observed=f"{member_id} at {rival.client}, too",
+            context={"member_id": member_id, "group": group_id, "other": rival.client},
+        )
+
+
+def _is_before(claim: Claim, other: Claim) -> bool:
+    other_connection = other.connection != claim.connection and other.server == claim.server
+    return other_connection and other.order < claim.order

@@ -1,0 +1,88 @@
+"""kip1082/member-id-too-long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from decoders.frame.record import Kind
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.observation import (
+    LONGEST_SHARE_MEMBER_ID,
+    SHARE_ACKNOWLEDGE,
+    SHARE_FETCH,
+    SHARE_GROUP_HEARTBEAT,
+    Heartbeat,
+    LongMemberId,
+    Observation,
+    utf16_units,
+)
+from expectations.rule import (
+    REQUESTS,
+    Judgement,
+    Level,
+    NoState,
+    Role,
+    Rule,
+    Spec,
+    Verdict,
+    conforms,
+    undecided,
+)
+
+SHARE_APIS = (SHARE_GROUP_HEARTBEAT, SHARE_FETCH, SHARE_ACKNOWLEDGE)
+
+
+class MemberIdTooLong(Rule):
+    """Checks that the member ID in a Share request is short enough for brokers to take.
+
+    ## Why it matters
+    Since Kafka 4.2 a broker refuses a longer one with INVALID_REQUEST, in every heartbeat, fetch and
+    acknowledgement, so the member never receives a record.
+
+    ## Example
+    `ShareGroupHeartbeat v1, member ID "orders-service-7d9f8b6c5-x2x4z-consumer-1"`
+
+    ## What to do
+    Use a UUID as member ID; written as hex it has 36 characters, as base64 22.
+
+    ## What it does not cover
+    The Consumer and Streams heartbeats, which have no such limit. The KIP's text has none either, so
+    judged by it nothing is too long. Requests that could not be read, such as those
+    whose tail was not captured, are undecided.
+    """
+
+    section = "Public Interfaces, and the broker's check of Share requests"
+    requirement = (
+        "The member ID of a Share request has at most 36 UTF-16 code units, as released brokers check."
+    )
+    message = "{api} v{version} has a member ID of {observed} (by released Kafka; the KIP has no limit)"
+    level = Level.VIOLATION
+    role = Role.CLIENT
+    hears = REQUESTS
+    apis = frozenset(SHARE_APIS)
+    implies = ("kip1082/member-id-not-uuid",)
+
+    def judge(
+        self, observation: Observation, conversation: Conversation, state: NoState
+    ) -> Iterator[Judgement]:
+        """Judge each Share request that names a member."""
+        if observation.kind is not Kind.REQUEST or observation.api_key not in SHARE_APIS:
+            return
+        if self.spec is Spec.TEXT:
+            return
+        if observation.cut or not observation.has_header:
+            yield undecided(observation.count)
+            return
+        length = _length(observation)
+        if length <= LONGEST_SHARE_MEMBER_ID:
+            yield conforms(observation.count)
+        else:
+            expected = f"at most {LONGEST_SHARE_MEMBER_ID} UTF-16 code units"
+            observed = f"{length} UTF-16 code units"
+            yield Judgement(Verdict.VIOLATES, observation.count, expected, observed, {"observed": observed})
+
+
+def _length(request: Observation) -> int:
+    """Count the code units; of fetches and acknowledgements only a long member ID is told."""
+    body = request.body
+    return utf16_units(body.member_id or "") if isinstance(body, Heartbeat | LongMemberId) else 0

@@ -1,0 +1,56 @@
+"""kip1242/half-identified-accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from expectations.conversation.conversation import NO_ERROR, Conversation
+from expectations.conversation.negotiation import UNSUPPORTED_VERSION, Asked
+from expectations.conversation.observation import Advertisement, Observation
+from expectations.negotiation_rule import AnswerRule
+from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+
+
+class HalfIdentifiedAccepted(AnswerRule):
+    """Checks that a broker refuses a client that names a cluster without a broker, or the reverse.
+
+    ## Why it matters
+    The check of misrouted connections is then skipped without a word, and the client's mistake is
+    never found.
+
+    ## Example
+    `ApiVersions v5, cluster ID null, node ID 3`, answered with error 0 in version 5
+
+    ## What to do
+    Return INVALID_REQUEST, as Kafka does since 4.4, on every listener and before authentication, too.
+
+    ## What it does not cover
+    Answers in another version than the request's, and error 35: the broker did not read the IDs. It
+    implies kip1242/half-identified.
+    """
+
+    section = "Public Interfaces, ApiVersions"
+    requirement = "A request that gives just one of ClusterId and NodeId is answered INVALID_REQUEST."
+    message = "an ApiVersions request with just one of ClusterId and NodeId was accepted"
+    level = Level.VIOLATION
+    role = Role.BROKER
+    implies = ("kip1242/half-identified",)
+
+    def judge_answer(
+        self, response: Observation, asked: Asked | None, conversation: Conversation
+    ) -> Iterator[Judgement]:
+        """Judge the answer to a half-identified request."""
+        if asked is None or not asked.claim.is_half_identified:
+            return
+        answer = response.body
+        if not isinstance(answer, Advertisement):
+            yield undecided()
+        elif answer.error_code == NO_ERROR and answer.body_version == asked.request.api_version:
+            yield Judgement(Verdict.VIOLATES, expected="error 42, INVALID_REQUEST", observed="error 0")
+        elif answer.error_code not in (NO_ERROR, UNSUPPORTED_VERSION):
+            yield conforms()
+
+    def judge_unanswered(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
+        """A close in place of the answer is no acceptance, if it was the broker that closed."""
+        if asked.claim.is_half_identified:
+            yield conforms() if conversation.was_refused_by_closing else undecided()

@@ -1,0 +1,72 @@
+"""kip1242/misrouted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from expectations.conversation.conversation import NO_ERROR, Conversation
+from expectations.conversation.negotiation import REBOOTSTRAP_REQUIRED, Asked
+from expectations.conversation.observation import NO_NODE, Advertisement, Observation, SoftwareClaim
+from expectations.negotiation_rule import AnswerRule
+from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+
+
+class Misrouted(AnswerRule):
+    """Checks that a client reaches the broker that it means to reach.
+
+    ## Why it matters
+    Without this check the client would go on with metadata of another cluster or broker and fail
+    later, and nobody would know why. This is what the KIP exists to show.
+
+    ## Example
+    `ApiVersions v5, cluster ID "MkU3…", node ID 3`, answered with error 129, REBOOTSTRAP_REQUIRED
+
+    ## What to do
+    Look at how addresses are assigned to brokers: a pool of hosts that changes when the cluster
+    rolls, a load balancer, a stale name. The client heals itself if it may rebootstrap.
+
+    ## What it does not cover
+    Clients that do not say whom they mean to reach. Whether the broker was right to object: see
+    kip1242/rebootstrap-without-cause.
+    """
+
+    section = "Motivation"
+    requirement = "A client whose cluster ID or node ID is not the broker's learns that it was misrouted."
+    message = "a client that meant to reach {meant} was told to rebootstrap"
+    level = Level.INFORMATION
+    role = Role.CLIENT
+
+    def judge_answer(
+        self, response: Observation, asked: Asked | None, conversation: Conversation
+    ) -> Iterator[Judgement]:
+        """Judge the answer to a client that gave IDs."""
+        if asked is None or not asked.claim.gives_ids:
+            return
+        answer = response.body
+        if not isinstance(answer, Advertisement):
+            yield undecided()
+        elif answer.error_code == REBOOTSTRAP_REQUIRED:
+            yield self._violates(asked)
+        elif answer.error_code == NO_ERROR:
+            yield conforms()
+
+    def judge_unanswered(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
+        """What the broker made of the IDs was not seen."""
+        if asked.claim.gives_ids:
+            yield undecided()
+
+    def _violates(self, asked: Asked) -> Judgement:
+        meant = _meant(asked.claim)
+        return Judgement(
+            Verdict.VIOLATES,
+            expected=meant,
+            observed="error 129, REBOOTSTRAP_REQUIRED",
+            context={"meant": meant},
+            subject=asked.request,
+        )
+
+
+def _meant(claim: SoftwareClaim) -> str:
+    node = "" if claim.node_id == NO_NODE else f"node {claim.node_id}"
+    cluster = "" if claim.cluster_id is None else f'cluster "{claim.cluster_id}"'
+    return " of ".join(part for part in (node, cluster) if part)

@@ -1,0 +1,34 @@
+"""kip1242/rebootstrap-ignored."""
+
+from __future__ import annotations
+
+from expectations.conversation.negotiation import REBOOTSTRAP_REQUIRED
+from expectations.negotiation_rule import RefusedConnectionRule
+from expectations.rule import Level, Role
+
+
+class RebootstrapIgnored(RefusedConnectionRule):
+    """Checks that a client leaves a connection on which it was told to rebootstrap.
+
+    ## Why it matters
+    It talks to a broker that it did not mean to reach, with metadata that is not this cluster's.
+
+    ## Example
+    `ApiVersions v5` is answered with error 129, and two seconds later comes `Metadata v13`.
+
+    ## What to do
+    Close the connections to all known nodes, discard cluster ID and node IDs, and bootstrap anew; or
+    close the connection where rebootstrapping is switched off.
+
+    ## What it does not cover
+    Requests that may have been under way when the answer came: undecided. A client that sends
+    nothing more conforms once the connection has ended.
+    """
+
+    section = "Public Interfaces, ApiVersions"
+    requirement = "A client whose ApiVersions is answered REBOOTSTRAP_REQUIRED rebootstraps."
+    message = "{api} v{version} was sent after ApiVersions had been answered with error {error}"
+    level = Level.IMPROVEMENT
+    role = Role.CLIENT
+    implies = ("kip1242/misrouted", "kip1242/rebootstrap-without-cause")
+    error = REBOOTSTRAP_REQUIRED

@@ -1,0 +1,69 @@
+"""kip1242/rebootstrap-without-cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from expectations.conversation.conversation import NO_ERROR, Conversation
+from expectations.conversation.negotiation import REBOOTSTRAP_REQUIRED, Asked
+from expectations.conversation.observation import Advertisement, Observation
+from expectations.negotiation_rule import FIRST_VERSION_WITH_SOFTWARE, AnswerRule
+from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+
+
+class RebootstrapWithoutCause(AnswerRule):
+    """Checks that a broker demands a rebootstrap only of a client that was misrouted.
+
+    ## Why it matters
+    The client throws away all that it knows of the cluster and starts again, which leads it to the
+    same broker: a loop without an end.
+
+    ## Example
+    `ApiVersions v5, cluster ID null, node ID -1`, answered with error 129, REBOOTSTRAP_REQUIRED
+
+    ## What to do
+    Return REBOOTSTRAP_REQUIRED only for IDs that are given and are not the broker's own.
+
+    ## What it does not cover
+    Error 129 in Metadata, which another KIP defines. IDs that are given may be wrong: they are held
+    against the cluster and node that the configuration names for the listener, and are undecided
+    where it names none.
+    """
+
+    section = "Public Interfaces, ApiVersions"
+    requirement = "Without IDs, or with the broker's own, an ApiVersions request proceeds as normal."
+    message = "a client that gave {given} was told to rebootstrap"
+    level = Level.VIOLATION
+    role = Role.BROKER
+
+    def judge_answer(
+        self, response: Observation, asked: Asked | None, conversation: Conversation
+    ) -> Iterator[Judgement]:
+        """Judge each answer with error 129, and each acceptance of a client that gave no IDs."""
+        answer = response.body
+        if not isinstance(answer, Advertisement):
+            yield undecided()
+        elif answer.error_code == NO_ERROR:
+            if asked is not None and not asked.claim.gives_ids:
+                yield conforms()
+        elif answer.error_code == REBOOTSTRAP_REQUIRED:
+            yield self._judge_refusal(response, asked, conversation)
+
+    def _judge_refusal(
+        self, response: Observation, asked: Asked | None, conversation: Conversation
+    ) -> Judgement:
+        if asked is None:
+            without_ids = 0 <= response.api_version < FIRST_VERSION_WITH_SOFTWARE
+            return self._violates("no IDs") if without_ids else undecided()
+        if not asked.claim.gives_ids:
+            return self._violates("no IDs")
+        is_own = conversation.configured is not None and conversation.configured.is_meant_by(asked.claim)
+        return self._violates("the listener's own IDs") if is_own else undecided()
+
+    def _violates(self, given: str) -> Judgement:
+        return Judgement(
+            Verdict.VIOLATES,
+            expected="any answer but REBOOTSTRAP_REQUIRED",
+            observed="error 129, REBOOTSTRAP_REQUIRED",
+            context={"given": given},
+        )

@@ -1,0 +1,86 @@
+"""kip1313/header-v3-before-negotiation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from expectations.answer_rule import AnswerRule, Awaited
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.negotiation import UNSUPPORTED_VERSION
+from expectations.conversation.observation import API_VERSIONS, Advertisement, Observation
+from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+
+
+class HeaderV3BeforeNegotiation(AnswerRule):
+    """Checks that ApiVersions on header v3 reaches only brokers that can read it.
+
+    ## Why it matters
+    Released brokers read the header of an unknown ApiVersions version as header v2. They take the
+    first bytes of the instance ID for tagged fields, fail in all but one of two hundred cases, and
+    close the connection, so that the client never learns which versions it may use.
+
+    ## Example
+    `ApiVersions v6, header v3`, whereupon a Kafka 4.4 broker closes the connection.
+
+    ## What to do
+    Begin with an ApiVersions version on header v2, or fall back to one when the connection closes
+    without an answer.
+
+    ## What it does not cover
+    A broker that answers properly, with its versions or with error 35 in the layout of version 0.
+    Versions that the broker advertised before on the connection. If anything else waits for
+    an answer when the broker closes, or the client closes first, it is undecided.
+    """
+
+    section = "Proposed Changes, Client Instance ID"
+    requirement = (
+        "Every request but SaslHandshake gets a version on header v3, yet an ApiVersions request must "
+        "be readable by brokers that do not know it."
+    )
+    message = "{api} v{version} on header v3 {outcome}"
+    level = Level.IMPROVEMENT
+    role = Role.CLIENT
+    apis = frozenset({API_VERSIONS})
+
+    def awaits(self, request: Observation, conversation: Conversation) -> bool:
+        """Whether the client cannot know that the broker reads header v3."""
+        if request.api_key != API_VERSIONS or not request.uses_header_v3:
+            return False
+        ranges = conversation.advertised.ranges if conversation.advertised else {}
+        lowest, highest = ranges.get(API_VERSIONS, (0, -1))
+        return not lowest <= request.api_version <= highest
+
+    def judge_answer(
+        self, request: Observation, answer: Observation, conversation: Conversation
+    ) -> Iterator[Judgement]:
+        """Tell a proper answer from one that the client cannot use."""
+        body = answer.body
+        if isinstance(body, Advertisement):
+            is_refusal = body.error_code == UNSUPPORTED_VERSION
+            usable = not is_refusal or body.body_version == 0
+            yield conforms() if usable else _violates(request, "got a refusal that it cannot read")
+        elif answer.failure is not None:
+            yield _violates(request, "got an answer that cannot be decoded")
+        else:
+            yield undecided()
+
+    def close(self, conversation: Conversation, state: Awaited) -> Iterator[Judgement]:
+        """The broker closed upon nothing but this request: it could not read it."""
+        waiting = conversation.unanswered.only_one
+        if conversation.closed_by_broker and conversation.ended and waiting is not None:
+            for request in state.requests.values():
+                if waiting == (request.api_key, request.api_version):
+                    yield _violates(request, "made the broker close the connection")
+                    state.requests.clear()
+                    return
+        yield from state.give_up()
+
+
+def _violates(request: Observation, outcome: str) -> Judgement:
+    return Judgement(
+        Verdict.VIOLATES,
+        expected="a version on header v2, until the broker has advertised another",
+        observed=outcome,
+        context={"outcome": outcome},
+        subject=request,
+    )

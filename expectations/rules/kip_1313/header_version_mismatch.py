@@ -1,0 +1,71 @@
+"""kip1313/header-version-mismatch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from decoders.frame.record import Kind
+from decoders.schema.header_versions import Layout
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.observation import Observation
+from expectations.rule import REQUESTS, Judgement, Level, NoState, Role, Rule, Verdict, conforms, undecided
+
+
+class HeaderVersionMismatch(Rule):
+    """Checks that a request has the header version that its API version calls for.
+
+    ## Why it matters
+    The header version is not on the wire: both sides look it up. A broker that reads another one
+    takes the instance ID for tagged fields, or the other way round, and closes the connection.
+
+    ## Example
+    `Metadata v13`, which has header v2, sent with the 16 bytes of an instance ID in its header.
+
+    ## What to do
+    Look the header version up per API and version, in the schema's `headerVersions`. OffsetDelete goes from
+    header v1 to v3; SaslHandshake stays on v1.
+
+    ## What it does not cover
+    Requests that make sense behind no header, or behind several, are undecided. So are those that make
+    sense on their own header but for bytes that brokers tolerate. API versions that only KIP-1313
+    gives are not judged as long as no complete request on header v3 was seen on the connection: a later
+    release may use those numbers for something else. In the layout of the later revision header v3
+    without an ID is the same bytes as header v2, so there nothing is told.
+    """
+
+    section = "Changes to the Kafka protocol message schemas"
+    requirement = "Each version of a request has the header version that headerVersions assigns to it."
+    message = "{api} v{version} only makes sense on header v{header}, which is not its own"
+    level = Level.VIOLATION
+    role = Role.CLIENT
+    hears = REQUESTS
+    implies = ("wire/malformed-request", "wire/unknown-api")
+
+    def judge(
+        self, observation: Observation, conversation: Conversation, state: NoState
+    ) -> Iterator[Judgement]:
+        """Judge each request whose header version is known."""
+        if observation.kind is not Kind.REQUEST:
+            return
+        if observation.other_header is not None:
+            yield from self._judge_other(observation, conversation)
+        elif observation.has_header:
+            yield conforms(observation.count)
+        elif observation.known:
+            yield undecided(observation.count)
+
+    def _judge_other(self, request: Observation, conversation: Conversation) -> Iterator[Judgement]:
+        if request.has_header:
+            yield undecided(request.count)
+        elif request.known or conversation.layout is Layout.PLAIN:
+            yield self._violates(request)
+
+    def _violates(self, request: Observation) -> Judgement:
+        header = str(request.other_header)
+        return Judgement(
+            Verdict.VIOLATES,
+            request.count,
+            expected=f"the header version of version {request.api_version}",
+            observed=f"header v{header}",
+            context={"header": header},
+        )

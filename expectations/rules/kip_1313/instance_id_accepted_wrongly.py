@@ -1,0 +1,86 @@
+"""kip1313/instance-id-accepted-wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from expectations.answer_rule import AnswerRule
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.observation import Observation
+from expectations.instance_ids import changed, first_gave_id, missing, zero_at_first
+from expectations.rule import Judgement, Level, Role, Spec, Verdict, conforms, undecided
+
+ACCEPTED = (0,)
+REFUSALS = ((42,), (0, 42))
+"""INVALID_REQUEST in every error field, or in some beside no error."""
+
+
+class InstanceIdAcceptedWrongly(AnswerRule):
+    """Checks that a broker refuses a request whose client instance ID is missing or has changed.
+
+    ## Why it matters
+    Operators rely on the ID to tell instances apart. Where the broker lets wrong ones pass, its logs
+    ascribe requests to the wrong instance, or to none.
+
+    ## Example
+    `Metadata v14, ID 7b6e…`, then `FindCoordinator v7, ID 91c0…`, answered with error 0.
+
+    ## What to do
+    Keep the ID of each connection's first request, compare every later one with it, and answer
+    INVALID_REQUEST where they differ.
+
+    ## What it does not cover
+    A first request with a zero ID, which the KIP forbids to clients without saying that it is
+    refused; the later revision refuses it. A connection whose first request gave no ID, where the
+    broker has nothing to hold others against; if the first request is not known, what is accepted
+    is undecided. An answer that was not seen, could not be read, has no
+    field for an error, or carries another error than INVALID_REQUEST is undecided: the broker may not
+    have come so far as to look at the ID. So is a connection that ends without an answer.
+    """
+
+    section = "Proposed Changes, Client Instance ID"
+    requirement = (
+        "Once the first request gave a client instance ID, a request without it, or with another, is "
+        "rejected with INVALID_REQUEST."
+    )
+    message = "{api} v{version} was accepted although its client instance ID {fault}"
+    level = Level.VIOLATION
+    role = Role.BROKER
+    implies = (
+        "kip1313/instance-id-changed",
+        "kip1313/instance-id-missing",
+        "kip1313/instance-id-zero",
+    )
+
+    def awaits(self, request: Observation, conversation: Conversation) -> bool:
+        """Whether the request must be refused, as far as is known."""
+        return self._fault(request, conversation) is not None
+
+    def judge_answer(
+        self, request: Observation, answer: Observation, conversation: Conversation
+    ) -> Iterator[Judgement]:
+        """Look for a refusal in every error field."""
+        if answer.errors == ACCEPTED and first_gave_id(conversation) is not None:
+            yield self._violates(request, answer, conversation)
+        elif answer.errors in REFUSALS:
+            yield conforms(answer.count)
+        else:
+            yield undecided(answer.count)
+
+    def _violates(self, request: Observation, answer: Observation, conversation: Conversation) -> Judgement:
+        return Judgement(
+            Verdict.VIOLATES,
+            answer.count,
+            expected="error 42, INVALID_REQUEST",
+            observed="error 0",
+            context={"fault": self._fault(request, conversation) or ""},
+        )
+
+    def _fault(self, request: Observation, conversation: Conversation) -> str | None:
+        if missing(request, conversation) is Verdict.VIOLATES:
+            return "is missing"
+        if changed(request, conversation) is Verdict.VIOLATES and first_gave_id(conversation) is not False:
+            return "is not that of the connection"
+        if self.spec is Spec.TAGGED and zero_at_first(request, conversation) is Verdict.VIOLATES:
+            return "is zero"
+        return None

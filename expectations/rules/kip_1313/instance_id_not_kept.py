@@ -1,0 +1,69 @@
+"""kip1313/instance-id-not-kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from expectations.conversation.identifier import RESERVED, identifier_bytes, identifier_text
+from expectations.identity.claim import Claim, IdentityKind
+from expectations.identity_rule import IdentityRule
+from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+
+
+class InstanceIdNotKept(IdentityRule):
+    """Checks that a client that comes back with its member ID comes back with its client instance ID.
+
+    ## Why it matters
+    Both IDs stand for the life of one client instance. A client that makes a new instance ID for each
+    connection cannot be followed across them, which is all that the ID is for.
+
+    ## Example
+    Member `4vGZ…` heartbeats on a connection with the instance ID `7b6e…`, and after a reconnect on
+    one with the instance ID `91c0…`.
+
+    ## What to do
+    Generate the instance ID once, in the client's constructor, and hand it to every connection.
+
+    ## What it does not cover
+    Member IDs that are no UUID, or a reserved one: nothing says that they are made only once.
+    Connections without an instance ID. One that was not seen from its beginning may have shown
+    another ID before: undecided.
+    """
+
+    section = "Proposed Changes, Client Instance ID"
+    requirement = "A client keeps its client instance ID for its whole lifetime."
+    message = "member {member_id} came back with client instance ID {observed} instead of {expected}"
+    level = Level.VIOLATION
+    role = Role.CLIENT
+    implies = ("kip1313/member-id-differs",)
+    kind = IdentityKind.MEMBER
+
+    def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
+        """Hold the instance ID of a connection against those of all connections before it."""
+        member = identifier_bytes(claim.member_id or "")
+        if member is None or member in RESERVED or claim.instance_id is None:
+            return None
+        before = [other for other in others if _is_before(claim, other)]
+        if not before:
+            return None
+        unlike = [other for other in before if other.instance_id != claim.instance_id]
+        if not unlike:
+            return conforms()
+        certain = [other for other in unlike if other.began_whole and claim.began_whole]
+        return self._violates(claim, certain[-1]) if certain else undecided()
+
+    def _violates(self, claim: Claim, previous: Claim) -> Judgement:
+        expected = identifier_text(previous.instance_id or b"")
+        observed = identifier_text(claim.instance_id or b"")
+        return Judgement(
+            Verdict.VIOLATES,
+            expected=expected,
+            observed=observed,
+            context={"member_id": claim.member_id or "", "expected": expected, "observed": observed},
+        )
+
+
+def _is_before(claim: Claim, other: Claim) -> bool:
+    return (
+        other.connection != claim.connection and other.instance_id is not None and other.order < claim.order
+    )

@@ -1,0 +1,75 @@
+"""kip1313/instance-id-reserved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from decoders.frame.record import Kind
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.identifier import RESERVED, identifier_text
+from expectations.conversation.observation import Observation
+from expectations.rule import (
+    REQUESTS,
+    Judgement,
+    Level,
+    NoState,
+    Role,
+    Rule,
+    Spec,
+    Verdict,
+    conforms,
+    undecided,
+)
+
+
+class InstanceIdReserved(Rule):
+    """Checks that a client instance ID is none of the UUIDs that Kafka keeps for itself.
+
+    ## Why it matters
+    Kafka gives the UUID one a meaning of its own and never generates it. A client that sends it
+    shares it with every other client that does, and a broker may take it for no ID at all.
+
+    ## Example
+    `Metadata v14, header v3, client instance ID AAAAAAAAAAAAAAAAAAAAAQ`, which is one
+
+    ## What to do
+    Generate a random UUID, and another one if it happens to be reserved.
+
+    ## What it does not cover
+    The zero ID, which stands for none: see kip1313/instance-id-zero and kip1313/instance-id-missing. The KIP
+    demands only an ID other than zero, so this is an improvement; the later revision refuses it, and judged
+    by that one it is a violation. A request that could not be read is undecided on a connection
+    that uses header v3.
+    """
+
+    section = "Proposed Changes, Client Instance ID"
+    requirement = "A client instance ID identifies one client, so it is not one of Kafka's reserved UUIDs."
+    message = "the client instance ID {observed} is reserved"
+    level = Level.IMPROVEMENT
+    role = Role.CLIENT
+    hears = REQUESTS
+
+    def judge(
+        self, observation: Observation, conversation: Conversation, state: NoState
+    ) -> Iterator[Judgement]:
+        """Judge each ID that is given."""
+        if observation.kind is not Kind.REQUEST or not conversation.uses_header_v3:
+            return
+        if not observation.has_header:
+            yield undecided(observation.count)
+        elif observation.instance_id is None:
+            return
+        elif observation.instance_id not in RESERVED:
+            yield conforms(observation.count)
+        else:
+            yield self._violates(observation, identifier_text(observation.instance_id))
+
+    def _violates(self, request: Observation, observed: str) -> Judgement:
+        return Judgement(
+            Verdict.VIOLATES,
+            request.count,
+            expected="a client instance ID that is not reserved",
+            observed=observed,
+            context={"observed": observed},
+            level=Level.VIOLATION if self.spec is Spec.TAGGED else Level.IMPROVEMENT,
+        )

@@ -1,0 +1,93 @@
+"""kip1313/instance-id-shared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from expectations.conversation.identifier import identifier_text
+from expectations.identity.claim import Claim, IdentityKind
+from expectations.identity_rule import IdentityRule
+from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+
+
+class InstanceIdShared(IdentityRule):
+    """Checks that two clients that are connected at once do not present one client instance ID.
+
+    ## Why it matters
+    The ID is there to tell client instances apart. Two that share one are a single client in the
+    broker's logs, metrics and telemetry.
+
+    ## Example
+    Two connections to one broker carry the ID `7b6e…`, the first with software "orders", the second
+    with software "billing".
+
+    ## What to do
+    Generate the ID in the client's constructor from a good source of randomness. Look for an ID that
+    is configured, copied with an image, or made before the process forks.
+
+    ## What it does not cover
+    Connections of one client instance carry one ID: only those that differ in software or in the
+    initial client ID belong to two. Another client address alone is information, since a client may
+    have several interfaces or sit behind address translation. Connections that were not heard in the
+    same time are not compared. Where nothing differs and something is not known, or one of them gives
+    no client ID, it is undecided.
+    """
+
+    section = "Proposed Changes, Client Instance ID"
+    requirement = "Each client instance generates a client instance ID of its own."
+    message = "client instance ID {instance_id} is also presented by {other}: {differs} differs"
+    level = Level.VIOLATION
+    role = Role.CLIENT
+    kind = IdentityKind.INSTANCE
+
+    def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
+        """Hold a connection against those that were there before it and are still heard."""
+        verdicts = [self._judge_pair(claim, other) for other in others if _is_beside(claim, other)]
+        return min(verdicts, key=_weight, default=None)
+
+    def _judge_pair(self, claim: Claim, other: Claim) -> Judgement:
+        differs = _difference(claim, other)
+        if differs is not None:
+            return self._violates(claim, other, differs, Level.VIOLATION)
+        if claim.client_host != other.client_host:
+            return self._violates(claim, other, "only the address", Level.INFORMATION)
+        alike = claim.initial_client_id == other.initial_client_id
+        return conforms() if alike and _is_all_known(claim) and _is_all_known(other) else undecided()
+
+    def _violates(self, claim: Claim, other: Claim, differs: str, level: Level) -> Judgement:
+        instance_id = identifier_text(claim.instance_id or b"")
+        return Judgement(
+            Verdict.VIOLATES,
+            expected="an ID that no other client instance has",
+            observed=f"{instance_id} at {other.client}, too",
+            context={"instance_id": instance_id, "other": other.client, "differs": differs},
+            level=level,
+        )
+
+
+def _is_beside(claim: Claim, other: Claim) -> bool:
+    """Whether the other connection is an earlier one to the same server that was heard after this began."""
+    return other.server == claim.server and other.order < claim.order and other.until > claim.since
+
+
+def _difference(claim: Claim, other: Claim) -> str | None:
+    """Name what tells two client instances apart."""
+    if claim.software is not None and other.software is not None:
+        if claim.software.name != other.software.name:
+            return "the software name"
+        if claim.software.version != other.software.version:
+            return "the software version"
+    client_ids = {claim.initial_client_id, other.initial_client_id}
+    both_given = claim.first_is_known and other.first_is_known and None not in client_ids
+    return "the client ID" if both_given and len(client_ids) > 1 else None
+
+
+def _is_all_known(claim: Claim) -> bool:
+    return claim.software is not None and claim.first_is_known
+
+
+def _weight(judgement: Judgement) -> int:
+    """Order judgements by how much they say: an accusation before doubt, doubt before a pass."""
+    if judgement.verdict is Verdict.VIOLATES:
+        return 0 if judgement.level is Level.VIOLATION else 1
+    return 2 if judgement.verdict is Verdict.UNDECIDED else 3

@@ -1,0 +1,59 @@
+"""kip1313/member-id-differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.identifier import identifier_bytes, identifier_text
+from expectations.conversation.observation import Observation
+from expectations.member_ids import MemberIdRule
+from expectations.rule import Judgement, Level, NoState, Role, Verdict, conforms, undecided
+
+
+class MemberIdDiffers(MemberIdRule):
+    """Checks that a client uses its instance ID as the member ID of its group.
+
+    ## Why it matters
+    With one UUID for both, a member of a group is found in request logs and metrics without looking
+    anything up.
+
+    ## Example
+    `ConsumerGroupHeartbeat v2, header v3, instance ID 7b6e…, member ID 91c0…`
+
+    ## What to do
+    Make one UUID when the client is constructed, and use it for both.
+
+    ## What it does not cover
+    How the UUID is written: the 16 bytes are compared, in base64 of either alphabet, padded or not, or
+    in hex. A member ID that is no UUID is undecided, and so is a heartbeat that could not be read.
+    Clients that give no instance ID.
+    """
+
+    section = "Proposed Changes, Alignment of identifiers"
+    requirement = "The client should use the same UUID in request headers as for its member ID."
+    message = "the member ID {observed} is not the client instance ID {expected}"
+    level = Level.IMPROVEMENT
+    role = Role.CLIENT
+
+    def judge(
+        self, observation: Observation, conversation: Conversation, state: NoState
+    ) -> Iterator[Judgement]:
+        """Judge member IDs on connections that give an instance ID."""
+        if conversation.instance_id is not None:
+            yield from super().judge(observation, conversation, state)
+
+    def judge_member_id(
+        self, member_id: str, request: Observation, conversation: Conversation
+    ) -> Iterator[Judgement]:
+        """Compare the bytes of the two IDs."""
+        instance_id = request.instance_id or conversation.instance_id or b""
+        identifier = identifier_bytes(member_id)
+        if identifier is None:
+            yield undecided(request.count)
+        elif identifier == instance_id:
+            yield conforms(request.count)
+        else:
+            expected = identifier_text(instance_id)
+            context = {"expected": expected, "observed": member_id}
+            yield Judgement(Verdict.VIOLATES, request.count, expected, member_id, context)

@@ -1,0 +1,54 @@
+"""kip1313/sasl-handshake-refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from expectations.answer_rule import AnswerRule
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.observation import SASL_HANDSHAKE, Observation
+from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+
+INVALID_REQUEST = 42
+
+
+class SaslHandshakeRefused(AnswerRule):
+    """Checks that a broker takes SaslHandshake without a client instance ID.
+
+    ## Why it matters
+    SaslHandshake keeps its old header, which has no place for an ID. A broker that demands one lets no
+    client authenticate, or cuts it off when it authenticates anew.
+
+    ## Example
+    `ApiVersions v6, ID 7b6e…`, then `SaslHandshake v1`, answered with INVALID_REQUEST.
+
+    ## What to do
+    Leave SaslHandshake out when later requests are held against the first request's ID.
+
+    ## What it does not cover
+    Other errors, which are about the mechanism or the state of the authentication. Connections that
+    gave no ID before the handshake. A handshake without a readable answer is undecided.
+    """
+
+    section = "Proposed Changes, Client Instance ID"
+    requirement = "SaslHandshake is left out of the check, because it cannot carry a client instance ID."
+    message = "{api} v{version} was refused with INVALID_REQUEST on a connection that gave an instance ID"
+    level = Level.VIOLATION
+    role = Role.BROKER
+    apis = frozenset({SASL_HANDSHAKE})
+
+    def awaits(self, request: Observation, conversation: Conversation) -> bool:
+        """Whether the check might be made wrongly."""
+        return request.api_key == SASL_HANDSHAKE and conversation.instance_id is not None
+
+    def judge_answer(
+        self, request: Observation, answer: Observation, conversation: Conversation
+    ) -> Iterator[Judgement]:
+        """Look for the error that a missing ID would bring."""
+        if answer.errors is None:
+            yield undecided(answer.count)
+        elif INVALID_REQUEST not in answer.errors:
+            yield conforms(answer.count)
+        else:
+            observed = "error 42, INVALID_REQUEST"
+            yield Judgement(Verdict.VIOLATES, answer.count, expected="any other answer", observed=observed)

@@ -1,0 +1,55 @@
+"""kip1313/telemetry-id-not-assigned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from expectations.answer_rule import AnswerRule
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.identifier import ZERO
+from expectations.conversation.observation import GET_TELEMETRY_SUBSCRIPTIONS, Observation, TelemetryIdentity
+from expectations.conversation.telemetry import asked_identity
+from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+
+
+class TelemetryIdNotAssigned(AnswerRule):
+    """Checks that a broker assigns a client instance ID to a telemetry client that has none.
+
+    ## Why it matters
+    A client that does not generate its ID cannot push metrics without one: brokers refuse the zero
+    ID in PushTelemetry.
+
+    ## Example
+    `GetTelemetrySubscriptions v0, ClientInstanceId zero`, answered without error, `ClientInstanceId zero`.
+
+    ## What to do
+    Answer a zero ID in version 0 with a newly generated one.
+
+    ## What it does not cover
+    Version 1, where the client gives its ID in the header. Answers with an error assign nothing and are
+    not judged. A request without a readable answer is undecided.
+    """
+
+    section = "Proposed Changes, Alignment of identifiers"
+    requirement = "GetTelemetrySubscriptions v0 with a zero instance ID is answered with a generated one."
+    message = "{api} v{version} asked for a client instance ID and got zero"
+    level = Level.VIOLATION
+    role = Role.BROKER
+    apis = frozenset({GET_TELEMETRY_SUBSCRIPTIONS})
+
+    def awaits(self, request: Observation, conversation: Conversation) -> bool:
+        """Whether the request asks for an ID."""
+        return asked_identity(request) == ZERO
+
+    def judge_answer(
+        self, request: Observation, answer: Observation, conversation: Conversation
+    ) -> Iterator[Judgement]:
+        """Look at the ID that came with success."""
+        if not isinstance(answer.body, TelemetryIdentity):
+            yield undecided()
+        elif answer.errors != (0,):
+            return
+        elif answer.body.instance_id != ZERO:
+            yield conforms()
+        else:
+            yield Judgement(Verdict.VIOLATES, expected="a generated client instance ID", observed=ZERO)

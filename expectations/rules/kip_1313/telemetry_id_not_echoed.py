@@ -1,0 +1,69 @@
+"""kip1313/telemetry-id-not-echoed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from expectations.answer_rule import AnswerRule
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.identifier import ZERO
+from expectations.conversation.observation import GET_TELEMETRY_SUBSCRIPTIONS, Observation, TelemetryIdentity
+from expectations.conversation.telemetry import asked_identity
+from expectations.rule import Judgement, Level, Role, Spec, Verdict, conforms, undecided
+
+_ECHO = "brokers have always echoed it; the KIP's table demands zero"
+_READINGS = {
+    Spec.SHIPPED: _ECHO,
+    Spec.TEXT: "the KIP's table demands zero; brokers have always echoed it",
+    Spec.TAGGED: _ECHO,
+}
+
+
+class TelemetryIdNotEchoed(AnswerRule):
+    """Checks that a broker answers a telemetry client's own instance ID as it is expected to.
+
+    ## Why it matters
+    The Java client takes the ID of the answer for its own and refuses a zero one. Another ID makes it
+    push its metrics under a name that nobody knows.
+
+    ## Example
+    `GetTelemetrySubscriptions v0, ClientInstanceId 7b6e…`, answered without error, `ClientInstanceId zero`.
+
+    ## What to do
+    Answer with the ID of the request.
+
+    ## What it does not cover
+    The KIP's table says that such an answer carries zero; no released broker ever did that, and no
+    released client could take it. So the text is judged only when it is asked for. Answers
+    with an error are not judged; a request without a readable answer is undecided.
+    """
+
+    section = "Proposed Changes, Alignment of identifiers"
+    requirement = (
+        "GetTelemetrySubscriptions v0 with a client instance ID is answered with that ID, as brokers always "
+        "have; the KIP's table says with zero."
+    )
+    message = "{api} v{version} gave the client instance ID {given} and was answered {observed} ({reading})"
+    level = Level.VIOLATION
+    role = Role.BROKER
+    apis = frozenset({GET_TELEMETRY_SUBSCRIPTIONS})
+
+    def awaits(self, request: Observation, conversation: Conversation) -> bool:
+        """Whether the request gives an ID."""
+        return asked_identity(request) not in (None, ZERO)
+
+    def judge_answer(
+        self, request: Observation, answer: Observation, conversation: Conversation
+    ) -> Iterator[Judgement]:
+        """Compare the two IDs, by the reading that applies."""
+        if not isinstance(answer.body, TelemetryIdentity):
+            yield undecided()
+        elif answer.errors == (0,):
+            yield self._judge_ids(asked_identity(request) or ZERO, answer.body.instance_id)
+
+    def _judge_ids(self, given: str, observed: str) -> Judgement:
+        expected = ZERO if self.spec is Spec.TEXT else given
+        if observed == expected:
+            return conforms()
+        context = {"given": given, "observed": observed, "reading": _READINGS[self.spec]}
+        return Judgement(Verdict.VIOLATES, expected=expected, observed=observed, context=context)

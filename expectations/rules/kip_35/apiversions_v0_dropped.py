@@ -1,0 +1,57 @@
+"""kip35/apiversions-v0-dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from expectations.conversation.conversation import NO_ERROR, Conversation
+from expectations.conversation.negotiation import Asked, own_range
+from expectations.conversation.observation import Advertisement, Observation
+from expectations.negotiation_rule import AnswerRule
+from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+
+
+class ApiversionsV0Dropped(AnswerRule):
+    """Checks that a broker goes on supporting version 0 of ApiVersions.
+
+    ## Why it matters
+    Version 0 is what a client falls back to when it knows nothing of the broker. Without it an older
+    client can no longer ask which versions there are.
+
+    ## Example
+    An ApiVersions answer that lists `ApiVersions 1 to 4`, or does not list ApiVersions
+
+    ## What to do
+    Keep every version of ApiVersions, and list them.
+
+    ## What it does not cover
+    Whether a request of version 0 is then answered. An answer that could not be read is undecided.
+    """
+
+    section = "Proposed Changes"
+    requirement = "Versions of ApiVersions are never deprecated: clients rely on it to ask for all others."
+    message = "the broker advertises {observed}"
+    level = Level.IMPROVEMENT
+    role = Role.BROKER
+    implies = ("kip511/unsupported-answer-not-v0",)
+
+    def judge_answer(
+        self, response: Observation, asked: Asked | None, conversation: Conversation
+    ) -> Iterator[Judgement]:
+        """Judge what each advertisement says of ApiVersions itself."""
+        answer = response.body
+        if not isinstance(answer, Advertisement):
+            yield undecided()
+        elif answer.error_code == NO_ERROR:
+            yield self._judge_range(own_range(answer))
+
+    def _judge_range(self, own: tuple[int, int] | None) -> Judgement:
+        if own is not None and own[0] <= 0:
+            return conforms()
+        observed = "no ApiVersions" if own is None else f"ApiVersions from version {own[0]} on"
+        return Judgement(
+            Verdict.VIOLATES,
+            expected="ApiVersions from version 0 on",
+            observed=observed,
+            context={"observed": observed},
+        )

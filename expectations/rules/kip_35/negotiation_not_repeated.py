@@ -1,0 +1,71 @@
+"""kip35/negotiation-not-repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from expectations.identity.claim import Claim, IdentityKind
+from expectations.identity_rule import IdentityRule
+from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+
+
+class NegotiationNotRepeated(IdentityRule):
+    """Checks that a client that asks for the versions does so on each connection.
+
+    ## Why it matters
+    The broker may have been upgraded or downgraded in between. A client that goes by an older answer
+    uses versions that are gone, and is disconnected.
+
+    ## Example
+    Client "orders" asks ApiVersions on its first connection to a broker; on the second one it begins
+    with Metadata and never asks.
+
+    ## What to do
+    Keep the advertised versions with the connection and forget them when it closes.
+
+    ## What it does not cover
+    ApiVersions is optional: clients that never ask are not judged. A client is told by its address and
+    its client ID, so two programs that share both look like one: if connections without the question
+    came before the first one with it, it is undecided. A connection is judged when it has ended, if
+    all of it was seen.
+    """
+
+    section = "Proposed Changes"
+    requirement = "After a disconnection the client obtains the supported versions from the broker again."
+    message = "the connection was used without ApiVersions, which the client asked on an earlier one"
+    level = Level.IMPROVEMENT
+    role = Role.CLIENT
+    kind = IdentityKind.CLIENT
+    waits = True
+
+    def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
+        """Judge a connection that was used, against earlier ones to the same server."""
+        earlier = [other for other in others if _is_earlier(claim, other)]
+        asked = [other for other in earlier if _has_asked(other)]
+        if not asked or claim.negotiated is None or not claim.negotiated.used_at:
+            return None
+        if _has_asked(claim):
+            return conforms()
+        if not claim.has_left:
+            return None
+        first = min(other.opened_at for other in asked)
+        if not claim.whole or any(_is_plain(other) and other.opened_at < first for other in earlier):
+            return undecided()
+        return Judgement(
+            Verdict.VIOLATES,
+            expected="ApiVersions on each connection",
+            observed="none on this one",
+        )
+
+
+def _is_earlier(claim: Claim, other: Claim) -> bool:
+    same_server = other.server == claim.server
+    return same_server and (other.opened_at, other.connection) < (claim.opened_at, claim.connection)
+
+
+def _has_asked(claim: Claim) -> bool:
+    return claim.negotiated is not None and claim.negotiated.asked_at > 0
+
+
+def _is_plain(claim: Claim) -> bool:
+    return claim.negotiated is not None and claim.negotiated.used_at > 0 and not _has_asked(claim)

@@ -1,0 +1,63 @@
+"""kip35/range-inverted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from expectations.conversation.conversation import NO_ERROR, Conversation
+from expectations.conversation.negotiation import Asked
+from expectations.conversation.observation import Advertisement, Observation
+from expectations.negotiation_rule import AnswerRule
+from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+
+
+class RangeInverted(AnswerRule):
+    """Checks that an advertisement gives each API one range, whose lowest version is not above its highest.
+
+    ## Why it matters
+    A client finds no version to use, or takes whichever of two ranges it happens to read last. Both
+    look like a broken client.
+
+    ## Example
+    An ApiVersions answer that lists `Produce 9 to 3`, or Produce twice
+
+    ## What to do
+    Correct the broker's list of supported versions. A proxy that intersects the lists of several
+    brokers must leave an API out when nothing remains.
+
+    ## What it does not cover
+    Whether the broker supports what it advertises. An answer that could not be read is undecided.
+    """
+
+    section = "Proposed Changes, ApiVersionResponse"
+    requirement = "An ApiVersions answer gives each API's lowest and highest supported version, inclusive."
+    message = "the advertisement is contradictory: {entries}"
+    level = Level.VIOLATION
+    role = Role.BROKER
+
+    def judge_answer(
+        self, response: Observation, asked: Asked | None, conversation: Conversation
+    ) -> Iterator[Judgement]:
+        """Judge each advertisement as a whole."""
+        answer = response.body
+        if not isinstance(answer, Advertisement):
+            yield undecided()
+        elif answer.error_code == NO_ERROR:
+            wrong = _contradictions(answer)
+            yield self._violates(wrong) if wrong else conforms()
+
+    def _violates(self, wrong: list[str]) -> Judgement:
+        entries = ", ".join(wrong)
+        return Judgement(
+            Verdict.VIOLATES,
+            expected="one range for each API, its lowest version not above its highest",
+            observed=entries,
+            context={"entries": entries},
+        )
+
+
+def _contradictions(answer: Advertisement) -> list[str]:
+    inverted = [f"API {key} from {low} to {high}" for key, low, high in answer.ranges if low > high]
+    listed = Counter(key for key, _, _ in answer.ranges)
+    return inverted + [f"API {key} listed {count} times" for key, count in listed.items() if count > 1]

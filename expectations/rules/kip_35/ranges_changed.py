@@ -1,0 +1,73 @@
+"""kip35/ranges-changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from expectations.conversation.conversation import NO_ERROR, Advertised, Conversation
+from expectations.conversation.negotiation import Asked
+from expectations.conversation.observation import Advertisement, Observation
+from expectations.negotiation_rule import AnswerRule
+from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+
+
+class RangesChanged(AnswerRule):
+    """Checks that a broker advertises the same versions throughout a connection.
+
+    ## Why it matters
+    Nobody is wrong, but a client that remembers the first list uses versions that may be gone, and a
+    client that goes by the second behaves differently from its neighbours.
+
+    ## Example
+    The first ApiVersions answer of a connection lists `Metadata 0 to 13`, a later one `0 to 12`.
+
+    ## What to do
+    Find out what changed in between: a feature that was finalised or taken back, a controller that
+    was upgraded, a proxy in front of several brokers.
+
+    ## What it does not cover
+    The KIP asks for the full list before authentication, too; a first list given before it is told
+    as such. After lost bytes or on a connection joined midway there is nothing to compare with:
+    undecided.
+    """
+
+    section = "Proposed Changes"
+    requirement = "What ApiVersions tells holds for the connection, whatever its state of authentication."
+    message = "the advertised versions changed{when}: {changes}"
+    level = Level.INFORMATION
+    role = Role.BROKER
+
+    def judge_answer(
+        self, response: Observation, asked: Asked | None, conversation: Conversation
+    ) -> Iterator[Judgement]:
+        """Hold each advertisement against the one before."""
+        answer, before, now = response.body, conversation.superseded, conversation.advertised
+        if not isinstance(answer, Advertisement) or answer.error_code != NO_ERROR or now is None:
+            return
+        if before is None:
+            if not conversation.unbroken:
+                yield undecided()
+        elif before.ranges == now.ranges:
+            yield conforms()
+        else:
+            yield self._violates(before, now, conversation)
+
+    def _violates(self, before: Advertised, now: Advertised, conversation: Conversation) -> Judgement:
+        authenticated_since = before.sequence < conversation.latest_handshake
+        when = " (the first list was given before authentication)" if authenticated_since else ""
+        changes = ", ".join(
+            f"API {key} from {_text(before.ranges.get(key))} to {_text(now.ranges.get(key))}"
+            for key in sorted(before.ranges.keys() | now.ranges.keys())
+            if before.ranges.get(key) != now.ranges.get(key)
+        )
+        phase = {"phase": "before-authentication"} if authenticated_since else {}
+        return Judgement(
+            Verdict.VIOLATES,
+            expected="the versions advertised first",
+            observed=changes,
+            context={"when": when, "changes": changes, **phase},
+        )
+
+
+def _text(versions: tuple[int, int] | None) -> str:
+    return "none" if versions is None else f"{versions[0]}-{versions[1]}"

@@ -1,0 +1,39 @@
+"""kip511/connection-kept."""
+
+from __future__ import annotations
+
+from expectations.conversation.negotiation import INVALID_REQUEST
+from expectations.negotiation_rule import RefusedConnectionRule
+from expectations.rule import Level, Role
+
+
+class ConnectionKept(RefusedConnectionRule):
+    """Checks that a client closes a connection whose ApiVersions was answered INVALID_REQUEST.
+
+    ## Why it matters
+    The answer lists no versions, so whatever the client sends next is a guess. A client that goes on
+    hides from its user that it misidentifies itself.
+
+    ## Example
+    `ApiVersions v3` is answered with error 42, and two seconds later comes `Metadata v9`.
+
+    ## What to do
+    Treat INVALID_REQUEST to ApiVersions as fatal: report it and close the connection.
+
+    ## What it does not cover
+    Requests that may have been under way when the answer came: undecided. A client that sends
+    nothing more conforms once the connection has ended.
+    """
+
+    section = "Proposed Changes, Validation"
+    requirement = "A client whose ApiVersions is answered INVALID_REQUEST closes the connection."
+    message = "{api} v{version} was sent after ApiVersions had been answered with error {error}"
+    level = Level.VIOLATION
+    role = Role.CLIENT
+    implies = (
+        "kip511/software-name-malformed",
+        "kip511/software-version-malformed",
+        "kip511/wellformed-name-refused",
+        "kip1242/half-identified",
+    )
+    error = INVALID_REQUEST

@@ -1,0 +1,64 @@
+"""kip511/malformed-name-accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from expectations.conversation.conversation import NO_ERROR, Conversation
+from expectations.conversation.negotiation import UNSUPPORTED_VERSION, Asked
+from expectations.conversation.observation import Advertisement, Observation
+from expectations.negotiation_rule import AnswerRule
+from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.software_pattern import is_claim_well_formed
+
+
+class MalformedNameAccepted(AnswerRule):
+    """Checks that a broker refuses a malformed client software name or version.
+
+    ## Why it matters
+    The two become part of a metric's name and of the request log. A broker that takes anything hands
+    its monitoring over to whoever connects.
+
+    ## Example
+    `ApiVersions v3, client software name "RP Console"`, answered with error 0 in version 3
+
+    ## What to do
+    Validate both fields before the answer and return INVALID_REQUEST. Kafka does so since 2.4: look
+    for a proxy that answers in the broker's place.
+
+    ## What it does not cover
+    Which of the two readings of the pattern is right: the finding goes by the one that applies. An
+    answer in another version than the request's, and error 35, say that the broker did not read the
+    fields. It implies kip511/software-name-malformed or kip511/software-version-malformed.
+    """
+
+    section = "Proposed Changes, Validation"
+    requirement = "A malformed software name or version is answered INVALID_REQUEST."
+    message = 'the malformed client software "{name}", version "{version_text}" was accepted'
+    level = Level.VIOLATION
+    role = Role.BROKER
+    implies = ("kip511/software-name-malformed", "kip511/software-version-malformed")
+
+    def judge_answer(
+        self, response: Observation, asked: Asked | None, conversation: Conversation
+    ) -> Iterator[Judgement]:
+        """Judge the answer to a malformed claim."""
+        if asked is None or is_claim_well_formed(asked.claim, self.spec):
+            return
+        answer = response.body
+        if not isinstance(answer, Advertisement):
+            yield undecided()
+        elif answer.error_code == NO_ERROR and answer.body_version == asked.request.api_version:
+            yield Judgement(
+                Verdict.VIOLATES,
+                expected="error 42, INVALID_REQUEST",
+                observed="error 0",
+                context={"name": asked.claim.name, "version_text": asked.claim.version},
+            )
+        elif answer.error_code not in (NO_ERROR, UNSUPPORTED_VERSION):
+            yield conforms()
+
+    def judge_unanswered(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
+        """A close in place of the answer is no acceptance, if it was the broker that closed."""
+        if not is_claim_well_formed(asked.claim, self.spec):
+            yield conforms() if conversation.was_refused_by_closing else undecided()

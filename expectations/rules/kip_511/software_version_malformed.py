@@ -1,0 +1,48 @@
+"""kip511/software-version-malformed."""
+
+from __future__ import annotations
+
+from expectations.conversation.negotiation import Asked
+from expectations.negotiation_rule import ClaimRule
+from expectations.rule import Judgement, Level, Role, Verdict, conforms
+from expectations.software_pattern import PATTERNS, is_well_formed, readings_that_refuse
+
+
+class SoftwareVersionMalformed(ClaimRule):
+    """Checks that the client software version in ApiVersions is one the broker can take.
+
+    ## Why it matters
+    The broker answers INVALID_REQUEST and the client cannot connect; where it would take the version,
+    it becomes part of a metric's name.
+
+    ## Example
+    `ApiVersions v3, client software version "2.1 (build 7)"`
+
+    ## What to do
+    Use letters, digits, dots and hyphens only, with a letter or digit at both ends.
+
+    ## What it does not cover
+    A version of ApiVersions that the broker does not support: it never reads the field. So a request
+    is judged once the broker has answered in its version, or when the version was advertised before.
+    The KIP's text also allows a dot or hyphen at the ends; released Kafka does not, and the finding
+    says when the two readings differ.
+    """
+
+    section = "Proposed Changes, Validation"
+    requirement = "The client software version matches the pattern that the broker validates it with."
+    message = 'the client software version "{version_text}" is malformed ({readings})'
+    level = Level.VIOLATION
+    role = Role.CLIENT
+
+    def judge_claim(self, asked: Asked) -> Judgement:
+        """Hold the version against the pattern of the reading."""
+        version = asked.claim.version
+        if is_well_formed(version, self.spec):
+            return conforms()
+        return Judgement(
+            Verdict.VIOLATES,
+            expected=PATTERNS[self.spec].pattern,
+            observed=version,
+            context={"version_text": version, "readings": readings_that_refuse(version)},
+            subject=asked.request,
+        )

@@ -1,0 +1,81 @@
+"""kip511/unsupported-answer-not-v0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.negotiation import UNSUPPORTED_VERSION, Asked
+from expectations.conversation.observation import API_VERSIONS, OTHER_HEADER, Advertisement, Observation
+from expectations.negotiation_rule import AnswerRule
+from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+
+
+class UnsupportedAnswerNotV0(AnswerRule):
+    """Checks that a broker refuses an unsupported version of ApiVersions in the layout of version 0.
+
+    ## Why it matters
+    The client cannot know in which layout a broker answers a version that it does not have. Version 0
+    is the one that every client reads; any other leaves it with bytes that make no sense.
+
+    ## Example
+    `ApiVersions v5` to a broker that has versions 0 to 4, answered with error 35 in version 4
+
+    ## What to do
+    Answer an unsupported version with response header 0, body version 0 and error 35.
+
+    ## What it does not cover
+    Requests on header v3, which released brokers misread: kip1313/header-v3-before-negotiation. An
+    answer that could not be read, to a version that nobody advertised before, is undecided.
+    """
+
+    section = "Proposed Changes, ApiVersions Request/Response Handling"
+    requirement = "An unsupported version of ApiVersions is answered in version 0, with error 35."
+    message = "version {version} of ApiVersions, which is not supported, was answered with {observed}"
+    level = Level.VIOLATION
+    role = Role.BROKER
+    implies = ("kip511/wellformed-name-refused", "wire/trailing-bytes")
+
+    def judge_answer(
+        self, response: Observation, asked: Asked | None, conversation: Conversation
+    ) -> Iterator[Judgement]:
+        """Judge each answer with error 35, and any other to a version that is known to be unsupported."""
+        answer = response.body
+        if asked is not None and asked.request.uses_header_v3:
+            return
+        if isinstance(answer, Advertisement) and answer.error_code == UNSUPPORTED_VERSION:
+            proper = answer.body_version == 0 and response.oddity is None
+            yield conforms() if proper else self._violates(f"error 35 in {_layout(answer)}")
+        elif _is_unsupported(response, conversation):
+            yield self._violates("something else")
+        elif answer is None and not response.known:
+            yield undecided()
+
+    def judge_unanswered(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
+        """Whether the broker supported the version was not seen."""
+        if not asked.advertised:
+            yield undecided()
+
+    def _violates(self, observed: str) -> Judgement:
+        return Judgement(
+            Verdict.VIOLATES,
+            expected="error 35 in response header 0 and body version 0",
+            observed=observed,
+            context={"observed": observed},
+        )
+
+
+def _layout(answer: Advertisement) -> str:
+    if answer.body_version == OTHER_HEADER:
+        return "response header 1"
+    left_over = " with bytes left over" if answer.body_version == 0 else ""
+    return f"body version {answer.body_version}{left_over}"
+
+
+def _is_unsupported(response: Observation, conversation: Conversation) -> bool:
+    """Whether the version was outside of what the broker advertised before this answer."""
+    before = conversation.superseded or conversation.advertised
+    if before is None or before.sequence == response.first_sequence or API_VERSIONS not in before.ranges:
+        return False
+    lowest, highest = before.ranges[API_VERSIONS]
+    return not lowest <= response.api_version <= highest

@@ -1,0 +1,55 @@
+"""kip511/unsupported-answer-without-range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.negotiation import UNSUPPORTED_VERSION, Asked, own_range
+from expectations.conversation.observation import Advertisement, Observation
+from expectations.negotiation_rule import AnswerRule
+from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+
+
+class UnsupportedAnswerWithoutRange(AnswerRule):
+    """Checks that a refusal of an ApiVersions version tells which versions there are.
+
+    ## Why it matters
+    Without the range the client can only fall back to version 0, in which it cannot give its software
+    name and version: it stays "unknown" to the operator.
+
+    ## Example
+    `ApiVersions v5`, answered with error 35 and an empty list
+
+    ## What to do
+    Upgrade the broker: Kafka names the range since 2.4. Other implementations should list API key 18
+    in the refusal.
+
+    ## What it does not cover
+    The layout of the refusal: see kip511/unsupported-answer-not-v0. A refusal that could not be read
+    to its end is undecided.
+    """
+
+    section = "Proposed Changes, ApiVersions Request/Response Handling"
+    requirement = "The answer with error 35 lists the versions of ApiVersions that the broker supports."
+    message = "the refusal of ApiVersions v{version} does not tell which versions are supported"
+    level = Level.IMPROVEMENT
+    role = Role.BROKER
+
+    def judge_answer(
+        self, response: Observation, asked: Asked | None, conversation: Conversation
+    ) -> Iterator[Judgement]:
+        """Judge each answer with error 35."""
+        answer = response.body
+        if not isinstance(answer, Advertisement):
+            yield undecided()
+        elif answer.error_code != UNSUPPORTED_VERSION:
+            return
+        elif own_range(answer) is not None:
+            yield conforms()
+        else:
+            yield Judgement(
+                Verdict.VIOLATES,
+                expected="an entry for API key 18",
+                observed=f"{len(answer.ranges)} entries, none of them for API key 18",
+            )

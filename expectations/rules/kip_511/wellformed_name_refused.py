@@ -1,0 +1,75 @@
+"""kip511/wellformed-name-refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from expectations.conversation.conversation import NO_ERROR, Conversation
+from expectations.conversation.negotiation import INVALID_REQUEST, Asked
+from expectations.conversation.observation import Advertisement, Observation
+from expectations.negotiation_rule import AnswerRule
+from expectations.rule import Judgement, Level, Role, Spec, Verdict, conforms, undecided
+from expectations.software_pattern import is_claim_well_formed
+
+
+class WellformedNameRefused(AnswerRule):
+    """Checks that a broker does not refuse a client whose software name and version are well formed.
+
+    ## Why it matters
+    A client that is refused must close the connection: it cannot use the cluster at all.
+
+    ## Example
+    `ApiVersions v3, client software "librdkafka", version "2.15.0"`, answered with error 42
+
+    ## What to do
+    Compare the broker's validation with the pattern of the KIP. Where a proxy or another
+    implementation of the protocol answers, report it there.
+
+    ## What it does not cover
+    Values that only one of the two readings of the pattern allows, requests that give a cluster
+    without a node or a node without a cluster (KIP-1242), and requests on connections that use instance
+    IDs, which a broker may refuse for a wrong or missing one or misread: a refusal of those is undecided.
+    """
+
+    section = "Proposed Changes, Validation"
+    requirement = "Only a software name or version outside the pattern is answered INVALID_REQUEST."
+    message = 'the well-formed client software "{name}", version "{version_text}" was refused'
+    level = Level.VIOLATION
+    role = Role.BROKER
+
+    def judge_answer(
+        self, response: Observation, asked: Asked | None, conversation: Conversation
+    ) -> Iterator[Judgement]:
+        """Judge whether a claim that is valid in every reading was taken."""
+        if asked is None or not _is_valid(asked):
+            return
+        answer = response.body
+        if not isinstance(answer, Advertisement):
+            yield undecided()
+        elif answer.error_code == NO_ERROR:
+            yield conforms()
+        elif answer.error_code == INVALID_REQUEST:
+            yield undecided() if _is_bound_to_id(asked, conversation) else self._violates(asked)
+
+    def judge_unanswered(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
+        """Without its answer a valid claim may have been refused."""
+        if _is_valid(asked):
+            yield undecided()
+
+    def _violates(self, asked: Asked) -> Judgement:
+        return Judgement(
+            Verdict.VIOLATES,
+            expected="any answer but INVALID_REQUEST",
+            observed="error 42, INVALID_REQUEST",
+            context={"name": asked.claim.name, "version_text": asked.claim.version},
+        )
+
+
+def _is_valid(asked: Asked) -> bool:
+    in_both = all(is_claim_well_formed(asked.claim, spec) for spec in (Spec.SHIPPED, Spec.TEXT))
+    return in_both and not asked.claim.is_half_identified
+
+
+def _is_bound_to_id(asked: Asked, conversation: Conversation) -> bool:
+    """Whether the broker may have refused the request for its client instance ID (KIP-1313)."""
+    return asked.request.uses_header_v3 or conversation.instance_id is not None

@@ -1,0 +1,59 @@
+"""wire/correlation-mismatch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from decoders.frame.record import Kind, Pairing
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.observation import Observation
+from expectations.rule import RESPONSES, Judgement, Level, NoState, Role, Rule, Verdict, conforms, undecided
+
+
+class CorrelationMismatch(Rule):
+    """Checks that a broker answers requests in their order, each with its own correlation ID.
+
+    ## Why it matters
+    The client takes the answer for that of another request, or closes the connection. Reading one
+    request's answer as another's can corrupt what it believes of offsets and members.
+
+    ## Example
+    Requests 7 and 8 are on their way, and the first answer has correlation ID 8.
+
+    ## What to do
+    Look for what reorders or invents answers: most often a proxy that forwards the requests of one
+    connection on several.
+
+    ## What it does not cover
+    Answers that nothing is owed to: wire/answer-without-request. A Produce with acks 0 has no answer.
+    After lost bytes, or a Produce that could not be read, order proves nothing until an answer
+    matches a later request: undecided.
+    """
+
+    section = "Protocol guide, Network"
+    requirement = "Requests of one connection are answered in order, with the request's correlation ID."
+    message = "an answer has correlation ID {observed}, which is not that of the oldest open request"
+    level = Level.VIOLATION
+    role = Role.BROKER
+    hears = RESPONSES
+
+    def judge(
+        self, observation: Observation, conversation: Conversation, state: NoState
+    ) -> Iterator[Judgement]:
+        """Judge each answer by how it was paired."""
+        if observation.kind is not Kind.RESPONSE:
+            return
+        match observation.pairing:
+            case Pairing.MATCHED:
+                yield conforms(observation.count)
+            case Pairing.UNKNOWN:
+                yield undecided(observation.count)
+            case Pairing.FOREIGN:
+                observed = str(observation.correlation_id)
+                yield Judgement(
+                    Verdict.VIOLATES,
+                    observation.count,
+                    expected="the correlation ID of the oldest request without an answer",
+                    observed=observed,
+                    context={"observed": observed},
+                )

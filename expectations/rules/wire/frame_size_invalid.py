@@ -1,0 +1,111 @@
+"""wire/frame-size-invalid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from decoders.frame.record import Direction, Kind
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.observation import Observation
+from expectations.rule import Judgement, Level, Role, Rule, Verdict, conforms, undecided
+
+SMALLEST = 4
+"""Bytes of a correlation ID, without which there is no frame."""
+_SIGN = 1 << 31
+
+
+class SizeState(msgspec.Struct, omit_defaults=True):
+    """Whether bytes were missed, and the oversized frame on which the broker may yet close."""
+
+    broken: bool = False
+    oversized: Observation | None = None
+
+
+class FrameSizeInvalid(Rule):
+    """Checks that the length before each frame is one that a frame can have.
+
+    ## Why it matters
+    The receiver closes the connection: it cannot know where the next frame begins. A large length is
+    often text of another protocol that was sent to a Kafka port.
+
+    ## Example
+    A length of 1195725856, which is `GET ` in ASCII: an HTTP client on a Kafka listener
+
+    ## What to do
+    Find out what connects there. If it is a Kafka client, keep its requests below the broker's
+    `socket.request.max.bytes`.
+
+    ## What it does not cover
+    Raw SASL tokens, which may be empty. A request that is merely too large is a violation if the
+    broker closed the connection on it, and information otherwise, since the broker's limit is not on
+    the wire; so is an answer. After lost bytes the length may have been read at a wrong place:
+    undecided.
+    """
+
+    section = "Protocol guide, Common Request and Response Structure"
+    requirement = "Each frame is preceded by its length, which is four bytes or more."
+    message = "a frame announces a length of {size} bytes{outcome}"
+    level = Level.VIOLATION
+    role = Role.SENDER
+    State = SizeState
+
+    def judge(
+        self, observation: Observation, conversation: Conversation, state: SizeState
+    ) -> Iterator[Judgement]:
+        """Judge each frame, and each length that none can have."""
+        match observation.kind:
+            case Kind.REQUEST | Kind.RESPONSE:
+                yield conforms(observation.count)
+                yield from _tolerated(state)
+            case Kind.INVALID_SIZE:
+                yield from self._judge_size(observation, state)
+                state.broken = True
+            case Kind.GAP:
+                state.broken = True
+            case Kind.OPENED:
+                state.broken = observation.mid_stream
+
+    def close(self, conversation: Conversation, state: SizeState) -> Iterator[Judgement]:
+        """Judge an oversized request by whether the broker closed on it."""
+        if state.oversized is not None and conversation.was_refused_by_closing:
+            yield _violates(state.oversized, Level.VIOLATION, ", and the broker closed the connection")
+        else:
+            yield from _tolerated(state)
+
+    def _judge_size(self, observation: Observation, state: SizeState) -> Iterator[Judgement]:
+        yield from _tolerated(state)
+        if state.broken:
+            yield undecided()
+        elif _signed(observation.size) < SMALLEST:
+            yield _violates(observation, Level.VIOLATION, "")
+        elif observation.direction is Direction.TO_BROKER:
+            state.oversized = observation
+        else:
+            yield _violates(observation, Level.INFORMATION, "")
+
+
+def _tolerated(state: SizeState) -> Iterator[Judgement]:
+    """An oversized request on which the broker did not close."""
+    if state.oversized is not None:
+        yield _violates(state.oversized, Level.INFORMATION, "")
+        state.oversized = None
+
+
+def _violates(observation: Observation, level: Level, outcome: str) -> Judgement:
+    size = _signed(observation.size)
+    return Judgement(
+        Verdict.VIOLATES,
+        expected=f"{SMALLEST} bytes or more, within the broker's limit",
+        observed=f"{size} bytes",
+        context={"size": str(size), "outcome": outcome},
+        level=level,
+        subject=observation,
+        role=Role.CLIENT if observation.direction is Direction.TO_BROKER else Role.BROKER,
+    )
+
+
+def _signed(size: int) -> int:
+    """Read a length as Kafka does, as a signed number of 32 bits."""
+    return size - 2 * _SIGN if size >= _SIGN else size

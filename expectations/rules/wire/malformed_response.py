@@ -1,0 +1,64 @@
+"""wire/malformed-response."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from decoders.frame.record import Kind
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.observation import Advertisement, Observation
+from expectations.rule import RESPONSES, Judgement, Level, NoState, Role, Rule, Verdict, conforms, undecided
+
+
+class MalformedResponse(Rule):
+    """Checks that a complete answer can be decoded by the schema of the request's API version.
+
+    ## Why it matters
+    The client cannot read it either: it drops the connection, or misreads what it was told.
+
+    ## Example
+    An answer to `Metadata v12` whose list of brokers claims more bytes than there are
+
+    ## What to do
+    The context gives the field's path, the byte offset in the frame and the reason: compare the
+    broker's encoder with Kafka's schema of that API version there.
+
+    ## What it does not cover
+    API versions that the loaded schemas do not know, and a refusal of ApiVersions in a layout that it
+    must not have: see kip511/unsupported-answer-not-v0. Answers that were cut, and answers that may
+    belong to another request, are undecided.
+    """
+
+    section = "Protocol guide, Response Header and the API's schema"
+    requirement = "An answer follows the schema of the API version that the request names."
+    message = "the answer to {api} v{version} cannot be decoded: {reason} at {path}, byte {offset}"
+    level = Level.VIOLATION
+    role = Role.BROKER
+    implies = ("kip511/unsupported-answer-not-v0",)
+    hears = RESPONSES
+
+    def judge(
+        self, observation: Observation, conversation: Conversation, state: NoState
+    ) -> Iterator[Judgement]:
+        """Judge each answer to a known API version."""
+        if observation.kind is not Kind.RESPONSE or not observation.known:
+            return
+        failure = observation.failure
+        if observation.cut or not observation.is_matched:
+            yield undecided(observation.count)
+        elif failure is None:
+            yield conforms(observation.count)
+        elif not conversation.is_certain(observation) or isinstance(observation.body, Advertisement):
+            yield undecided(observation.count)
+        else:
+            yield Judgement(
+                Verdict.VIOLATES,
+                observation.count,
+                expected=f"an answer by the schema of version {observation.api_version}",
+                observed=failure.reason,
+                context={
+                    "reason": failure.reason,
+                    "path": failure.path or "-",
+                    "offset": str(failure.offset),
+                },
+            )

@@ -1,0 +1,56 @@
+"""wire/unknown-api."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from decoders.frame.record import Kind
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.observation import Observation
+from expectations.rule import REQUESTS, Judgement, Level, NoState, Role, Rule, Verdict, conforms, undecided
+
+
+class UnknownApi(Rule):
+    """Checks that the loaded schemas know the API and version of each request.
+
+    ## Why it matters
+    Nobody is wrong, but nothing of such a request or its answer is judged: as long as it goes on, the
+    other rules see less than they seem to.
+
+    ## Example
+    `API 96 v0`, or `ApiVersions v6` of a release that is newer than the schemas
+
+    ## What to do
+    Load the schemas of the newer release with `--schemas`. If no release has the API, ask whose
+    client it is.
+
+    ## What it does not cover
+    A version that is known from the KIP-1313 overlay alone and does not prove to have its layout
+    counts as unknown. A request of which not even its API was captured is undecided.
+    """
+
+    section = "Protocol guide, API keys"
+    requirement = "The loaded schemas describe the API versions in use."
+    message = "none of the loaded schemas has API {key} v{version}"
+    level = Level.INFORMATION
+    role = Role.CLIENT
+    hears = REQUESTS
+
+    def judge(
+        self, observation: Observation, conversation: Conversation, state: NoState
+    ) -> Iterator[Judgement]:
+        """Judge each request."""
+        if observation.kind is not Kind.REQUEST:
+            return
+        if observation.cut and -1 in (observation.api_key, observation.api_version):
+            yield undecided(observation.count)
+        elif observation.known:
+            yield conforms(observation.count)
+        else:
+            yield Judgement(
+                Verdict.VIOLATES,
+                observation.count,
+                expected="an API version of the loaded schemas",
+                observed=f"API {observation.api_key} v{observation.api_version}",
+                context={"key": str(observation.api_key)},
+            )

@@ -1,0 +1,55 @@
+"""Every exchange of the cases is judged as its page says, and every rule has a page of cases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from expectations.catalogue import RULES
+from expectations.finding import Finding
+from expectations.judge import Outcome
+from expectations.rule import Verdict
+from tests.cases.notation import Case, read_page
+
+FOLDER = Path(__file__).parent
+PAGES = sorted(path for path in FOLDER.glob("*/*.md"))
+CASES = [case for page in PAGES for case in read_page(page)]
+
+
+def verdicts_of(outcome: Outcome, rule: str) -> str:
+    """`conforms 1, violates 2`: what was said by a rule, or `nothing`."""
+    said = [
+        f"{verdict} {outcome.checks[rule, verdict]}"
+        for verdict in Verdict
+        if (rule, verdict) in outcome.checks
+    ]
+    return ", ".join(said) or "nothing"
+
+
+def findings_of(outcome: Outcome) -> list[str]:
+    """One line a finding, as the pages write them."""
+    return sorted(map(_line, outcome.findings))
+
+
+def _line(finding: Finding) -> str:
+    times = f" x{finding.occurrences}" if finding.occurrences > 1 else ""
+    return f"{finding.level} {finding.rule}{times}: {finding.message}"
+
+
+@pytest.mark.parametrize("size", [10_000, 1], ids=["whole", "frame by frame"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.rule}: {case.title}")
+def test_a_case_is_judged_as_its_page_says(case: Case, size: int) -> None:
+    outcome = case.judge(size)
+    assert verdicts_of(outcome, case.rule) == case.verdicts
+    assert findings_of(outcome) == case.findings
+
+
+@pytest.mark.parametrize("rule", [rule.id for rule in RULES])
+def test_a_rule_has_a_case_that_fires_one_that_conforms_and_one_that_is_undecided(rule: str) -> None:
+    expected = {word for case in CASES if case.rule == rule for word in case.verdicts.split()}
+    assert {str(verdict) for verdict in Verdict} <= expected
+
+
+def test_every_page_of_cases_is_of_a_rule() -> None:
+    assert {case.rule for case in CASES} <= {rule.id for rule in RULES}

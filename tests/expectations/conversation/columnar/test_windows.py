@@ -1,0 +1,143 @@
+"""Windows made of columns equal those made of records: the same observations, folded alike."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from decoders.codec.request import write_request
+from decoders.frame.columnar.cutting import ColumnarCutter
+from decoders.frame.columnar.joining import joined
+from decoders.frame.cutting import cut
+from decoders.frame.record import Direction, Kind, Record
+from decoders.schema.registry import Api, default_schemas
+from decoders.wire.columnar.packets import PacketBatch
+from decoders.wire.columnar.tracker import ColumnarTracker
+from decoders.wire.tracker import Tracker
+from expectations.conversation.columnar import recollection
+from expectations.conversation.columnar.arrival import Arrival
+from expectations.conversation.columnar.window import ColumnarWindows
+from expectations.conversation.observation import ConnectionWindow, Evidence
+from expectations.conversation.window import windows_of
+from streaming.feeder.source import open_capture
+from tests.captures import planted, real_clients
+from tests.decoders.codec.test_columnar_equality import APIS
+from tests.decoders.frame.columnar.batches import record_of, traffic, unpacked
+from tests.exchange import Exchange
+from tests.expectations.test_fold import SCRIPTS, STEPS
+
+SCHEMAS = default_schemas()
+WINDOWS = ColumnarWindows(SCHEMAS)
+"""One for all tests: what it remembers of one must not show in another."""
+few_examples = settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+
+
+def of_records(records: Sequence[Record]) -> list[ConnectionWindow]:
+    """The scalar road: records of a topic, from offset 100 on."""
+    return windows_of(
+        SCHEMAS,
+        [(record, Evidence.in_topic("t", 1, 100 + row, record)) for row, record in enumerate(records)],
+    )
+
+
+def arrival(records: Sequence[Record]) -> Arrival:
+    """The same records in one batch of the topic."""
+    rows = len(records)
+    partitions, offsets = pa.array([1] * rows, pa.int32()), pa.array(range(100, 100 + rows), pa.int64())
+    return Arrival.of_topic(unpacked(records), pa.array(["t"] * rows), partitions, offsets)
+
+
+@pytest.mark.parametrize("api", [pytest.param(api, id=api.name) for api in APIS])
+@few_examples
+@given(data=st.data())
+def test_frames_of_every_api_fold_alike(api: Api, data: st.DataObject) -> None:
+    records = data.draw(traffic(api))
+    assert WINDOWS.windows_of(arrival(records)) == of_records(records)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(SCRIPTS, min_size=1, max_size=3), st.randoms(use_true_random=False), st.integers(1, 40))
+def test_conversations_fold_alike(scripts: list[list[str]], random: object, size: int) -> None:
+    """Several at once, in any order, some of it twice, and in windows of any size."""
+    records = []
+    for number, script in enumerate(scripts):
+        exchange = Exchange(connection=bytes([number]) * 16)
+        for step in script:
+            STEPS[step](exchange)
+        records += exchange.records
+    random.shuffle(records)  # type: ignore[attr-defined]
+    records += records[:3]
+    assert WINDOWS.windows_of(arrival(records)) == of_records(records)
+    slices = list(WINDOWS.slices_of(arrival(records), size))
+    again = [(record, Evidence.in_topic("t", 1, 100 + row, record)) for row, record in enumerate(records)]
+    assert slices == [windows_of(SCHEMAS, again[at : at + size]) for at in range(0, len(again), size)]
+
+
+@functools.cache
+def scalar_records(capture: Path) -> list[Record]:
+    tracker = Tracker(SCHEMAS, ports=(), run=1)
+    with open_capture(capture) as packets:
+        found = [record for packet in packets for record in tracker.feed(packet)]
+    return [cut(SCHEMAS, record) for record in [*found, *tracker.finish()]]
+
+
+@pytest.mark.parametrize("capture", [real_clients.CAPTURE, planted.CAPTURE], ids=lambda path: path.stem)
+@pytest.mark.parametrize("size", [1_000, 50, 7])
+def test_real_captures_fold_alike_from_packets_on(capture: Path, size: int) -> None:
+    tracker, cutter = ColumnarTracker(SCHEMAS, ports=(), run=1), ColumnarCutter(SCHEMAS)
+    with open_capture(capture) as packets:
+        batches = [tracker.feed(PacketBatch.of(packets)), tracker.finish()]
+    (whole,) = joined(map(cutter.cut, batches), 1_000_000)
+    placed = [(record, Evidence.in_file("a.pcap", record)) for record in scalar_records(capture)]
+    expected = [windows_of(SCHEMAS, placed[at : at + size]) for at in range(0, len(placed), size)]
+    assert list(WINDOWS.slices_of(Arrival.of_file(whole, "a.pcap"), size)) == expected
+
+
+def produce(sequence: int, acks: int) -> Record:
+    frame = write_request(SCHEMAS, "Produce", 9, sequence, "p", {"acks": acks, "topicData": []})
+    direction = Direction.TO_BROKER
+    return record_of(
+        Kind.REQUEST,
+        sequence,
+        connection=bytes(16),
+        frame=frame[:-3],
+        true_length=len(frame),
+        direction=direction,
+    )
+
+
+def test_requests_that_are_owed_no_answer_fold_alone() -> None:
+    records = [produce(sequence, 0) for sequence in range(1, 9)]
+    (window,) = WINDOWS.windows_of(arrival(records))
+    assert [seen.count for seen in window.observations] == [1, 7]
+    assert [window] == of_records(records)
+
+
+def test_those_that_are_owed_one_do_not_join_them() -> None:
+    records = [produce(sequence, sequence % 2) for sequence in range(1, 9)]
+    (window,) = WINDOWS.windows_of(arrival(records))
+    assert {seen.count for seen in window.observations if seen.owes_answer} == {1}
+    assert [window] == of_records(records)
+
+
+def test_what_is_forgotten_is_learnt_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recollection, "MOST_REMEMBERED", 3)
+    windows = ColumnarWindows(SCHEMAS)
+    for records in (scalar_records(real_clients.CAPTURE)[at : at + 30] for at in range(0, 200, 30)):
+        assert windows.windows_of(arrival(records)) == of_records(records)
+
+
+def test_a_connection_is_named_by_the_first_record_of_it() -> None:
+    """Even where a later one claims to be of others."""
+    first, *others = [produce(sequence, 0) for sequence in range(1, 5)]
+    records = [dataclasses.replace(first, run=9), *others]
+    (window,) = WINDOWS.windows_of(arrival(records))
+    assert window.run == 9
+    assert [window] == of_records(records)

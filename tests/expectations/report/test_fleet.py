@@ -1,0 +1,98 @@
+"""The fleet's report: every verdict and fact stands with the client software it belongs to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decoders.schema.registry import default_schemas
+from expectations.report.coverage import added_up
+from expectations.report.fleet import NAMED_IDS, Client
+from streaming.examination import Examination, examine
+from tests.captures import planted, real_clients
+from tests.exchange import SOFTWARE, Exchange, advertisement
+from tests.streaming.captures import write_capture
+
+RANDOM, NOT_RANDOM = "e24NXjHETwqbHS9qjD5dcQ", "AAECAwQFBgcICQoLDA0ODw"
+
+
+def clients_of(path: Path, exchange: Exchange) -> list[Client]:
+    return examine(write_capture(path / "fleet.pcap", exchange), default_schemas()).clients
+
+
+def heartbeat(exchange: Exchange, member_id: str) -> None:
+    body = {"groupId": "g", "memberId": member_id, "memberEpoch": 1}
+    exchange.request("ConsumerGroupHeartbeat", 1, body, client_id="app")
+
+
+@pytest.fixture(scope="module", params=[planted.CAPTURE, real_clients.CAPTURE], ids=["planted", "real"])
+def examination(request: Any) -> Examination:
+    return examine(request.param, default_schemas())
+
+
+def test_the_clients_coverage_adds_up_to_that_of_the_capture(examination: Examination) -> None:
+    """Also of the rules on what connections share: no verdict is lost, none counted twice."""
+    assert added_up(client.coverage for client in examination.clients) == examination.coverage
+
+
+def test_the_clients_connections_and_requests_add_up(examination: Examination) -> None:
+    assert sum(client.connections for client in examination.clients) == examination.connections
+    used = sum(use.requests for client in examination.clients for use in client.versions)
+    assert sum(client.requests for client in examination.clients) == used > 0
+
+
+def test_real_clients_are_told_apart() -> None:
+    java, librdkafka = examine(real_clients.CAPTURE, default_schemas()).clients
+    assert java.software == ("apache-kafka-java", "4.4.0")
+    assert librdkafka.client_software_name == "confluent-kafka-python"
+    assert set(java.client_ids).isdisjoint(librdkafka.client_ids)
+    (produce,) = (use for use in librdkafka.versions if use.api == "Produce")
+    assert produce.highest_offered is not None
+    assert produce.versions[-1] < produce.highest_offered
+
+
+def test_a_connection_without_api_versions_is_a_fact(tmp_path: Path) -> None:
+    exchange = Exchange()
+    exchange.request("Metadata", 12, client_id="app")
+    (client,) = clients_of(tmp_path, exchange)
+    assert (client.software, client.without_api_versions) == ((None, None), 1)
+
+
+def test_of_a_connection_joined_midway_nobody_knows_what_it_asked_before(tmp_path: Path) -> None:
+    exchange = Exchange()
+    for _ in range(3):
+        exchange.request("Metadata", 12, client_id="app")
+    del exchange.records[0]
+    (client,) = clients_of(tmp_path, exchange)
+    assert (client.requests > 0, client.without_api_versions) == (True, 0)
+
+
+@pytest.mark.parametrize(("versions", "old"), [([0], 1), ([2], 1), ([0, 3], 0), ([4], 0)])
+def test_an_old_api_versions_is_a_fact_where_the_broker_has_newer(
+    tmp_path: Path, versions: list[int], old: int
+) -> None:
+    exchange = Exchange()
+    for version in versions:
+        request = exchange.request("ApiVersions", version, SOFTWARE if version > 2 else {}, client_id="app")
+        exchange.answer(request, advertisement())
+    exchange.close()
+    assert [client.old_api_versions for client in clients_of(tmp_path, exchange)] == [old]
+
+
+def test_member_ids_that_are_not_random_are_named_once(tmp_path: Path) -> None:
+    exchange = Exchange()
+    exchange.negotiate(client_id="app")
+    for member_id in (RANDOM, NOT_RANDOM, NOT_RANDOM, "no uuid"):
+        heartbeat(exchange, member_id)
+    (client,) = clients_of(tmp_path, exchange)
+    assert client.not_random_member_ids == [NOT_RANDOM]
+
+
+def test_what_is_named_is_bounded(tmp_path: Path) -> None:
+    exchange = Exchange()
+    for number in range(NAMED_IDS + 10):
+        heartbeat(exchange, f"AAECAwQFBgcICQoLDA{number:02}Dw")
+    (client,) = clients_of(tmp_path, exchange)
+    assert len(client.not_random_member_ids) == NAMED_IDS

@@ -1,0 +1,124 @@
+"""The page of the fleet needs nothing beside itself, and what the wire says does not become part of it."""
+
+from __future__ import annotations
+
+import io
+import re
+from html.parser import HTMLParser
+
+import pytest
+from rich.console import Console
+
+from decoders.schema.registry import default_schemas
+from expectations.catalogue import RULES
+from expectations.report.broker import versions_view
+from expectations.report.matrix import column_name, fleet_facts, fleet_matrix, versions_tables
+from expectations.report.page import fleet_page
+from streaming.examination import Examination, examine
+from tests.captures import planted, real_clients
+
+VOID = {"meta", "br", "link", "img"}
+FEATURES = {"share-groups": {76: 1, 78: 1}, "time-travel": {9_999: 0}}
+
+
+class Outline(HTMLParser):
+    """Reads a page strictly: what opens must close, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+@pytest.fixture(scope="module", params=[planted.CAPTURE, real_clients.CAPTURE], ids=["planted", "real"])
+def examination(request: pytest.FixtureRequest) -> Examination:
+    return examine(request.param, default_schemas())
+
+
+def page_of(examination: Examination, read: str = "a.pcap") -> str:
+    view = versions_view(examination.brokers, examination.clients, FEATURES, default_schemas().api_names)
+    return fleet_page(examination.clients, examination.findings, view, [read])
+
+
+def outline_of(page: str) -> Outline:
+    outline = Outline()
+    outline.feed(page)
+    outline.close()
+    assert outline.open == []
+    return outline
+
+
+def printed(examination: Examination) -> str:
+    output = io.StringIO()
+    console = Console(file=output, width=160)
+    view = versions_view(examination.brokers, examination.clients, FEATURES, default_schemas().api_names)
+    for part in (
+        fleet_matrix(examination.clients, console.width),
+        fleet_facts(examination.clients),
+        versions_tables(view),
+    ):
+        console.print(part)
+    return output.getvalue()
+
+
+def test_the_page_is_whole_and_asks_for_nothing(examination: Examination) -> None:
+    page = page_of(examination)
+    names = {name for name, _ in outline_of(page).attributes}
+    assert names.isdisjoint({"src", "href", "onclick"})
+    assert not re.search(r"url\(|@import|<script|https?:", page)
+
+
+def test_every_rule_and_every_client_is_on_the_page(examination: Examination) -> None:
+    text = outline_of(page_of(examination)).text
+    assert {rule.id.partition("/")[2] for rule in RULES} <= set(text)
+    assert {client.client_software_name or "unknown" for client in examination.clients} <= set(text)
+
+
+def test_names_from_the_wire_are_text(examination: Examination) -> None:
+    assert "<b>x</b>&" in "".join(outline_of(page_of(examination, "<b>x</b>&")).text)
+    assert "<b>x" not in page_of(examination, "<b>x</b>")
+
+
+def test_the_terminal_tells_apart_what_conforms_and_what_nothing_exercised(examination: Examination) -> None:
+    """By signs and words, not by colour."""
+    text = printed(examination)
+    rows = {line.split()[0]: line for line in text.splitlines() if re.match(r"(kip\d+|wire)/", line)}
+    assert "✓" in rows["wire/trailing-bytes"]
+    silent = " ".join(text.split("not exercised by anybody:")[1].split())
+    for rule in (rule.id for rule in RULES):
+        assert (rule in rows) is not (rule in re.split(r"[, ]+", silent))
+
+
+def test_many_clients_take_several_tables_and_no_cell_is_cut_off(examination: Examination) -> None:
+    output = io.StringIO()
+    clients = examination.clients * 10
+    Console(file=output, width=80).print(fleet_matrix(clients, 80))
+    headings = [line.split()[1:] for line in output.getvalue().splitlines() if line.startswith("rule ")]
+    assert [name for names in headings for name in names] == [
+        column_name(index) for index in range(len(clients))
+    ]
+    assert "…" not in output.getvalue()
+
+
+def test_features_are_told_with_who_serves_and_who_uses_them(examination: Examination) -> None:
+    text = printed(examination)
+    assert "share-groups: every broker seen can serve it" in text
+    assert f"time-travel: not served by {examination.brokers[0].address}" in text
+
+
+def test_columns_are_named_as_in_spreadsheets() -> None:
+    assert [column_name(index) for index in (0, 25, 26, 51, 52, 701, 702)] == [
+        "A", "Z", "AA", "AZ", "BA", "ZZ", "AAA",
+    ]  # fmt: skip

@@ -1,0 +1,94 @@
+"""What breaks the rules of KIP-1242, one thing at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from tests.mutations.bodies import CLUSTER_ID, NODE_ID
+from tests.mutations.kip_511 import REFUSED, negotiations
+from tests.mutations.mutator import breaks
+from tests.mutations.script import SECOND_ONE, Ask, Close, Script
+
+MISROUTED = {"errorCode": 129}
+HALVES = (
+    {"clusterId": CLUSTER_ID, "nodeId": -1},
+    {"clusterId": "", "nodeId": -1},
+    {"clusterId": None, "nodeId": NODE_ID},
+    {"clusterId": None, "nodeId": -2},
+)
+ELSEWHERE = (
+    {"clusterId": "another-cluster", "nodeId": NODE_ID},
+    {"clusterId": CLUSTER_ID, "nodeId": 7},
+    {"clusterId": "", "nodeId": 0},
+)
+DESCRIBING = ("Metadata", "DescribeCluster")
+
+
+def _identified(script: Script) -> Iterator[tuple[int, Ask]]:
+    """The ApiVersions requests that may give the IDs."""
+    return ((place, ask) for place, ask in negotiations(script) if ask.version >= 5)
+
+
+@breaks("kip1242/half-identified")
+def give_one_id(script: Script) -> Iterator[Script]:
+    for place, ask in _identified(script):
+        for half in HALVES:
+            yield script.broken_off(place, body={**ask.body, **half}, answer=REFUSED)
+
+
+@breaks("kip1242/half-identified-accepted")
+def accept_one_id(script: Script) -> Iterator[Script]:
+    for place, ask in _identified(script):
+        for half in HALVES:
+            yield script.changed(place, body={**ask.body, **half})
+
+
+@breaks("kip1242/misrouted")
+def mean_another_broker(script: Script) -> Iterator[Script]:
+    for place, ask in _identified(script):
+        for ids in ELSEWHERE:
+            yield script.broken_off(place, body={**ask.body, **ids}, answer=MISROUTED)
+
+
+@breaks("kip1242/misrouted-accepted")
+def accept_another_broker(script: Script) -> Iterator[Script]:
+    """What the broker says of itself afterwards shows it."""
+    for place, ask in _identified(script):
+        later = {asked.api for at, asked in script.asks(ask.on) if at > place}
+        if not later.isdisjoint(DESCRIBING) and not _authenticates_later(script, place, ask):
+            for ids in ELSEWHERE:
+                yield script.changed(place, body={**ask.body, **ids})
+
+
+def _authenticates_later(script: Script, place: int, ask: Ask) -> bool:
+    """Whether the broker need not compare the IDs, as it does not know the client yet."""
+    described = [at for at, asked in script.asks(ask.on) if at > place and asked.api in DESCRIBING]
+    return any(
+        asked.api == "SaslHandshake" and place < at < described[0] for at, asked in script.asks(ask.on)
+    )
+
+
+@breaks("kip1242/rebootstrap-without-cause")
+def send_the_client_away(script: Script) -> Iterator[Script]:
+    for place, ask in negotiations(script):
+        if ask.body.get("clusterId") is None:
+            yield script.broken_off(place, answer=MISROUTED)
+
+
+@breaks("kip1242/rebootstrap-ignored")
+def go_on_although_misrouted(script: Script) -> Iterator[Script]:
+    for place, ask in _identified(script):
+        if any(later > place for later, _ in script.asks(ask.on)):
+            yield script.changed(place, body={**ask.body, **ELSEWHERE[0]}, answer=MISROUTED)
+
+
+@breaks("kip1242/rebootstrap-with-ids")
+def come_back_with_the_ids(script: Script) -> Iterator[Script]:
+    for place, ask in _identified(script):
+        if not script.before(place) and ask.on != SECOND_ONE:
+            misrouted = dataclasses.replace(ask, body={**ask.body, **ELSEWHERE[0]})
+            told = dataclasses.replace(misrouted, answer=MISROUTED)
+            again = dataclasses.replace(misrouted, on=SECOND_ONE)
+            steps = (told, Close(), again, Close(on=SECOND_ONE))
+            yield dataclasses.replace(script, steps=steps)

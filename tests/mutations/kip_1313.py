@@ -1,0 +1,226 @@
+"""What breaks the rules of KIP-1313 on the request header, one thing at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from decoders.codec.program import compile_message
+from decoders.codec.request import read_request
+from decoders.codec.writer import write
+from decoders.frame.cutting import GUARDED_REQUESTS
+from decoders.frame.record import Direction
+from expectations.conversation.error_codes import error_codes
+from expectations.conversation.other_header import other_header
+from tests.exchange import ZERO_ID
+from tests.mutations.bodies import (
+    HEARTBEAT_APIS,
+    INSTANCE_ID,
+    ONE_ID,
+    OTHER_ID,
+    OTHER_MEMBER_ID,
+    TELEMETRY_APIS,
+    answer_body,
+    ranges,
+)
+from tests.mutations.clean import ask as asked
+from tests.mutations.mutator import breaks
+from tests.mutations.script import SCHEMAS, Ask, Script
+
+INVALID_REQUEST, UNSUPPORTED_VERSION = 42, 35
+ZERO_TEXT = "A" * 22
+
+
+def _is_first_identified(script: Script, place: int) -> bool:
+    return all(ask.api == "SaslHandshake" for ask in script.before(place))
+
+
+def _may_be_zero(ask: Ask) -> bool:
+    """Whether a zero ID would show: telemetry v1 with it also reads as version 0."""
+    return ask.header == 3 and ask.api not in TELEMETRY_APIS
+
+
+def is_bound(script: Script, place: int) -> bool:
+    """Whether the first request of the connection gave an ID that this one must give, too."""
+    before = [ask for ask in script.before(place) if ask.api != "SaslHandshake"]
+    return bool(before) and before[0].header == 3 and before[0].instance_id != ZERO_ID
+
+
+def refused(ask: Ask) -> dict[str, Any]:
+    return answer_body(ask.known, ask.version, INVALID_REQUEST)
+
+
+def refuse(script: Script, place: int) -> Script:
+    """Let the broker refuse a request for its ID, as it should. Without ApiVersions nothing can go on."""
+    ask = script.steps[place]
+    assert isinstance(ask, Ask)
+    if ask.api == "ApiVersions":
+        return script.broken_off(place, answer=refused(ask))
+    return script.changed(place, answer=refused(ask))
+
+
+@breaks("kip1313/instance-id-zero")
+def begin_with_zero(script: Script) -> Iterator[Script]:
+    for place, ask in script.targets():
+        if _may_be_zero(ask) and _is_first_identified(script, place):
+            yield script.changed(place, instance_id=ZERO_ID)
+
+
+@breaks("kip1313/instance-id-missing")
+def drop_the_id(script: Script) -> Iterator[Script]:
+    for place, ask in script.targets():
+        if _may_be_zero(ask) and is_bound(script, place):
+            yield refuse(script.changed(place, instance_id=ZERO_ID), place)
+
+
+@breaks("kip1313/instance-id-missing")
+def fall_back_to_an_older_header(script: Script) -> Iterator[Script]:
+    for place, ask in script.targets():
+        if ask.header != 3 or not is_bound(script, place):
+            continue
+        for version in range(ask.known.versions.lowest, ask.version):
+            yield refuse(script.put(place, asked(ask.api, version, on=ask.on)), place)
+
+
+@breaks("kip1313/instance-id-changed")
+def change_the_id(script: Script) -> Iterator[Script]:
+    for place, ask in script.targets():
+        if ask.header == 3 and any(earlier.header == 3 for earlier in script.before(place)):
+            other = INSTANCE_ID if ask.instance_id == OTHER_ID else OTHER_ID
+            yield refuse(script.changed(place, instance_id=other), place)
+
+
+@breaks("kip1313/instance-id-reserved")
+def be_number_one(script: Script) -> Iterator[Script]:
+    apis = {ask.api for _, ask in script.asks()}
+    uses_it = any(ask.header == 3 for _, ask in script.asks())
+    if uses_it and apis.isdisjoint((*HEARTBEAT_APIS, *TELEMETRY_APIS)):
+        one = script.each(lambda ask: dataclasses.replace(ask, instance_id=ONE_ID))
+        yield one
+        if script.focus is None:
+            yield one.read_as("kip1313=tagged")
+
+
+@breaks("kip1313/instance-id-accepted-wrongly")
+def accept_another_id(script: Script) -> Iterator[Script]:
+    for place, ask in script.targets():
+        if ask.header == 3 and is_bound(script, place) and _has_error_field(ask):
+            if _may_be_zero(ask):
+                yield script.changed(place, instance_id=ZERO_ID)
+            if ask.instance_id == INSTANCE_ID:
+                yield script.changed(place, instance_id=OTHER_ID)
+
+
+@breaks("kip1313/instance-id-accepted-wrongly")
+def accept_zero(script: Script) -> Iterator[Script]:
+    for place, ask in script.targets():
+        if _may_be_zero(ask) and _is_first_identified(script, place) and _has_error_field(ask):
+            yield script.changed(place, instance_id=ZERO_ID).read_as("kip1313=tagged")
+
+
+def _has_error_field(ask: Ask) -> bool:
+    return error_codes(ask.known.response, ask.answer or {}) == (0,)
+
+
+@breaks("kip1313/client-id-missing-first")
+def hide_the_client_id(script: Script) -> Iterator[Script]:
+    for place, ask in script.targets():
+        later = [later for _, later in script.asks(ask.on)]
+        if not script.before(place) and any(request.header == 3 for request in later):
+            yield script.changed(place, client_id=None)
+
+
+@breaks("kip1313/client-id-missing-first")
+def tell_the_client_id_late(script: Script) -> Iterator[Script]:
+    for place, ask in script.targets():
+        later = [at for at, request in script.asks(ask.on) if at > place and request.header == 3]
+        if not script.before(place) and later:
+            yield script.changed(place, client_id=None).changed(later[-1], client_id="app")
+
+
+@breaks("kip1313/client-id-repeated")
+def repeat_the_client_id(script: Script) -> Iterator[Script]:
+    for place, ask in script.targets():
+        if ask.header == 3 and script.before(place):
+            yield script.changed(place, client_id="app")
+            yield script.changed(place, client_id="app").read_as("kip1313=tagged")
+
+
+@breaks("kip1313/client-id-dropped")
+def drop_the_client_id(script: Script) -> Iterator[Script]:
+    for place, _ in _on_older_headers(script):
+        yield script.changed(place, client_id=None)
+
+
+@breaks("kip1313/client-id-changed")
+def change_the_client_id(script: Script) -> Iterator[Script]:
+    for place, _ in _on_older_headers(script):
+        yield script.changed(place, client_id="another")
+
+
+def _on_older_headers(script: Script) -> Iterator[tuple[int, Ask]]:
+    """Requests on an older header after one on header v3."""
+    for place, ask in script.targets():
+        if ask.header < 3 and any(earlier.header == 3 for earlier in script.before(place)):
+            yield place, ask
+
+
+@breaks("kip1313/header-v3-before-negotiation")
+def begin_with_header_v3(script: Script) -> Iterator[Script]:
+    """The broker does not know header v3: it closes, or answers a version that it does not know."""
+    for place, ask in script.targets():
+        if ask.api == "ApiVersions" and ask.header == 3 and not script.before(place):
+            yield script.broken_off(place, Direction.TO_CLIENT, answer=None)
+            refusal = {"errorCode": UNSUPPORTED_VERSION, "apiKeys": ranges((18, 0, 5))}
+            yield script.broken_off(place, answer=refusal)
+
+
+@breaks("kip1313/header-version-mismatch")
+def use_another_header(script: Script) -> Iterator[Script]:
+    """The broker cannot read it and closes. Header v3 counts once the connection has shown it."""
+    for place, ask in script.targets():
+        is_known = ask.header < 3 or any(earlier.header == 3 for earlier in script.before(place))
+        if _is_first_identified(script, place) or not is_known:
+            continue
+        for header in {1, 2, 3} - {ask.header}:
+            if _only_makes_sense(ask, header):
+                yield script.broken_off(
+                    place, Direction.TO_CLIENT, alter=_BehindHeader(ask, header), answer=None
+                )
+
+
+def _only_makes_sense(ask: Ask, header: int) -> bool:
+    """Whether a request tells that it is behind this header.
+
+    It does not if it also decodes behind its own, with bytes left over, or behind a third, or if what
+    does not decode may not be kept.
+    """
+    frame = _behind(ask, header, bytes(8))
+    read = read_request(SCHEMAS, frame)
+    is_tolerated = read.known and read.failure is None
+    if is_tolerated or ask.api in GUARDED_REQUESTS:
+        return False
+    return other_header(SCHEMAS, ask.known, ask.version, frame) == header
+
+
+@dataclasses.dataclass(frozen=True)
+class _BehindHeader:
+    ask: Ask
+    header: int
+
+    def __call__(self, frame: bytes) -> bytes:
+        return _behind(self.ask, self.header, frame)
+
+
+def _behind(ask: Ask, version: int, frame: bytes) -> bytes:
+    """Write a request behind another header."""
+    header = {
+        "requestApiKey": ask.known.key,
+        "requestApiVersion": ask.version,
+        "correlationId": int.from_bytes(frame[4:8]),
+        "clientId": ask.client_id,
+        **({"clientInstanceId": OTHER_MEMBER_ID} if version == 3 else {}),
+    }
+    body = write(compile_message(ask.known.request, ask.version), ask.body)
+    return write(compile_message(SCHEMAS.request_header, version), header) + body

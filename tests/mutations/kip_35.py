@@ -1,0 +1,131 @@
+"""What breaks the rules of KIP-35, one thing at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+from decoders.frame.record import Direction
+from tests.mutations.bodies import ranges
+from tests.mutations.clean import UNSUPPORTED_VERSION
+from tests.mutations.kip_511 import negotiations
+from tests.mutations.mutator import breaks
+from tests.mutations.script import SECOND_ONE, Ask, Close, Script, Step
+
+API_VERSIONS = 18
+UNUSED = 50
+"""An API that no clean conversation lists beside those it uses."""
+Entries = list[dict[str, int]]
+
+
+def _with_entries(ask: Ask, change: Callable[[Entries], Entries]) -> Ask:
+    """An answer that lists something else, if it lists anything."""
+    if ask.api != "ApiVersions" or ask.answer is None or ask.answer.get("errorCode"):
+        return ask
+    return dataclasses.replace(ask, answer={**ask.answer, "apiKeys": change(list(ask.answer["apiKeys"]))})
+
+
+def _listing(script: Script, change: Callable[[Entries], Entries]) -> Script:
+    return script.each(lambda ask: _with_entries(ask, change))
+
+
+def _requests(script: Script) -> Iterator[tuple[int, Ask]]:
+    """The requests that an advertisement is in force for."""
+    for place, ask in script.targets():
+        is_negotiated = any(earlier.api == "ApiVersions" for earlier in script.before(place))
+        if ask.api != "ApiVersions" and is_negotiated:
+            yield place, ask
+
+
+def _with_range(key: int, *entries: tuple[int, int]) -> Callable[[Entries], Entries]:
+    """List an API with these ranges, or with none."""
+
+    def change(listed: Entries) -> Entries:
+        others = [entry for entry in listed if entry["apiKey"] != key]
+        return others + ranges(*((key, low, high) for low, high in entries))
+
+    return change
+
+
+@breaks("kip35/version-out-of-range")
+def leave_the_range(script: Script) -> Iterator[Script]:
+    """The broker closes upon a version that it does not have."""
+    for place, ask in _requests(script):
+        beside = [(ask.version + 1, ask.version + 1), (0, ask.version - 1)]
+        for low, high in beside:
+            if low <= high:
+                listed = _listing(script, _with_range(ask.known.key, (low, high)))
+                yield listed.broken_off(place, Direction.TO_CLIENT, answer=None)
+
+
+@breaks("kip35/api-not-advertised")
+def use_what_is_not_listed(script: Script) -> Iterator[Script]:
+    for place, ask in _requests(script):
+        listed = _listing(script, _with_range(ask.known.key))
+        yield listed.broken_off(place, Direction.TO_CLIENT, answer=None)
+
+
+@breaks("kip35/advertised-version-refused")
+def close_upon_what_is_listed(script: Script) -> Iterator[Script]:
+    """On three connections in a row the broker closes upon one version."""
+    for place, ask in _requests(script):
+        if script.focus != place:
+            continue
+        before = script.before(place)
+        if any((earlier.api, earlier.version) == (ask.api, ask.version) for earlier in before):
+            continue
+        steps: list[Step] = []
+        for name in ("one", "two", "three"):
+            said = [*before, dataclasses.replace(ask, answer=None)]
+            steps += [dataclasses.replace(request, on=name) for request in said]
+            steps.append(Close(Direction.TO_CLIENT, name))
+        yield dataclasses.replace(script, steps=tuple(steps))
+
+
+@breaks("kip35/advertised-version-refused")
+def refuse_a_listed_version_of_api_versions(script: Script) -> Iterator[Script]:
+    for place, ask in negotiations(script):
+        if ask.header < 3 and _has_listed(script, place):
+            own = ranges((API_VERSIONS, 0, 6))
+            refused = {"errorCode": UNSUPPORTED_VERSION, "apiKeys": own}
+            yield script.broken_off(place, answer=refused, answer_version=0)
+
+
+def _has_listed(script: Script, place: int) -> bool:
+    """Whether the broker has already told its versions on the connection of a step."""
+    answers = [ask.answer or {} for ask in script.before(place) if ask.api == "ApiVersions"]
+    return any(not answer.get("errorCode") for answer in answers)
+
+
+@breaks("kip35/range-inverted")
+def contradict_itself(script: Script) -> Iterator[Script]:
+    if any(True for _ in negotiations(script)):
+        yield _listing(script, _with_range(UNUSED, (3, 1)))
+        yield _listing(script, _with_range(UNUSED, (0, 1), (0, 1)))
+
+
+@breaks("kip35/apiversions-v0-dropped")
+def drop_version_0(script: Script) -> Iterator[Script]:
+    if any(True for _ in negotiations(script)):
+        yield _listing(script, _with_range(API_VERSIONS))
+        yield _listing(script, _from_version_1)
+
+
+def _from_version_1(listed: Entries) -> Entries:
+    return [{**entry, "minVersion": 1} if entry["apiKey"] == API_VERSIONS else entry for entry in listed]
+
+
+@breaks("kip35/ranges-changed")
+def list_something_else_later(script: Script) -> Iterator[Script]:
+    for place, ask in negotiations(script):
+        if _has_listed(script, place):
+            yield script.put(place, _with_entries(ask, _with_range(UNUSED, (0, 1))))
+
+
+@breaks("kip35/negotiation-not-repeated")
+def go_by_what_was_heard_before(script: Script) -> Iterator[Script]:
+    places = [place for place, _ in script.asks(SECOND_ONE)]
+    closed = any(isinstance(step, Close) for step in script.steps[: places[0]]) if places else False
+    if closed:
+        begun = script.changed(places[1], client_id="app")
+        yield begun.put(places[0])

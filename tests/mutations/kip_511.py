@@ -1,0 +1,122 @@
+"""What breaks the rules of KIP-511, one thing at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from tests.mutations.clean import UNSUPPORTED_VERSION
+from tests.mutations.mutator import breaks
+from tests.mutations.script import Ask, Script
+
+INVALID_REQUEST = 42
+REFUSED = {"errorCode": INVALID_REQUEST}
+NAME, VERSION = "clientSoftwareName", "clientSoftwareVersion"
+MALFORMED = ("RP Console", "", "-x", "x.", "name@host", "é")
+MALFORMED_IN_BOTH = ("RP Console", "", "name@host")
+"""The text allows dots and hyphens at the ends."""
+
+
+def negotiations(script: Script) -> Iterator[tuple[int, Ask]]:
+    """The ApiVersions requests that are accepted."""
+    for place, ask in script.targets():
+        if ask.api == "ApiVersions" and ask.answer is not None and not ask.answer.get("errorCode"):
+            yield place, ask
+
+
+def _claims(script: Script) -> Iterator[tuple[int, Ask]]:
+    return ((place, ask) for place, ask in negotiations(script) if ask.version >= 3)
+
+
+def _claims_of_one_connection(script: Script) -> Iterator[tuple[int, Ask]]:
+    """Where there are two, software that differs on one of them shows another client."""
+    if len({step.on for step in script.steps}) == 1:
+        yield from _claims(script)
+
+
+def _malformed(script: Script, field: str) -> Iterator[Script]:
+    for place, ask in _claims(script):
+        for value in MALFORMED:
+            mutant = script.broken_off(place, body={**ask.body, field: value}, answer=REFUSED)
+            yield mutant
+            if value in MALFORMED_IN_BOTH:
+                yield mutant.read_as("kip511=text")
+
+
+@breaks("kip511/software-name-malformed")
+def malform_the_name(script: Script) -> Iterator[Script]:
+    yield from _malformed(script, NAME)
+
+
+@breaks("kip511/software-version-malformed")
+def malform_the_version(script: Script) -> Iterator[Script]:
+    yield from _malformed(script, VERSION)
+
+
+@breaks("kip511/malformed-name-accepted")
+def accept_a_malformed_name(script: Script) -> Iterator[Script]:
+    for place, ask in _claims_of_one_connection(script):
+        for field in (NAME, VERSION):
+            yield script.changed(place, body={**ask.body, field: "RP Console"})
+
+
+@breaks("kip511/wellformed-name-refused")
+def refuse_a_wellformed_name(script: Script) -> Iterator[Script]:
+    """On connections with instance IDs the refusal may be for those."""
+    for place, ask in _claims(script):
+        if all(asked.header < 3 for asked in (*script.before(place), ask)):
+            yield script.broken_off(place, answer=REFUSED)
+
+
+@breaks("kip511/connection-kept")
+def go_on_after_a_refusal(script: Script) -> Iterator[Script]:
+    for place, ask in _claims_of_one_connection(script):
+        if any(later > place for later, _ in script.asks(ask.on)):
+            yield script.changed(place, body={**ask.body, NAME: "RP Console"}, answer=REFUSED)
+
+
+def _refusals(script: Script) -> Iterator[tuple[int, Ask]]:
+    """The ApiVersions requests whose version the broker does not have."""
+    for place, ask in script.targets():
+        if ask.answer is not None and ask.answer.get("errorCode") == UNSUPPORTED_VERSION:
+            yield place, ask
+
+
+@breaks("kip511/unsupported-answer-not-v0")
+def refuse_in_another_layout(script: Script) -> Iterator[Script]:
+    for place, ask in _refusals(script):
+        for version in range(1, ask.version + 1):
+            yield script.changed(place, answer_version=version)
+        yield script.changed(place, alter_answer=_behind_header_1)
+
+
+def _behind_header_1(frame: bytes) -> bytes:
+    """Response header 1 has a tag section behind the correlation ID."""
+    return frame[:4] + b"\0" + frame[4:]
+
+
+@breaks("kip511/unsupported-answer-not-v0")
+def answer_what_is_not_supported(script: Script) -> Iterator[Script]:
+    for place, ask in _refusals(script):
+        if script.before(place):
+            yield script.broken_off(place, answer=REFUSED, answer_version=ask.version)
+            accepted = script.before(place)[0].answer
+            yield script.broken_off(place, answer=accepted, answer_version=ask.version)
+
+
+@breaks("kip511/unsupported-answer-without-range")
+def refuse_without_a_range(script: Script) -> Iterator[Script]:
+    for place, ask in _refusals(script):
+        mutant = script.changed(place, answer={**(ask.answer or {}), "apiKeys": []})
+        for later, retry in script.asks():
+            if later > place and retry.api == "ApiVersions":
+                mutant = mutant.put(later, dataclasses.replace(retry, version=0, body={}))
+        yield mutant
+
+
+@breaks("kip511/fallback-version-wrong")
+def retry_what_was_refused(script: Script) -> Iterator[Script]:
+    for place, ask in _refusals(script):
+        for version in range(ask.version, 6):
+            again = dataclasses.replace(ask, version=version)
+            yield script.put(place, ask, again).broken_off(place + 1)

@@ -1,0 +1,221 @@
+"""A script: what is said on which connection, how it is performed as packets, and how it is judged.
+
+A step is a value, so a mutator makes a mutant by replacing one. Between two steps pass two seconds,
+which is enough for a client to have surely read every answer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from decoders.codec.request import write_request
+from decoders.codec.response import write_response
+from decoders.frame.cutting import cut
+from decoders.frame.record import Direction
+from decoders.schema.registry import Api, default_schemas
+from decoders.wire.packet import Packet
+from decoders.wire.segment import SocketAddress
+from decoders.wire.synthesis import SyntheticConnection
+from decoders.wire.tracker import Tracker
+from expectations.judge import Outcome
+from expectations.readings import read_choices, rules_read_as
+from tests.exchange import SECOND, ZERO_ID, Exchange
+
+SCHEMAS = default_schemas()
+SERVER_PORT = 9092
+INTERVAL = 2.0
+"""Seconds between two steps."""
+FIRST, SECOND_ONE = "one", "two"
+"""The names of the connections."""
+
+Alteration = Callable[[bytes], bytes]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request and its answer, None if it gets none.
+
+    `alter` and `alter_answer` change the frames that the fields would make. `answer_version` is that of
+    the answer's body where it is not the request's.
+    """
+
+    api: str
+    version: int
+    body: Mapping[str, Any] = field(default_factory=dict)
+    answer: Mapping[str, Any] | None = field(default_factory=dict)
+    client_id: str | None = "app"
+    instance_id: bytes = ZERO_ID
+    on: str = FIRST
+    answer_version: int | None = None
+    alter: Alteration | None = None
+    alter_answer: Alteration | None = None
+    after: float = INTERVAL
+
+    @property
+    def known(self) -> Api:
+        """The API in the schemas."""
+        api = SCHEMAS.api_named(self.api)
+        assert api is not None
+        return api
+
+    @property
+    def header(self) -> int:
+        """The request header that the version calls for."""
+        return self.known.request_header_version(self.version)
+
+    def request(self, correlation_id: int) -> bytes:
+        """Write the request's frame."""
+        instance_id = self.instance_id if self.header == 3 else None
+        frame = write_request(
+            SCHEMAS, self.api, self.version, correlation_id, self.client_id, self.body, instance_id
+        )
+        return self.alter(frame) if self.alter else frame
+
+    def response(self, correlation_id: int) -> bytes | None:
+        """Write the answer's frame."""
+        if self.answer is None:
+            return None
+        version = self.version if self.answer_version is None else self.answer_version
+        frame = write_response(SCHEMAS, self.api, version, correlation_id, self.answer)
+        return self.alter_answer(frame) if self.alter_answer else frame
+
+
+@dataclass(frozen=True)
+class Send:
+    """Bytes in one direction that are no frame of the schemas, with their length before them or without."""
+
+    direction: Direction
+    data: bytes
+    on: str = FIRST
+    after: float = INTERVAL
+
+
+@dataclass(frozen=True)
+class Close:
+    """Both sides end the connection, the sender of `by` first."""
+
+    by: Direction = Direction.TO_BROKER
+    on: str = FIRST
+    after: float = INTERVAL
+
+
+Step = Ask | Send | Close
+
+
+@dataclass(frozen=True)
+class Script:
+    """Steps in their order, the readings they are judged by, and the hosts of the clients by connection.
+
+    Of a script with a `focus` only the step at that place is to be broken.
+    """
+
+    name: str
+    steps: tuple[Step, ...]
+    readings: tuple[str, ...] = ()
+    hosts: Mapping[str, int] = field(default_factory=dict)
+    focus: int | None = None
+
+    def asks(self, on: str | None = None) -> Iterator[tuple[int, Ask]]:
+        """The requests, of one connection or of all, each with its place."""
+        for place, step in enumerate(self.steps):
+            if isinstance(step, Ask) and on in (None, step.on):
+                yield place, step
+
+    def targets(self) -> Iterator[tuple[int, Ask]]:
+        """The requests that are to be broken, each with its place."""
+        return ((place, ask) for place, ask in self.asks() if self.focus in (None, place))
+
+    def before(self, place: int) -> list[Ask]:
+        """The requests on the connection of a step that come before it."""
+        return [ask for earlier, ask in self.asks(self.steps[place].on) if earlier < place]
+
+    def changed(self, place: int, **changes: Any) -> Script:
+        """This script with one step changed."""
+        return self.put(place, dataclasses.replace(self.steps[place], **changes))
+
+    def put(self, place: int, *steps: Step) -> Script:
+        """This script with other steps in the place of one."""
+        return dataclasses.replace(self, steps=self.steps[:place] + steps + self.steps[place + 1 :])
+
+    def each(self, change: Callable[[Ask], Ask]) -> Script:
+        """This script with every request changed."""
+        steps = (change(step) if isinstance(step, Ask) else step for step in self.steps)
+        return dataclasses.replace(self, steps=tuple(steps))
+
+    def broken_off(self, place: int, by: Direction = Direction.TO_BROKER, **changes: Any) -> Script:
+        """This script up to a step, changed, upon which that connection is closed and nothing more said."""
+        last = dataclasses.replace(self.steps[place], **changes)
+        others = sorted({step.on for step in self.steps[:place]} - {last.on})
+        left = [Close(on=name) for name in others if not self._is_closed(name, place)]
+        return dataclasses.replace(self, steps=(*self.steps[:place], last, Close(by, last.on), *left))
+
+    def read_as(self, *readings: str) -> Script:
+        """This script, judged by other readings."""
+        return dataclasses.replace(self, readings=readings)
+
+    def judge(self) -> Outcome:
+        """Perform the script and judge its packets as `kipwatch check` does."""
+        tracker = Tracker(SCHEMAS, ports=frozenset({SERVER_PORT}), run=1)
+        records = [record for packet in Performance(self).packets() for record in tracker.feed(packet)]
+        exchange = Exchange()
+        exchange.records = [cut(SCHEMAS, record) for record in [*records, *tracker.finish()]]
+        return exchange.judge(rules=rules_read_as(read_choices(self.readings)))
+
+    def _is_closed(self, name: str, place: int) -> bool:
+        return any(isinstance(step, Close) and step.on == name for step in self.steps[:place])
+
+
+class Performance:
+    """One performance of a script."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self._at = 1_000 * SECOND
+        self._connections: dict[str, SyntheticConnection] = {}
+        self._correlation_ids: dict[str, int] = {}
+        self._packets: list[Packet] = []
+
+    def packets(self) -> list[Packet]:
+        """Perform it."""
+        for step in self._script.steps:
+            self._at += int(step.after * SECOND)
+            connection = self._connection(step.on)
+            match step:
+                case Ask():
+                    self._ask(step, connection)
+                case Send(direction, data):
+                    self._packets += connection.sent(self._at, direction, data)
+                case Close(by):
+                    for direction in (by, _opposite(by)):
+                        self._packets += connection.finished(self._at, direction)
+        return self._packets
+
+    def _ask(self, ask: Ask, connection: SyntheticConnection) -> None:
+        correlation_id = self._correlation_ids[ask.on] = self._correlation_ids.get(ask.on, 0) + 1
+        request, answer = ask.request(correlation_id), ask.response(correlation_id)
+        self._packets += connection.sent(self._at, Direction.TO_BROKER, prefixed(request))
+        self._at += SECOND // 1_000
+        if answer is not None:
+            self._packets += connection.sent(self._at, Direction.TO_CLIENT, prefixed(answer))
+
+    def _connection(self, name: str) -> SyntheticConnection:
+        if name not in self._connections:
+            host, port = self._script.hosts.get(name, 1), 40_000 + len(self._connections)
+            client = SocketAddress(bytes([10, 0, 0, host]), port)
+            server = SocketAddress(bytes([10, 0, 0, 200]), SERVER_PORT)
+            self._connections[name] = SyntheticConnection(client, server)
+            self._packets += self._connections[name].opened(self._at)
+        return self._connections[name]
+
+
+def prefixed(frame: bytes) -> bytes:
+    """Put the length before a frame."""
+    return struct.pack(">i", len(frame)) + frame
+
+
+def _opposite(direction: Direction) -> Direction:
+    return Direction.TO_CLIENT if direction is Direction.TO_BROKER else Direction.TO_BROKER

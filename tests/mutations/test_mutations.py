@@ -1,0 +1,69 @@
+"""Every rule finds every mutant that breaks it, and a mutant breaks nothing but what its page says."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+
+import pytest
+
+from expectations.catalogue import RULES, rule_named
+from tests.mutations.mutator import MUTATORS
+from tests.mutations.script import SCHEMAS, Script
+from tests.mutations.sweeps import CLEAN
+
+FILES = ("kip_35", "kip_511", "kip_1082", "kip_1242", "kip_1313", "kip_1313_alignment", "wire")
+for file in FILES:
+    importlib.import_module(f"tests.mutations.{file}")
+
+
+def mutants_of(rule: str) -> Iterator[Script]:
+    """All mutants that break a rule."""
+    return (mutant for mutator in MUTATORS[rule] for script in CLEAN for mutant in mutator(script))
+
+
+def found_in(script: Script) -> set[str]:
+    """The rules that a script breaks."""
+    return {finding.rule for finding in script.judge().findings}
+
+
+def implied_by(rule: str) -> set[str]:
+    """A rule, what its page says the offence may break besides, and what those may."""
+    implied, told = set[str](), [rule]
+    while told:
+        latest = told.pop()
+        if latest not in implied:
+            implied.add(latest)
+            told += rule_named(latest).implies
+    return implied
+
+
+@pytest.mark.parametrize("script", CLEAN, ids=lambda script: script.name)
+def test_a_clean_conversation_breaks_no_rule(script: Script) -> None:
+    assert found_in(script) == set()
+
+
+@pytest.mark.parametrize("rule", [rule.id for rule in RULES])
+def test_every_mutant_is_found_and_nothing_else(rule: str) -> None:
+    allowed = implied_by(rule)
+    judged = [(mutant.name, found_in(mutant)) for mutant in mutants_of(rule)]
+    assert judged
+    assert [(name, found) for name, found in judged if rule not in found or not found <= allowed] == []
+
+
+def test_every_rule_has_a_mutator_and_nothing_else_has() -> None:
+    assert MUTATORS.keys() == {rule.id for rule in RULES}
+
+
+def test_every_version_of_every_api_is_broken_somewhere() -> None:
+    """Of requests that no rule holds to an API, every version of every API is misused."""
+    asked = {
+        (ask.api, ask.version)
+        for mutant in mutants_of("wire/correlation-mismatch")
+        for _, ask in mutant.asks()
+    }
+    assert asked == {
+        (api.name, version)
+        for api in SCHEMAS.apis
+        for version in range(api.versions.lowest, api.versions.highest + 1)
+    }
