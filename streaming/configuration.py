@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import msgspec
 
 from decoders.frame.record import NAME_BYTES
+from decoders.wire.assembly import MAX_FRAME
+from expectations.rule import Level
 from streaming.failure import UserError
+from streaming.label_values import LABEL_LIMIT
 
 HIGHEST_PORT = 0xFFFF
 
+_LISTS = frozenset({"interface", "ports"})
 Described = msgspec.Meta
 Port = Annotated[int, msgspec.Meta(ge=1, le=HIGHEST_PORT)]
 
@@ -27,13 +32,30 @@ class Listener(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     node_id: int = -1
 
 
+class Suppression(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Findings of a rule that are known and borne, until and including a day.
+
+    All that is given must match; `client` and `broker` are addresses, with or without their port.
+    """
+
+    rule: str
+    reason: Annotated[str, msgspec.Meta(min_length=1)]
+    until: date
+    client_software_name: str | None = None
+    client_id: str | None = None
+    client: str | None = None
+    broker: str | None = None
+
+
 class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Every setting, with its default. A flag's help is the setting's description."""
 
     bootstrap: Annotated[str, Described(description="Kafka's host:port for the topics")] = "127.0.0.1:9092"
     frames_topic: Annotated[str, Described(description="topic of the captured frames")] = "kipwatch.frames"
     findings_topic: Annotated[str, Described(description="topic of the findings")] = "kipwatch.findings"
-    interface: Annotated[str, Described(description="network interface to capture on")] = "lo"
+    interface: Annotated[
+        list[str], Described(description="network interfaces to capture on, separated by commas")
+    ] = msgspec.field(default_factory=lambda: ["lo"])
     ports: Annotated[list[Port], Described(description="broker ports to capture, separated by commas")] = (
         msgspec.field(default_factory=lambda: [9092])
     )
@@ -45,17 +67,60 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     feeder_metrics_address: Annotated[str, Described(description="where the feeder serves /metrics")] = (
         "127.0.0.1:9107"
     )
+    user: Annotated[
+        str, Described(description="user to become once the capture is open, if started as root")
+    ] = ""
+    ring_mebibytes: Annotated[
+        int, Described(description="MiB of captured packets that the kernel holds for each interface", ge=2)
+    ] = 64
+    max_request_bytes: Annotated[
+        int, Described(description="longest request the brokers take (socket.request.max.bytes)", ge=1024)
+    ] = MAX_FRAME
+    queue_mebibytes: Annotated[
+        int, Described(description="MiB of records that wait while Kafka is slow or away", ge=1)
+    ] = 256
+    kafka: Annotated[
+        dict[str, str | int | bool],
+        Described(description="kipwatch's Kafka clients: SASL, TLS and the rest, by librdkafka's names"),
+    ] = {}
     checkpoint: Annotated[str, Described(description="folder of the query's checkpoint")] = (
         "kipwatch-checkpoint"
     )
     buckets: Annotated[
         int, Described(description="buckets of connections; frozen by the checkpoint", ge=1)
-    ] = 64
+    ] = 4_096
     shuffle_partitions: Annotated[
         int, Described(description="Spark's shuffle partitions; frozen by the checkpoint", ge=1)
     ] = 2
     trigger_seconds: Annotated[int, Described(description="seconds between two micro-batches", ge=1)] = 1
+    label_limit: Annotated[
+        int,
+        Described(
+            description="values of a metric's label from the wire; what is beyond counts as other", ge=1
+        ),
+    ] = LABEL_LIMIT
+    master: Annotated[
+        str, Described(description="Spark's master; local, or what spark-submit says, if empty")
+    ] = ""
+    spark: Annotated[dict[str, str], Described(description="further settings of Spark, by its names")] = {}
+    after_loss: Annotated[
+        bool,
+        Described(
+            description="true to go on although frames are missing after the checkpoint; connections known "
+            "by then count as interrupted"
+        ),
+    ] = False
+    frames_per_batch: Annotated[
+        int, Described(description="frames that a micro-batch takes at most", ge=1)
+    ] = 500_000
+    schemas: Annotated[
+        str,
+        Described(description="kafka-clients jar of the release to decode with; the newest known if empty"),
+    ] = ""
     listener: list[Listener] = []
+    disable: list[str] = []
+    levels: dict[str, Level] = {}
+    suppress: list[Suppression] = []
 
     def __post_init__(self) -> None:
         """Refuse names that the records' envelope would cut off."""
@@ -125,8 +190,8 @@ def _read(path: Path) -> Mapping[str, Any]:
 def _parsed(given: Mapping[str, Any]) -> dict[str, Any]:
     """Flags are texts; a list is written with commas."""
     parsed = dict(given)
-    if "ports" in parsed:
-        parsed["ports"] = [port.strip() for port in parsed["ports"].split(",")]
+    for name in _LISTS & parsed.keys():
+        parsed[name] = [element.strip() for element in parsed[name].split(",")]
     return parsed
 
 

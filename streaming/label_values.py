@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 LONGEST = 64
 """Characters of a label value. Kafka sets no limit; real software names have fewer than 40."""
+LABEL_LIMIT = 100
+"""Distinct values that a label from the wire may have before the rest become `other`."""
 UNKNOWN = "unknown"
 OTHER = "other"
 

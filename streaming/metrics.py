@@ -16,10 +16,8 @@ from typing import TypeAlias
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
 from expectations.rule import Verdict
-from streaming.label_values import BoundedLabels
-
-LABEL_LIMIT = 100
-"""Distinct values that a label from the wire may have before the rest become `other`."""
+from streaming.bulk_histogram import BulkHistogram
+from streaming.label_values import LABEL_LIMIT, BoundedLabels
 
 
 class Kind(enum.StrEnum):
@@ -101,6 +99,12 @@ TOPIC_LAG = Metric(
     Kind.GAUGE,
     "Records of the frames topic that wait to be judged.",
 )
+QUERY_ENDINGS = Metric(
+    "kipwatch_query_endings_total",
+    Kind.COUNTER,
+    "Times that the query ended by itself, by reason. After one that passes it starts again.",
+    ("reason",),
+)
 STATE_BYTES = Metric(
     "kipwatch_state_bytes",
     Kind.GAUGE,
@@ -124,10 +128,39 @@ CAPTURE_BYTES = Metric(
     ("fate",),
     unit="bytes",
 )
+CAPTURE_PACKETS = Metric(
+    "kipwatch_capture_packets_total",
+    Kind.COUNTER,
+    "Captured packets: tcp where a segment was read, own, or the reason why the packet was skipped.",
+    ("fate",),
+)
+CAPTURE_OPAQUE = Metric(
+    "kipwatch_capture_opaque_connections_total",
+    Kind.COUNTER,
+    "Connections to the watched ports that are not Kafka, such as TLS, and are left alone.",
+)
 CAPTURE_DROPPED_PACKETS = Metric(
     "kipwatch_capture_dropped_packets_total",
     Kind.COUNTER,
     "Packets that the kernel dropped because the feeder did not keep up.",
+)
+FEED_RECORDS = Metric(
+    "kipwatch_feed_records_total",
+    Kind.COUNTER,
+    "Records of the feeder by fate: delivered to Kafka, refused by it, or shed because it was slow or away.",
+    ("fate",),
+)
+FEED_SHED_BYTES = Metric(
+    "kipwatch_feed_shed_bytes_total",
+    Kind.COUNTER,
+    "Bytes of the watched connections that were captured and not published; gaps in the topic say where.",
+    unit="bytes",
+)
+FEED_WAITING_BYTES = Metric(
+    "kipwatch_feed_waiting_bytes",
+    Kind.GAUGE,
+    "Memory of the records that wait for Kafka.",
+    unit="bytes",
 )
 BUILD_INFO = Metric(
     "kipwatch_build_info",
@@ -143,11 +176,17 @@ METRICS = (
     FRAMES,
     UNDECODABLE_FRAMES,
     CAPTURE_BYTES,
+    CAPTURE_PACKETS,
+    CAPTURE_OPAQUE,
     CAPTURE_DROPPED_PACKETS,
+    FEED_RECORDS,
+    FEED_SHED_BYTES,
+    FEED_WAITING_BYTES,
     DETECTION_DELAY,
     BATCH_DURATION,
     LAST_BATCH_TIMESTAMP,
     TOPIC_LAG,
+    QUERY_ENDINGS,
     STATE_BYTES,
     OPEN_CONNECTIONS,
     LABEL_OVERFLOW,
@@ -164,7 +203,7 @@ class ApplicationMetrics:
     ) -> None:
         """`rules` are the IDs of all rules, `kafka` the release whose schemas are loaded."""
         self.registry = _registry(version, kafka)
-        self.detection_delay = _histogram(DETECTION_DELAY, self.registry)
+        self.detection_delay = _bulk_histogram(DETECTION_DELAY, self.registry)
         self.batch_duration = _histogram(BATCH_DURATION, self.registry)
         self.last_batch_timestamp = _gauge(LAST_BATCH_TIMESTAMP, self.registry)
         self.topic_lag = _gauge(TOPIC_LAG, self.registry)
@@ -175,6 +214,7 @@ class ApplicationMetrics:
         self._connections = _gauge(CONNECTIONS, self.registry)
         self._frames = _counter(FRAMES, self.registry)
         self._undecodable_frames = _counter(UNDECODABLE_FRAMES, self.registry)
+        self._endings = _counter(QUERY_ENDINGS, self.registry)
         overflow = _counter(LABEL_OVERFLOW, self.registry)
         self._software, self._listeners, self._apis, self._reasons = (
             BoundedLabels(label_limit, overflow.inc) for _ in range(4)
@@ -197,6 +237,10 @@ class ApplicationMetrics:
     def count_undecodable_frames(self, reason: str, amount: int = 1) -> None:
         self._undecodable_frames.labels(*self._reasons.admit(reason, amount=amount)).inc(amount)
 
+    def count_ending(self, reason: str) -> None:
+        """Count an ending of the query; reasons are those that `streaming.query.ending` knows."""
+        self._endings.labels(reason).inc()
+
     def show_connections(self, connections: Mapping[tuple[Software, str], int]) -> None:
         """Show how many connections are open, by software and listener.
 
@@ -218,21 +262,56 @@ class FeederMetrics:
 
     def __init__(self, *, version: str, kafka: str) -> None:
         self.registry = _registry(version, kafka)
-        self._dropped_packets = _counter(CAPTURE_DROPPED_PACKETS, self.registry)
+        self._dropped_packets = _Total(_counter(CAPTURE_DROPPED_PACKETS, self.registry))
+        self._shed_bytes = _Total(_counter(FEED_SHED_BYTES, self.registry))
         self._bytes = _counter(CAPTURE_BYTES, self.registry)
-        self._accounted: dict[str, int] = {}
-        self._dropped = 0
+        self._packets = _counter(CAPTURE_PACKETS, self.registry)
+        self._opaque = _Total(_counter(CAPTURE_OPAQUE, self.registry))
+        self._records = _counter(FEED_RECORDS, self.registry)
+        self._waiting_bytes = _gauge(FEED_WAITING_BYTES, self.registry)
+        self._totals: dict[Counter, dict[str, _Total]] = {
+            self._bytes: {},
+            self._packets: {},
+            self._records: {},
+        }
 
     def account_bytes(self, totals: Mapping[str, int]) -> None:
         """Raise each fate's counter to its total in the feeder's byte ledger."""
-        for fate, total in totals.items():
-            self._bytes.labels(fate).inc(total - self._accounted.get(fate, 0))
-            self._accounted[fate] = total
+        self._account(self._bytes, totals)
+
+    def account_packets(self, totals: Mapping[str, int], *, opaque_connections: int) -> None:
+        """Raise the counters of packets by fate, and of connections that are not Kafka."""
+        self._account(self._packets, totals)
+        self._opaque.reach(opaque_connections)
 
     def account_drops(self, total: int) -> None:
         """Raise the counter of dropped packets to the kernel's total."""
-        self._dropped_packets.inc(total - self._dropped)
-        self._dropped = total
+        self._dropped_packets.reach(total)
+
+    def account_records(self, totals: Mapping[str, int], *, shed_bytes: int, waiting_bytes: int) -> None:
+        """Raise the counters of the records' fates and of shed bytes to their totals."""
+        self._account(self._records, totals)
+        self._shed_bytes.reach(shed_bytes)
+        self._waiting_bytes.set(waiting_bytes)
+
+    def _account(self, counter: Counter, totals: Mapping[str, int]) -> None:
+        known = self._totals[counter]
+        for fate, total in totals.items():
+            if fate not in known:
+                known[fate] = _Total(counter.labels(fate))
+            known[fate].reach(total)
+
+
+class _Total:
+    """A counter that is raised to totals which somebody else keeps."""
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
+        self._reached = 0
+
+    def reach(self, total: int) -> None:
+        self._counter.inc(total - self._reached)
+        self._reached = total
 
 
 def _registry(version: str, kafka: str) -> CollectorRegistry:
@@ -249,6 +328,12 @@ def _counter(metric: Metric, registry: CollectorRegistry) -> Counter:
 
 def _gauge(metric: Metric, registry: CollectorRegistry) -> Gauge:
     return Gauge(metric.name, metric.help, metric.labels, unit=metric.unit, registry=registry)
+
+
+def _bulk_histogram(metric: Metric, registry: CollectorRegistry) -> BulkHistogram:
+    histogram = BulkHistogram(metric.name, metric.help, metric.buckets, metric.unit)
+    registry.register(histogram)
+    return histogram
 
 
 def _histogram(metric: Metric, registry: CollectorRegistry) -> Histogram:

@@ -1,13 +1,15 @@
 """The two topics of kipwatch."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from types import MappingProxyType
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from streaming.failure import UserError
+from streaming.kafka_client import librdkafka_settings
 
 # Seconds, in which a broker that is starting beside us may come up.
 _PATIENCE = 30.0
@@ -19,13 +21,15 @@ def create_topics(
     findings: str,
     partitions: int = 2,
     retention: timedelta = timedelta(days=1),
+    *,
+    settings: Mapping[str, str | int | bool] = MappingProxyType({}),
 ) -> None:
     """Create the topic of frames and the compacted topic of findings; one that exists stays as it is.
 
-    `partitions` and `retention` are those of the frames. Raises `UserError` when Kafka cannot be reached or
-    refuses.
+    `partitions` and `retention` are those of the frames, `settings` those of the table [kafka]. Raises
+    `UserError` when Kafka cannot be reached or refuses.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin = AdminClient({**librdkafka_settings(bootstrap, settings), "log_level": 0})
     milliseconds = str(int(retention.total_seconds() * 1000))
     wanted = [
         NewTopic(frames, partitions, config={"retention.ms": milliseconds}),

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-from decoders.codec.request import Request, read_request
-from decoders.codec.response import Response, read_response
-from decoders.frame.record import Direction, Kind, Record
+import msgspec
+
+from decoders.frame.record import Record
 from decoders.schema.registry import Schemas
-from expectations.conversation.identifier import identifier_text
-from expectations.finding import printable
 from streaming.commands.check import parse_ports
 from streaming.examination import records_of
 from streaming.failure import UserError
 from streaming.feeder.source import open_capture, run_of_file
+from streaming.release import add_schemas_flag, load_schemas
+from streaming.transcript.frame import Frame, read_frame
+from streaming.transcript.speaker import Speaker, Speakers
+from streaming.transcript.text import event_line, frame_lines
 
-_HEADER_FIELDS = (
-    "api_key",
-    "api",
-    "api_version",
-    "header_version",
-    "correlation_id",
-    "client_id",
-    "client_instance_id",
-)
+Spoken = tuple[Record, Speaker, Frame | None]
+"""A record, who speaks on its connection, and the frame it holds, if it holds one."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,103 +31,83 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--ports", default="", help="broker ports, separated by commas (default: whoever accepts)"
     )
     parser.add_argument("--jsonl", action="store_true", help="print one JSON object a frame")
-    parser.add_argument("--api", help="only this API, by name")
+    parser.add_argument("--api", help="only frames of this API, by name or key")
+    parser.add_argument(
+        "--client-id", help="only frames of connections that go by this client ID, answers included"
+    )
     parser.add_argument(
         "--kind", choices=["request", "response", "sasl_token"], help="only frames of this kind"
     )
+    add_schemas_flag(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the frames that are asked for. Raises UserError when the file holds none at all."""
-    schemas = Schemas.load()
-    if arguments.api and schemas.api_named(arguments.api) is None:
-        raise UserError(f"there is no API {arguments.api!r}; names are written as in `ApiVersions`")
-    show = json.dumps if arguments.jsonl else _line
-    frame = None
-    for frame in _frames(schemas, arguments.file, parse_ports(arguments.ports)):
-        if arguments.api in (None, frame["api"]) and arguments.kind in (None, frame["kind"]):
-            sys.stdout.write(show(frame) + "\n")
-    if frame is None:
+    schemas = load_schemas(arguments.schemas)
+    is_wanted = _filter(arguments, schemas)
+    write = _write_object if arguments.jsonl else _writer_of_text(schemas, events=is_wanted is _everything)
+    found = False
+    for spoken in _spoken(schemas, arguments.file, parse_ports(arguments.ports)):
+        found = found or spoken[2] is not None
+        if is_wanted(spoken):
+            write(spoken)
+    if not found:
         raise UserError(f"{arguments.file}: no Kafka frame is in it; check the file and --ports")
     return 0
 
 
-def _frames(schemas: Schemas, path: Path, ports: list[int]) -> Iterator[dict[str, Any]]:
+def _spoken(schemas: Schemas, path: Path, ports: list[int]) -> Iterator[Spoken]:
+    speakers = Speakers()
     with open_capture(path) as packets:
         records, _ = records_of(schemas, packets, ports, run_of_file(path))
         for record in records:
-            if record.kind in _CONTENTS:
-                yield {**_envelope(record), **_CONTENTS[record.kind](schemas, record)}
+            speaker = speakers.on(record)
+            yield record, speaker, read_frame(schemas, record, speaker)
 
 
-def _envelope(record: Record) -> dict[str, Any]:
-    return {
-        "connection": record.connection.hex(),
-        "client": str(record.client),
-        "server": str(record.server),
-        "kind": record.kind.name.lower(),
-        "sequence": record.sequence,
-        "captured_at": record.captured_at,
-    }
+def _everything(_spoken: Spoken) -> bool:
+    return True
 
 
-def _request(schemas: Schemas, record: Record) -> dict[str, Any]:
-    request = read_request(schemas, record.frame, cut=record.is_cut)
-    instance_id = request.client_instance_id
-    return _described(request) | {
-        "client_id": request.client_id,
-        "client_instance_id": identifier_text(instance_id) if instance_id else None,
-    }
+def _filter(arguments: argparse.Namespace, schemas: Schemas) -> Callable[[Spoken], bool]:
+    wanted = {"api_key": _api_key(schemas, arguments.api), "kind": arguments.kind}
+    asked = {name: value for name, value in wanted.items() if value is not None}
+    client_id = arguments.client_id
+
+    def is_wanted(spoken: Spoken) -> bool:
+        _, speaker, frame = spoken
+        return client_id in (None, speaker.client_id) and all(
+            getattr(frame, name, None) == value for name, value in asked.items()
+        )
+
+    return is_wanted if asked or client_id is not None else _everything
 
 
-def _response(schemas: Schemas, record: Record) -> dict[str, Any]:
-    key, version = record.paired_api_key, record.paired_api_version
-    return _described(read_response(schemas, record.frame, key, version, cut=record.is_cut))
+def _api_key(schemas: Schemas, text: str | None) -> int | None:
+    if text is None or text.isdecimal():
+        return text if text is None else int(text)
+    api = schemas.api_named(text)
+    if api is None:
+        raise UserError(
+            f"there is no API {text!r}; names are written as in `ApiVersions`: see `kipwatch schemas`"
+        )
+    return api.key
 
 
-def _described(read: Request | Response) -> dict[str, Any]:
-    """What requests and responses have alike; the fields that only requests have are null."""
-    return {
-        "api_key": read.api_key,
-        "api": read.api.name if read.api else None,
-        "api_version": read.api_version,
-        "header_version": read.header_version,
-        "correlation_id": read.correlation_id,
-        "client_id": None,
-        "client_instance_id": None,
-        "body": read.body,
-        "remarks": [str(remark) for remark in read.remarks],
-        "failure": str(read.failure) if read.failure else None,
-    }
+def _write_object(spoken: Spoken) -> None:
+    frame = spoken[2]
+    if frame is not None:
+        sys.stdout.write(msgspec.json.encode(frame).decode() + "\n")
 
 
-def _token(_schemas: Schemas, record: Record) -> dict[str, Any]:
-    """A raw SASL token has no header, and its bytes are a secret: only its sender and length are told."""
-    sender = "broker" if record.direction is Direction.TO_CLIENT else "client"
-    told: dict[str, Any] = dict.fromkeys(_HEADER_FIELDS)
-    return told | {"body": {"sender": sender, "length": record.true_length}, "remarks": [], "failure": None}
+def _writer_of_text(schemas: Schemas, *, events: bool) -> Callable[[Spoken], None]:
+    names = schemas.api_names
 
+    def write(spoken: Spoken) -> None:
+        record, _, frame = spoken
+        if frame is not None:
+            sys.stdout.writelines(f"{line}\n" for line in frame_lines(frame, names))
+        elif events and (line := event_line(record)):
+            sys.stdout.write(f"{line}\n")
 
-_CONTENTS: dict[Kind, Callable[[Schemas, Record], dict[str, Any]]] = {
-    Kind.REQUEST: _request,
-    Kind.RESPONSE: _response,
-    Kind.SASL_TOKEN: _token,
-}
-
-
-def _line(frame: dict[str, Any]) -> str:
-    body, is_token = frame["body"], frame["kind"] == "sasl_token"
-    from_broker = body["sender"] == "broker" if is_token else frame["kind"] == "response"
-    arrow = "←" if from_broker else "→"
-    what = "SASL token" if is_token else f"{frame['api'] or frame['api_key']} v{frame['api_version']}"
-    header = f"h{frame['header_version']}" if frame["header_version"] is not None else "  "
-    names = " ".join(
-        f"{name}={printable(frame[name])}"
-        for name in ("client_id", "client_instance_id")
-        if frame[name] is not None
-    )
-    told = frame["failure"] or json.dumps(body)
-    return (
-        f"{frame['sequence']:>6} {frame['client']} {arrow} {frame['server']}  "
-        f"{what:<28} {header} #{frame['correlation_id']} {names} {told}"
-    )
+    return write

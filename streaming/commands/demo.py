@@ -16,6 +16,7 @@ from rich.console import Console
 from streaming.broker.java import java
 from streaming.configuration import Configuration, add_flags, configure
 from streaming.failure import UserError
+from streaming.observe.observers import add_observe_flag, observed
 
 FOUND, NOT_FOUND = 0, 1
 PLAY_SECONDS = 120.0
@@ -37,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="where to keep the recorded capture (default: kipwatch-demo.pcap)",
     )
+    add_observe_flag(parser)
     add_flags(parser, ["metrics_address", "feeder_metrics_address"])
 
 
@@ -61,7 +63,10 @@ def _run_in(folder: Path, arguments: argparse.Namespace, configuration: Configur
     screen = Screen(Console(highlight=False))
     addresses = f"http://{configuration.metrics_address}/metrics, http://{configuration.feeder_metrics_address}/metrics"
     try:
-        with Road(folder, captured, configuration, screen.say) as road:
+        with (
+            observed(arguments.observe, configuration, lambda told: screen.say(_in_words(told))),
+            Road(folder, captured, configuration, screen.say) as road,
+        ):
             demo = Demo(road, configuration, screen, captured)
             screen.say(f"metrics of the query and of the feeder: {addresses}")
             try:
@@ -79,6 +84,10 @@ def _run_in(folder: Path, arguments: argparse.Namespace, configuration: Configur
         raise
     screen.say(f"everything is ended; with --keep it stays, metrics at {addresses}")
     return FOUND if succeeded else NOT_FOUND
+
+
+def _in_words(addresses: dict[str, str]) -> str:
+    return ", ".join(f"{name} at {address}" for name, address in addresses.items())
 
 
 def _keep(recorded: Path, wanted: Path) -> None:

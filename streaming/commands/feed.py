@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import argparse
 import signal
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
-from itertools import islice
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
-from decoders.wire.packet import Packet
-from streaming.configuration import Configuration, add_flags, configure
+from decoders.wire.columnar.packets import PacketBatch
+from streaming.configuration import Configuration, add_flags, configure, host_and_port
+from streaming.exposition import Exposition, serve
 from streaming.failure import UserError
 from streaming.feeder.capture import CaptureError, InterfaceCapture
-from streaming.feeder.feeder import Feeder, open_save
+from streaming.feeder.feeder import Batches, Feeder, open_save
+from streaming.feeder.folder import follow
+from streaming.feeder.outlet import DryRun
+from streaming.feeder.own_traffic import OwnTraffic
+from streaming.feeder.privileges import become
+from streaming.feeder.publisher import Publisher
 from streaming.feeder.source import open_capture, run_of_file, standard_input
 
 SETTINGS = (
@@ -24,18 +31,37 @@ SETTINGS = (
     "ports",
     "cluster",
     "feeder",
+    "user",
+    "ring_mebibytes",
+    "queue_mebibytes",
+    "max_request_bytes",
     "feeder_metrics_address",
+    "schemas",
 )
-BATCH = 1_000
 POLL_SECONDS = 0.2
+MEBIBYTE = 1024 * 1024
+
+
+class Source(NamedTuple):
+    """What is fed: its packets, the run they are named by, and the capture if they are live."""
+
+    batches: Batches
+    run: int
+    capture: InterfaceCapture | None = None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument(
-        "source", nargs="?", metavar="FILE", help="a pcap file, or - for standard input; else the interface"
+        "source",
+        nargs="?",
+        metavar="FILE",
+        help="a capture file, a folder of them to follow, or - for standard input; else the interfaces",
     )
     parser.add_argument("--save", type=Path, metavar="FILE", help="keep what is captured in this pcap file")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would be published, and need no Kafka"
+    )
     add_flags(parser, SETTINGS)
 
 
@@ -46,16 +72,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(f"--save would overwrite {arguments.save}, which is to be fed; name another file")
     with ExitStack() as stack:
         save = stack.enter_context(open_save(arguments.save)) if arguments.save else None
-        if arguments.source is None:
-            _feed_interface(stack, Feeder(configuration, time.time_ns(), save), configuration)
-        elif arguments.source == "-":
-            packets = iter(stack.enter_context(standard_input()))
-            # Each at once: on a pipe nobody knows when the next one comes.
-            _feed(Feeder(configuration, time.time_ns(), save), ([packet] for packet in packets))
-        else:
-            path = Path(arguments.source)
-            packets = iter(stack.enter_context(open_capture(path)))
-            _feed(Feeder(configuration, run_of_file(path), save), _in_batches(packets))
+        stopping = threading.Event()
+        try:
+            source = _open(stack, configuration, arguments.source, stopping)
+            _feed(stack, configuration, source, save, stopping, dry=arguments.dry_run)
+        except CaptureError as error:
+            raise UserError(str(error)) from error
     return 0
 
 
@@ -63,30 +85,57 @@ def _is_source(path: Path, source: str | None) -> bool:
     return source is not None and path.exists() and Path(source).exists() and path.samefile(source)
 
 
-def _feed_interface(stack: ExitStack, feeder: Feeder, configuration: Configuration) -> None:
-    _stop_on_signals(feeder)
-    try:
-        capture = stack.enter_context(InterfaceCapture(configuration.interface, configuration.ports))
-        feeder.run(_polls(capture), lambda: capture.dropped)
-    except CaptureError as error:
-        raise UserError(str(error)) from error
+def _open(
+    stack: ExitStack, configuration: Configuration, name: str | None, stopping: threading.Event
+) -> Source:
+    if name is None:
+        ring_bytes = configuration.ring_mebibytes * MEBIBYTE
+        capture = InterfaceCapture(configuration.interface, configuration.ports, ring_bytes)
+        return Source(_polls(stack.enter_context(capture)), time.time_ns(), capture)
+    if name == "-":
+        return Source(standard_input(stopping.is_set), time.time_ns())
+    path = Path(name)
+    if path.is_dir():
+        return Source(follow(path), run_of_file(path))
+    return Source(stack.enter_context(open_capture(path)).batches(), run_of_file(path))
 
 
-def _polls(capture: InterfaceCapture) -> Iterator[list[Packet]]:
+def _feed(
+    stack: ExitStack,
+    configuration: Configuration,
+    source: Source,
+    save: BinaryIO | None,
+    stopping: threading.Event,
+    *,
+    dry: bool,
+) -> None:
+    own = stack.enter_context(OwnTraffic(configuration.ports)) if source.capture else None
+    feeder = Feeder(configuration, source.run, save, source.capture, own, stopping=stopping)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    if not dry:
+        stack.enter_context(closing(_serve(configuration, feeder)))
+    become(configuration.user)
+    # Only now: librdkafka connects at once, with the rights that are left.
+    feeder.run(source.batches, DryRun() if dry else _publisher(configuration, feeder))
+
+
+def _serve(configuration: Configuration, feeder: Feeder) -> Exposition:
+    host, port = host_and_port(configuration.feeder_metrics_address)
+    flag = "--feeder-metrics-address"
+    return serve(feeder.registry, port, feeder.is_healthy, feeder.is_ready, host=host, flag=flag)
+
+
+def _publisher(configuration: Configuration, feeder: Feeder) -> Publisher:
+    return Publisher(
+        configuration.bootstrap,
+        configuration.frames_topic,
+        configuration.kafka,
+        configuration.queue_mebibytes * MEBIBYTE,
+        feeder.is_stopping,
+    )
+
+
+def _polls(capture: InterfaceCapture) -> Iterator[PacketBatch]:
     while True:
         yield capture.packets(POLL_SECONDS)
-
-
-def _feed(feeder: Feeder, batches: Iterator[list[Packet]]) -> None:
-    _stop_on_signals(feeder)
-    feeder.run(batches)
-
-
-def _stop_on_signals(feeder: Feeder) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: feeder.stop())
-
-
-def _in_batches(packets: Iterator[Packet]) -> Iterator[list[Packet]]:
-    while batch := list(islice(packets, BATCH)):
-        yield batch

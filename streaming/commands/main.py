@@ -16,11 +16,14 @@ COMMANDS = {
     "demo": "run the whole road on real traffic and show what it finds",
     "check": "judge captures, without Spark and without Java",
     "decode": "show every frame of a capture",
+    "record": "run a command behind relays, write what passes to a file, and check it",
     "feed": "capture packets and publish frames to Kafka",
     "run": "run the streaming query: decode, judge, publish findings and metrics",
+    "report": "show the fleet: client software against rules, and what brokers offer",
     "rules": "list the rules, or explain one",
     "audit": "hold the frames topic against its Great Expectations suite",
-    "schemas": "make the table of Kafka's message schemas from a kafka-clients jar",
+    "schemas": "list Kafka's message schemas, compare two releases, or read those of a kafka-clients jar",
+    "bench": "measure a part of kipwatch against its peers and its limits",
     "doctor": "tell what this machine can do and what is missing",
 }
 MISUSE = 2

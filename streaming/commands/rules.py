@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from expectations.catalogue import RULES, rule_named
+from expectations.readings import READINGS
 from expectations.rule import Rule
 from streaming.failure import UserError
 
@@ -40,9 +41,15 @@ def _find(rule_id: str) -> Rule:
         raise UserError(f"there is no rule {rule_id!r}; `kipwatch rules` lists them") from None
 
 
-def _described(rule: Rule) -> dict[str, str]:
-    names = ("id", "kip", "section", "level", "role", "spec", "requirement", "page")
-    return {name: str(getattr(rule, name)) for name in names}
+def _described(rule: Rule) -> dict[str, object]:
+    names = ("id", "kip", "section", "level", "role", "spec", "requirement", "message", "summary", "page")
+    described: dict[str, object] = {name: str(getattr(rule, name)) for name in names}
+    return described | {"readings": _readings(rule), "implies": rule.implies}
+
+
+def _readings(rule: Rule) -> list[str]:
+    """The readings that `check --spec` may judge the rule by."""
+    return [str(reading) for reading in READINGS.get(rule.family, ())]
 
 
 def _list(rules: list[Rule]) -> None:
@@ -55,4 +62,9 @@ def _list(rules: list[Rule]) -> None:
 def _explain(rule: Rule) -> None:
     heading = f"# {rule.id}\n\n*{rule.level}, at fault: {rule.role}. {rule.kip}, {rule.section}.*\n\n"
     demands = f"> {rule.requirement}\n\n"
-    Console().print(Markdown(heading + demands + rule.page))
+    told = f"\n\n## What a finding says\n`{rule.message}`\n"
+    readings = ", ".join(f"`--spec {rule.family}={reading}`" for reading in _readings(rule)[1:])
+    chosen = (
+        f"\nBy default the KIP is read as released Kafka does; see also {readings}.\n" if readings else ""
+    )
+    Console().print(Markdown(heading + demands + rule.page + told + chosen))

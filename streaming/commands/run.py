@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 
 from streaming.broker.java import java
 from streaming.configuration import add_flags, configure
+from streaming.observe.observers import add_observe_flag, observed
 
 SETTINGS = (
     "bootstrap",
@@ -17,22 +19,39 @@ SETTINGS = (
     "buckets",
     "shuffle_partitions",
     "trigger_seconds",
+    "frames_per_batch",
+    "after_loss",
+    "master",
+    "schemas",
+    "label_limit",
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
+    add_observe_flag(parser)
     add_flags(parser, SETTINGS)
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the effective configuration and the plan, and end"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run until SIGTERM or SIGINT."""
+    """Run until SIGTERM or SIGINT, or show what would run."""
     configuration = configure(arguments)
     java()
+    if arguments.dry_run:
+        from streaming.query.dry_run import show_plan  # noqa: PLC0415  # as below
+
+        show_plan(configuration)
+        return 0
     from streaming.query.application import Application  # noqa: PLC0415  # Spark takes seconds to load
 
     application = Application(configuration)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: application.stop())
-    application.run()
+    with observed(
+        arguments.observe, configuration, lambda addresses: print(json.dumps(addresses), flush=True)
+    ):
+        application.run()
     return 0

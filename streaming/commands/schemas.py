@@ -1,29 +1,153 @@
-"""`kipwatch schemas import FILE.jar`: make the table of message schemas from a kafka-clients jar."""
+"""`kipwatch schemas`: list a release's APIs, compare two releases, make the table from a jar."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
-from decoders.schema.jar import dump_table, read_table
+import msgspec
+
+from decoders.schema.difference import Difference, FieldChange, MessageChange, difference
+from decoders.schema.jar import read_jar
 from decoders.schema.model import SchemaError
+from decoders.schema.registry import Api
+from decoders.schema.table import Table, dump_table, messages_of
+from decoders.schema.upstream import remarks
 from streaming.failure import UserError
+from streaming.release import COMMITTED, load_schemas, load_table
+
+_RELEASE_HELP = f"kafka-clients jar, or table made of one, or `{COMMITTED}`"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="import")
+    parser.set_defaults(show=_list, release="", json=False)
+    actions = parser.add_subparsers(metavar="ACTION")
+    listing = actions.add_parser("list", help="list the APIs of a release; what `schemas` alone does")
+    listing.add_argument("release", nargs="?", default="", metavar="FILE.jar", help=_RELEASE_HELP)
+    comparing = actions.add_parser("diff", help="show what changed between two releases")
+    for name in ("older", "newer"):
+        comparing.add_argument(name, metavar=name.upper(), help=_RELEASE_HELP)
+    for action, show in ((listing, _list), (comparing, _diff)):
+        action.add_argument("--json", action="store_true", help="print one JSON object")
+        action.set_defaults(show=show)
     importing = actions.add_parser("import", help="read a kafka-clients jar and print the table")
     importing.add_argument("jar", type=Path, metavar="FILE.jar")
+    importing.set_defaults(show=_import)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the table."""
+    """Do what was asked. Raises UserError for a file that holds no valid schemas."""
     try:
-        sys.stdout.write(dump_table(read_table(arguments.jar)))
+        arguments.show(arguments)
     except SchemaError as error:
         raise UserError(str(error)) from error
-    except OSError as error:
-        raise UserError(f"cannot read {arguments.jar}: {error.strerror}") from error
     return 0
+
+
+def _import(arguments: argparse.Namespace) -> None:
+    table = read_jar(arguments.jar)
+    _remark(table)
+    sys.stdout.write(dump_table(table))
+
+
+def _remark(table: Table) -> None:
+    for remark in remarks(messages_of(table)):
+        print(f"kipwatch: remark: {remark}", file=sys.stderr)
+
+
+def _list(arguments: argparse.Namespace) -> None:
+    schemas = load_schemas("" if arguments.release == COMMITTED else arguments.release)
+    if arguments.json:
+        apis = [_described(api) for api in schemas.apis]
+        told = {
+            "release": schemas.release,
+            "digest": schemas.digest,
+            "overlay": schemas.overlay,
+            "apis": apis,
+        }
+        print(json.dumps(told))
+        return
+    overlay = f", with {schemas.overlay} over it" if schemas.overlay else ""
+    print(f"Kafka {schemas.release}{overlay}: {len(schemas.apis)} APIs\n")
+    print(f"{'key':>4}  {'API':<36}{'versions':<10}{'flexible':<10}{'overlay':<9}request headers")
+    for api in schemas.apis:
+        print(_line(api).rstrip())
+
+
+def _described(api: Api) -> dict[str, Any]:
+    return {
+        "api_key": api.key,
+        "api": api.name,
+        "versions": str(api.release_versions) if api.release_versions else None,
+        "flexible_versions": str(api.request.flexible_versions),
+        "overlay_version": _overlay_version(api),
+        "unstable_version": api.unstable_version,
+        "request_headers": _headers(api),
+    }
+
+
+def _overlay_version(api: Api) -> int | None:
+    return api.versions.highest if api.is_overlay(api.versions.highest) else None
+
+
+def _headers(api: Api) -> dict[int, int]:
+    known = range(api.versions.lowest, api.versions.highest + 1)
+    return {version: api.request_header_version(version) for version in known}
+
+
+def _line(api: Api) -> str:
+    described = _described(api)
+    unstable = "" if api.unstable_version is None else f"   v{api.unstable_version} is unstable"
+    added = "" if described["overlay_version"] is None else f"v{described['overlay_version']}"
+    headers = " ".join(str(header) for header in sorted(set(_headers(api).values())))
+    return (
+        f"{api.key:>4}  {api.name:<36}{described['versions'] or 'none':<10}"
+        f"{described['flexible_versions']:<10}{added:<9}{headers}{unstable}"
+    )
+
+
+def _diff(arguments: argparse.Namespace) -> None:
+    found = difference(load_table(arguments.older), load_table(arguments.newer))
+    if arguments.json:
+        print(msgspec.json.encode(found).decode())
+    else:
+        print("\n".join(_difference_lines(found)))
+
+
+def _difference_lines(found: Difference) -> list[str]:
+    lines = [f"Kafka {found.older} → {found.newer}"]
+    for sign, apis in (("+", found.added), ("-", found.removed)):
+        lines += [f"{sign} {name} {versions}" for name, versions in apis.items()]
+    lines += [f"~ API {one.api_key}: {one.before} is now {one.after}" for one in found.renamed]
+    for message in found.messages:
+        lines += _message_lines(message)
+    return lines if len(lines) > 1 else [*lines, "nothing that decides bytes changed"]
+
+
+def _message_lines(message: MessageChange) -> list[str]:
+    changes = [
+        f"    {change.what}: {change.before or 'none'} → {change.after or 'none'}"
+        for change in message.changes
+    ]
+    # What changed alike in several versions is told once.
+    alike: dict[tuple[str, str | None, str | None, bool], list[FieldChange]] = {}
+    for field in message.fields:
+        key = (field.path, field.before, field.after, field.version == field.compared_with)
+        alike.setdefault(key, []).append(field)
+    return ["", message.name, *changes, *(f"    {_field_line(group)}" for group in alike.values())]
+
+
+def _field_line(alike: list[FieldChange]) -> str:
+    field = alike[0]
+    versions = ", ".join(f"v{one.version}" for one in alike)
+    if field.compared_with != field.version:
+        versions = ", ".join(f"v{one.version} against v{one.compared_with}" for one in alike)
+    if field.before is None:
+        return f"+ {field.path}: {field.after} ({versions})"
+    if field.after is None:
+        return f"- {field.path}: {field.before} ({versions})"
+    return f"~ {field.path}: {field.before} → {field.after} ({versions})"

@@ -12,9 +12,10 @@ from streaming import metrics
 from streaming.configuration import Configuration
 from streaming.demo.findings_topic import FindingsTopic
 from streaming.demo.instance_client import InstanceClient, new_instance_id
+from streaming.demo.offences import PLANTED, Planted, play
 from streaming.demo.page import MetricsPage, scrape
 from streaming.demo.road import Road
-from streaming.demo.scenario import PLANTED, Planted, converse, play
+from streaming.demo.scenario import converse
 from streaming.demo.screen import Screen
 from streaming.demo.verdict import found_of, same_findings, violations_beside
 from streaming.demo.workload import run_workload

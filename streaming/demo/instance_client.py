@@ -95,11 +95,15 @@ class InstanceClient:
 
     def exchange(self, frame: bytes, api: str, version: int) -> dict[str, Any]:
         """Send a frame as it is and wait for its answer's body. Raises ConnectionClosedError."""
-        self._socket.sendall(_LENGTH.pack(len(frame)) + frame)
+        self.send(frame)
         answer = read_frame(self._socket)
         if answer is None:
             raise ConnectionClosedError(f"the connection was closed after {api} v{version}")
         return read_response(self._schemas, answer, self.key(api), version).body or {}
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame as it is and leave the answer where it is."""
+        self._socket.sendall(_LENGTH.pack(len(frame)) + frame)
 
     def frame(
         self,

@@ -13,8 +13,8 @@ from expectations.finding import Finding
 from expectations.report.coverage import Coverage
 from expectations.report.tables import coverage_table, finding_line, findings_list
 from streaming import metrics
+from streaming.demo.offences import Planted
 from streaming.demo.page import MetricsPage
-from streaming.demo.scenario import Planted
 
 
 class Screen:

@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 
 from expectations.finding import Finding
 from expectations.rule import Level
-from streaming.demo.scenario import PLANTED, Planted
+from streaming.demo.offences import PLANTED, Planted
 
 Played = Mapping[str, Planted]
 """What was planted, by the address and port of the client that played it."""
 
 
 def found_of(findings: Sequence[Finding], played: Played) -> list[tuple[Planted, bool]]:
-    """Tell of each offence to plant whether its own connection shows all its rules."""
+    """Tell of each offence to plant whether its own connection shows all its rules, and no other."""
     shown: dict[str, set[str]] = {}
     for finding in findings:
         if finding.client in played:
             shown.setdefault(played[finding.client].name, set()).add(finding.rule)
-    return [(planted, planted.rules <= shown.get(planted.name, set())) for planted in PLANTED]
+    return [(planted, planted.rules == shown.get(planted.name, set())) for planted in PLANTED]
 
 
 def violations_beside(findings: Sequence[Finding], played: Played) -> list[Finding]:

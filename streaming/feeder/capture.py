@@ -1,38 +1,34 @@
-"""Live capture: the packets of a network interface, from a Linux packet socket (man 7 packet)."""
+"""Live capture: the packets of network interfaces, from Linux packet sockets (man 7 packet)."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import select
 import socket
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
 from types import TracebackType
 
-from decoders.wire.packet import Packet
+import numpy as np
+
+from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.segment import LinkType
 from streaming.feeder.packet_filter import machine_code, tcp_ports_filter
+from streaming.feeder.ring import Ring
 
-RECEIVE_BUFFER = 64 * 1024 * 1024
-"""Bytes that the kernel may hold while nobody reads."""
-MAX_BATCH = 4096
-"""Packets that one call of `packets` gives at most."""
-_LARGEST_PACKET = 0x40000
+BUFFER_BYTES = 64 * 1024 * 1024
+"""What the kernel may hold for each interface while nobody reads."""
 
 # Of linux/if_packet.h, linux/if_ether.h and asm-generic/socket.h; the socket module lacks them.
-_SOL_PACKET, _PACKET_STATISTICS, _PACKET_IGNORE_OUTGOING = 263, 6, 23
+_SOL_PACKET, _PACKET_IGNORE_OUTGOING = 263, 23
 _ETH_P_NONE, _ETH_P_ALL = 0, 3
-_SO_ATTACH_FILTER, _SO_RCVBUFFORCE, _SO_TIMESTAMPNS = 26, 33, 35
-_TIMESPEC = struct.Struct("@ll")
-_STATISTICS = struct.Struct("=II")
+_SO_ATTACH_FILTER = 26
 
-# Of linux/if_arp.h: which kinds of interface are read, and how long their packets' link header is.
+# Of linux/if_arp.h: the kinds of interface that are read.
 _ARPHRD_LOOPBACK = 772
-_LINKS = {
-    1: (LinkType.ETHERNET, 14),
-    _ARPHRD_LOOPBACK: (LinkType.ETHERNET, 14),
-    0xFFFE: (LinkType.RAW, 0),
-}
+_LINKS = {1: LinkType.ETHERNET, _ARPHRD_LOOPBACK: LinkType.ETHERNET, 0xFFFE: LinkType.RAW}
 
 
 class CaptureError(Exception):
@@ -49,27 +45,23 @@ def can_capture() -> bool:
 
 
 class InterfaceCapture:
-    """TCP packets from and to some ports of one interface. A context manager; made, it captures.
+    """TCP packets from and to some ports of some interfaces. A context manager; made, it captures.
 
-    Without `ports` it captures all TCP. Raises CaptureError where the interface or the right to
-    capture is missing.
+    Without `ports` it captures all TCP. Raises CaptureError where an interface or the right to capture
+    is missing. What was opened stays open when the process gives up the right.
     """
 
-    def __init__(self, interface: str, ports: Collection[int]) -> None:
-        self._interface = interface
-        self._dropped = 0
-        self._buffer = bytearray(_LARGEST_PACKET)
-        self._socket = _packet_socket()
-        try:
-            self._link_type = self._listen(interface, ports)
-        except OSError as error:
-            self._socket.close()
-            raise CaptureError(f"cannot capture on interface {interface}: {error.strerror}") from error
-        except (CaptureError, ValueError) as error:
-            self._socket.close()
-            raise CaptureError(f"cannot capture on interface {interface}: {error}") from error
+    def __init__(
+        self, interfaces: Sequence[str], ports: Collection[int], buffer_bytes: int = BUFFER_BYTES
+    ) -> None:
+        self._sources: dict[int, _Interface] = {}
         self._poll = select.poll()
-        self._poll.register(self._socket, select.POLLIN)
+        with ExitStack() as undo:
+            for name in interfaces:
+                source = undo.enter_context(_Interface(name, ports, buffer_bytes))
+                self._sources[source.descriptor] = source
+                self._poll.register(source.descriptor, select.POLLIN)
+            self._undo = undo.pop_all()
 
     def __enter__(self) -> InterfaceCapture:
         return self
@@ -77,80 +69,89 @@ class InterfaceCapture:
     def __exit__(
         self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        self._socket.close()
+        self._undo.close()
 
-    def packets(self, timeout: float) -> list[Packet]:
+    def packets(self, timeout: float) -> PacketBatch:
         """Give what was captured since the last call; wait for the first at most `timeout` seconds.
 
-        Raises CaptureError when the interface has gone.
+        Each interface's packets stay in their order. Raises CaptureError when an interface has gone.
         """
-        captured: list[Packet] = []
-        self._poll.poll(timeout * 1000)
-        while len(captured) < MAX_BATCH:
-            packet = self._receive()
-            if packet is None:
-                break
-            captured.append(packet)
-        return captured
+        for descriptor, event in self._poll.poll(timeout * 1000):
+            if event & select.POLLERR:
+                self._sources[descriptor].demand_life()
+        batches = [source.ring.read() for source in self._sources.values()]
+        captured = [batch for batch in batches if batch.size] or batches[:1]
+        together = PacketBatch.joined(captured)
+        if len(captured) == 1:
+            return together
+        # A clock that was set back does not reorder what one interface saw.
+        times = np.concatenate([np.maximum.accumulate(batch.captured_at) for batch in captured])
+        return together.chosen(np.argsort(times, kind="stable"))
 
     @property
     def dropped(self) -> int:
         """How many packets the kernel has thrown away so far because nobody read them in time."""
-        # Asking sets the kernel's own count to zero.
-        statistics = self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, _STATISTICS.size)
-        self._dropped += _STATISTICS.unpack(statistics)[1]
-        return self._dropped
+        return sum(source.ring.dropped for source in self._sources.values())
 
-    def _listen(self, interface: str, ports: Collection[int]) -> LinkType:
+    @property
+    def link_types(self) -> set[LinkType]:
+        """The link layers of the interfaces."""
+        return {source.link_type for source in self._sources.values()}
+
+
+class _Interface:
+    """One interface: its socket and its ring."""
+
+    def __init__(self, name: str, ports: Collection[int], buffer_bytes: int) -> None:
+        self._name = name
+        self._socket = _packet_socket()
+        try:
+            self._listen(ports, buffer_bytes)
+        except OSError as error:
+            self._socket.close()
+            raise CaptureError(f"cannot capture on interface {name}: {error.strerror}") from error
+        except (CaptureError, ValueError) as error:
+            self._socket.close()
+            raise CaptureError(f"cannot capture on interface {name}: {error}") from error
+
+    def __enter__(self) -> _Interface:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.ring.close()
+        self._socket.close()
+
+    @property
+    def descriptor(self) -> int:
+        """What to poll for blocks of the ring."""
+        return self._socket.fileno()
+
+    def demand_life(self) -> None:
+        """Raise CaptureError when the interface went down or away."""
+        if error := self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            raise CaptureError(f"capture on interface {self._name} ended: {os.strerror(error)}")
+
+    def _listen(self, ports: Collection[int], buffer_bytes: int) -> None:
         # Bound to no protocol the socket gets nothing: no packet slips in before the filter.
-        self._socket.bind((interface, _ETH_P_NONE))
+        self._socket.bind((self._name, _ETH_P_NONE))
         kind = self._socket.getsockname()[3]
         if kind not in _LINKS:
             raise CaptureError(f"packets of its kind ({kind}) are not understood; use tcpdump -w instead")
-        link_type, link_header = _LINKS[kind]
-        self._attach_filter(ports, link_header)
+        self.link_type = _LINKS[kind]
+        self._attach_filter(ports)
         if kind == _ARPHRD_LOOPBACK:
             # There every packet is seen as it goes out and again as it comes in.
             self._socket.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
-        self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-        self._enlarge_buffer()
-        self._socket.setblocking(False)
-        self._socket.bind((interface, _ETH_P_ALL))
-        return link_type
+        self.ring = Ring(self._socket, self.link_type, buffer_bytes)
+        self._socket.bind((self._name, _ETH_P_ALL))
 
-    def _attach_filter(self, ports: Collection[int], link_header: int) -> None:
-        program = tcp_ports_filter(ports, link_header)
+    def _attach_filter(self, ports: Collection[int]) -> None:
+        program = tcp_ports_filter(ports, self.link_type)
         code = ctypes.create_string_buffer(machine_code(program))
         pointer = struct.pack("@HP", len(program), ctypes.addressof(code))
         self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, pointer)
-
-    def _enlarge_buffer(self) -> None:
-        try:
-            self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, RECEIVE_BUFFER)
-        except PermissionError:
-            # Only CAP_NET_ADMIN may go beyond the system's limit, net.core.rmem_max.
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
-
-    def _receive(self) -> Packet | None:
-        try:
-            # With MSG_TRUNC the length is that of the packet, however much of it was copied.
-            length, ancillary, _flags, _address = self._socket.recvmsg_into(
-                [self._buffer], socket.CMSG_SPACE(_TIMESPEC.size), socket.MSG_TRUNC
-            )
-        except BlockingIOError:
-            return None
-        except OSError as error:
-            raise CaptureError(f"capture on interface {self._interface} ended: {error.strerror}") from error
-        data = bytes(memoryview(self._buffer)[:length])
-        return Packet(_captured_at(ancillary), self._link_type, data, length)
-
-
-def _captured_at(ancillary: list[tuple[int, int, bytes]]) -> int:
-    for level, kind, data in ancillary:
-        if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
-            seconds, nanoseconds = _TIMESPEC.unpack(data)
-            return int(seconds) * 1_000_000_000 + int(nanoseconds)
-    raise CaptureError("the kernel gave a packet without the time of its capture")
 
 
 def _packet_socket() -> socket.socket:

@@ -2,121 +2,184 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import BinaryIO
 
-from decoders.frame.cutting import cut
-from decoders.frame.record import Record
-from decoders.schema.registry import Schemas
-from decoders.wire.packet import Packet
+from prometheus_client import CollectorRegistry
+
+from decoders.frame.columnar.cutting import ColumnarCutter
+from decoders.wire.columnar.packets import PacketBatch
+from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.pcap import PcapWriter
-from decoders.wire.tracker import Tracker
-from streaming.configuration import Configuration, host_and_port
-from streaming.exposition import serve
+from streaming.configuration import Configuration
 from streaming.failure import UserError
-from streaming.feeder.publisher import Publisher
+from streaming.feeder.capture import InterfaceCapture
+from streaming.feeder.heartbeat import INTERVAL, Heartbeat
+from streaming.feeder.journal import tell
+from streaming.feeder.outlet import Outlet
+from streaming.feeder.own_traffic import OwnTraffic
 from streaming.metrics import FeederMetrics
+from streaming.release import load_schemas
 
 FLUSH_SECONDS = 30.0
 METRICS_INTERVAL = 0.5
+STUCK_AFTER = 60.0
+"""Seconds for which one batch may be worked on before the feeder counts as ill."""
 
-Batches = Iterator[list[Packet]]
-"""A source: lists of packets, an empty one whenever there was nothing for a moment."""
+Batches = Iterator[PacketBatch]
+"""A source: batches of packets, an empty one whenever there was nothing for a moment."""
 
 
 class Feeder:
-    """One run of the feeder over one source."""
+    """One run of the feeder over one source.
 
-    def __init__(self, configuration: Configuration, run: int, save: BinaryIO | None = None) -> None:
-        self._configuration = configuration
-        self._schemas = Schemas.load()
-        self._tracker = Tracker(
+    Of a live `capture` drops are counted, and heartbeats tell how far its clock has come; `own` takes out
+    the connections of the feeder itself; setting `stopping` asks `run` to finish.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        run: int,
+        save: BinaryIO | None = None,
+        capture: InterfaceCapture | None = None,
+        own: OwnTraffic | None = None,
+        *,
+        stopping: threading.Event | None = None,
+    ) -> None:
+        cluster, feeder = configuration.cluster, configuration.feeder
+        self._schemas = load_schemas(configuration.schemas)
+        self._tracker = ColumnarTracker(
             self._schemas,
-            ports=frozenset(configuration.ports),
+            ports=configuration.ports,
             run=run,
-            cluster=configuration.cluster,
-            feeder=configuration.feeder,
+            cluster=cluster,
+            feeder=feeder,
+            max_frame=configuration.max_request_bytes,
         )
-        self._publisher: Publisher
+        self._cutter = ColumnarCutter(self._schemas)
+        # What is to be compiled is so before packets come, and while there are rights to keep it on disk.
+        self._cutter.cut(self._tracker.feed(PacketBatch.of([])))
         self._metrics = FeederMetrics(version=version("kipwatch"), kafka=self._schemas.release)
         self._save = save
         self._writer: PcapWriter | None = None
-        self._stopping = threading.Event()
-        self._measured_at = 0.0
+        self._capture = capture
+        self._own = own
+        self._heartbeat = Heartbeat(run, cluster, feeder)
+        self._outlet: Outlet
+        self._running = False
+        self._stopping = stopping or threading.Event()
+        self._drains_until: int | None = None
+        self._busy_since: float | None = None
+        self._measured_at = self._beat_at = 0.0
+        self._dropped = 0
 
-    def run(self, batches: Batches, dropped: Callable[[], int] = lambda: 0) -> None:
-        """Feed until the source ends or `stop` is called, then publish what is left.
+    @property
+    def registry(self) -> CollectorRegistry:
+        """The feeder's metrics."""
+        return self._metrics.registry
 
-        Raises UserError when the metrics address is taken or Kafka did not take all records.
+    def is_healthy(self) -> bool:
+        """Whether the feeder still moves; waiting for packets is no standstill."""
+        busy_since = self._busy_since
+        return busy_since is None or time.monotonic() - busy_since < STUCK_AFTER
+
+    def is_ready(self) -> bool:
+        """Whether it runs, and its records are taken as they come."""
+        return self._running and self._outlet.is_taken
+
+    def is_stopping(self) -> bool:
+        """Whether it was asked to finish."""
+        return self._stopping.is_set()
+
+    def run(self, batches: Batches, outlet: Outlet) -> None:
+        """Feed until the source ends or it is asked to finish, then bring out what is left.
+
+        Raises UserError when not all records were taken.
         """
-        host, port = host_and_port(self._configuration.feeder_metrics_address)
-        flag = "--feeder-metrics-address"
-        exposition = serve(self._metrics.registry, port, lambda: True, lambda: True, host=host, flag=flag)
-        try:
-            # Only now: librdkafka connects at once, and tells of a broker that is not there by itself.
-            self._publisher = Publisher(self._configuration.bootstrap, self._configuration.frames_topic)
-            print(json.dumps({"feeder": "ready"}), flush=True)
-            self._feed(batches, dropped)
-        finally:
-            exposition.close()
-
-    def stop(self) -> None:
-        """Ask `run` to finish."""
-        self._stopping.set()
-
-    def _feed(self, batches: Batches, dropped: Callable[[], int]) -> None:
+        self._outlet, self._running = outlet, True
+        tell("ready")
         try:
             for packets in batches:
+                self._busy_since = time.monotonic()
                 self._take(packets)
-                self._measure(dropped)
-                if self._stopping.is_set():
+                self._do_what_is_due()
+                self._busy_since = None
+                if self._is_done(packets):
                     break
         finally:
             # A source that fails in its middle does not take along what was read before.
-            self._finish(dropped)
+            self._finish()
 
-    def _finish(self, dropped: Callable[[], int]) -> None:
-        self._publish(self._tracker.finish())
-        left = self._publisher.flush(FLUSH_SECONDS)
-        self._measured_at = 0.0
-        self._measure(dropped)
-        self._tell_end()
-        if left or self._publisher.failed:
-            lost = left + self._publisher.failed
-            raise UserError(f"Kafka at {self._configuration.bootstrap} did not take {lost} records")
+    def _is_done(self, packets: PacketBatch) -> bool:
+        """Whether it is to stop, and what was captured until then is read."""
+        if not self.is_stopping() or self._capture is None:
+            return self.is_stopping()
+        if self._drains_until is None:
+            self._drains_until = time.time_ns()
+            return False
+        return not packets.size or int(packets.captured_at[-1]) > self._drains_until
 
-    def _take(self, packets: Iterable[Packet]) -> None:
-        for packet in packets:
-            self._keep(packet)
-            self._publish(self._tracker.feed(packet))
+    def _take(self, packets: PacketBatch) -> None:
+        if self._save is not None:
+            self._keep(packets, self._save)
+        strangers = self._own.sift(packets, self._tracker.ledger) if self._own else packets
+        self._outlet.publish_batch(self._cutter.cut(self._tracker.feed(strangers)))
+        if self._capture and time.monotonic() - self._beat_at > INTERVAL:
+            self._beat_at = time.monotonic()
+            read_until = int(packets.captured_at[-1]) if packets.size else time.time_ns()
+            self._outlet.publish(self._heartbeat.at(read_until))
 
-    def _publish(self, records: Iterable[Record]) -> None:
-        self._publisher.publish(cut(self._schemas, record) for record in records)
+    def _keep(self, packets: PacketBatch, save: BinaryIO) -> None:
+        try:
+            for packet in packets.packets():
+                self._writer = self._writer or PcapWriter(save, packet.link_type)
+                self._writer.write(packet)
+        except ValueError as error:
+            raise UserError(f"--save takes packets of one kind: {error}") from error
 
-    def _keep(self, packet: Packet) -> None:
-        if self._save is None:
-            return
-        if self._writer is None:
-            self._writer = PcapWriter(self._save, packet.link_type)
-        self._writer.write(packet)
+    def _do_what_is_due(self) -> None:
+        self._outlet.attend()
+        if self._outlet.fatal:
+            raise UserError(
+                f"Kafka takes nothing more of this run: {self._outlet.fatal}; start the feeder again"
+            )
+        if time.monotonic() - self._measured_at >= METRICS_INTERVAL:
+            self._measure()
 
-    def _measure(self, dropped: Callable[[], int]) -> None:
-        if time.monotonic() - self._measured_at < METRICS_INTERVAL:
-            return
+    def _measure(self) -> None:
         self._measured_at = time.monotonic()
         if self._save is not None:
             self._save.flush()
-        self._metrics.account_bytes(self._tracker.ledger.fates())
-        self._metrics.account_drops(dropped())
+        if self._capture:
+            self._dropped = self._capture.dropped
+        self._metrics.account_drops(self._dropped)
+        ledger = self._tracker.ledger
+        self._metrics.account_bytes(ledger.fates())
+        self._metrics.account_packets(ledger.packets, opaque_connections=ledger.opaque_connections)
+        self._account_records()
 
-    def _tell_end(self) -> None:
-        fates = self._tracker.ledger.fates()
-        print(json.dumps({"feeder": "stopped", "published": self._publisher.published, **fates}), flush=True)
+    def _account_records(self) -> None:
+        outlet = self._outlet
+        self._metrics.account_records(
+            outlet.fates, shed_bytes=outlet.shed_bytes, waiting_bytes=outlet.waiting_bytes
+        )
+
+    def _finish(self) -> None:
+        self._outlet.publish_batch(self._cutter.cut(self._tracker.finish()))
+        # Before the flush, which reads no packet: what is dropped meanwhile was not to be captured.
+        self._measure()
+        left = self._outlet.flush(FLUSH_SECONDS)
+        self._account_records()
+        fates, ledger = self._outlet.fates, self._tracker.ledger.fates()
+        tell("stopped", records=fates, left=left, dropped_packets=self._dropped, bytes=ledger)
+        lost = left + fates.get("refused", 0)
+        if lost:
+            raise UserError(f"Kafka did not take {lost} records; see that it runs, and what it said above")
 
 
 def open_save(path: Path) -> BinaryIO:

@@ -1,56 +1,175 @@
-"""Publishing records: to Kafka, keyed by connection, in order, each once."""
+"""Publishing records: to Kafka, keyed by connection, in order, each once.
+
+Records wait in memory for a broker that is slow or away, without a limit of time and up to a limit of
+bytes; what finds no room is shed (`shedding`). Only when not even closings have room left, publishing
+waits; then the ring fills, and the kernel counts what it drops.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from decoders.frame.record import Record, pack
+from decoders.frame.columnar.packing import PackedFrames
+from decoders.frame.record import Record, pack, unpack
+from decoders.wire.columnar.frames import FrameBatch
+from streaming.failure import UserError
+from streaming.feeder.journal import tell
+from streaming.feeder.shedding import Shedding
 
-QUEUED_KILOBYTES = 256 * 1024
-"""What may wait for the broker before publishing waits, too."""
+OVERFULL, ROOM_AGAIN = 0.8, 0.5
+"""Shares of the buffer: shedding begins at the first and ends at the second."""
+OVERHEAD = 512
+"""Bytes that a waiting record takes beside its own, about."""
+ATTENDED = 256
+"""Records of a batch after which it is heard what became of earlier ones."""
+
+ClientSettings = Mapping[str, str | int | bool]
+_DEFAULTS: ClientSettings = {"client.id": "kipwatch-feeder", "compression.type": "lz4", "linger.ms": 20}
 
 
 class Publisher:
-    """Hands records to Kafka. When the queue is full, publishing waits: nothing is thrown away."""
+    """Hands records to Kafka.
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self._topic = topic
-        self.published = 0
-        self.failed = 0
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "client.id": "kipwatch-feeder",
-                "enable.idempotence": True,
-                "compression.type": "lz4",
-                "linger.ms": 20,
-                "queue.buffering.max.kbytes": QUEUED_KILOBYTES,
-            }
-        )
+    `delivered` and `refused` count what Kafka took and refused for good, `shedding` what it was never
+    given. `fatal` says why nothing can be published any more, "" while it can.
+    """
 
-    def publish(self, records: Iterable[Record]) -> None:
-        """Queue records for the topic."""
-        for record in records:
-            self._produce(record.connection, pack(record))
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        settings: ClientSettings,
+        buffer_bytes: int,
+        stopping: Callable[[], bool],
+    ) -> None:
+        """Connect. `settings` are librdkafka's; `stopping` tells that a wait for room is to end.
+
+        Raises UserError for settings that librdkafka refuses, or that would break what is promised here.
+        """
+        self.shedding = Shedding()
+        self.delivered, self.refused, self.waiting_bytes = 0, 0, 0
+        self.fatal = ""
+        self._topic, self._buffer_bytes, self._stopping = topic, buffer_bytes, stopping
+        self._overfull = self._away = False
+        self._told: set[int] = set()
+        """Errors that were told of since Kafka took a record."""
+        promised = {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            # A record waits until it is taken: the buffer's size alone decides what is shed.
+            "message.timeout.ms": 0,
+            "queue.buffering.max.kbytes": max(1, buffer_bytes // 1024),
+            "queue.buffering.max.messages": max(1, buffer_bytes // OVERHEAD),
+            "error_cb": self._hear_error,
+            # The errors are told here, in the feeder's own words and once.
+            "log_level": 0,
+        }
+        self._producer = _producer({**_DEFAULTS, **settings}, promised)
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether Kafka takes the records as they come."""
+        return not (self._overfull or self._away or self.fatal)
+
+    @property
+    def fates(self) -> dict[str, int]:
+        """How many records had which fate so far."""
+        return {"delivered": self.delivered, "refused": self.refused, "shed": self.shedding.records}
+
+    @property
+    def shed_bytes(self) -> int:
+        """Bytes of the watched connections that were captured and not published."""
+        return self.shedding.bytes
+
+    def publish(self, record: Record) -> None:
+        """Queue a record, or shed it."""
+        for admitted in self.shedding.admit(record, overfull=self._overfull):
+            self._queue(admitted)
+
+    def publish_batch(self, batch: FrameBatch) -> None:
+        """Queue or shed all records of a batch, and attend meanwhile."""
+        packed = PackedFrames(batch)
+        for number, record in enumerate(batch.in_order()):
+            if isinstance(record, Record):
+                self.publish(record)
+            elif self._overfull or not self.shedding.is_idle:
+                self.publish(batch.record(record))
+            else:
+                self._send(packed.key(record), packed.value(record))
+            if number % ATTENDED == 0:
+                self.attend()
+
+    def attend(self) -> None:
+        """Hear what became of the records, and see whether there is room. To be called often."""
         self._producer.poll(0)
+        if self.waiting_bytes > OVERFULL * self._buffer_bytes and not self._overfull:
+            self._overfull = True
+            tell("shedding", waiting_bytes=self.waiting_bytes)
+        elif self.waiting_bytes < ROOM_AGAIN * self._buffer_bytes and self._overfull:
+            self._recover()
 
     def flush(self, seconds: float) -> int:
         """Wait until Kafka has everything, at most so long. Gives how many records are left."""
         left: int = self._producer.flush(seconds)
+        if not left and self._overfull:
+            self._recover()
+            left = self._producer.flush(seconds)
         return left
 
-    def _produce(self, key: bytes, value: bytes) -> None:
+    def _recover(self) -> None:
+        self._overfull = False
+        for record in self.shedding.recover():
+            self._queue(record)
+        tell("recovered", shed_records=self.shedding.records, shed_bytes=self.shedding.bytes)
+
+    def _queue(self, record: Record) -> None:
+        self._send(record.connection, pack(record))
+
+    def _send(self, key: bytes, value: bytes) -> None:
         while True:
             try:
                 self._producer.produce(self._topic, key=key, value=value, on_delivery=self._delivered)
-                return
             except BufferError:
+                if self._stopping():
+                    self.refused += 1
+                    return
                 self._producer.poll(0.1)
+            else:
+                self.waiting_bytes += len(value) + OVERHEAD
+                return
 
-    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        self.waiting_bytes -= len(message) + OVERHEAD
         if error is None:
-            self.published += 1
-        else:
-            self.failed += 1
+            self.delivered += 1
+            self._hear_well()
+            return
+        self.refused += 1
+        self.shedding.refuse(unpack(message.key(), message.value()))
+        self._hear_error(error)
+
+    def _hear_well(self) -> None:
+        if self._away:
+            tell("delivering")
+        self._away = False
+        self._told.clear()
+
+    def _hear_error(self, error: KafkaError) -> None:
+        if error.fatal():
+            self.fatal = error.str()
+        self._away = self._away or error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION)
+        if error.code() not in self._told:
+            self._told.add(error.code())
+            tell("kafka-trouble", error=error.name(), message=error.str(), waiting_bytes=self.waiting_bytes)
+
+
+def _producer(settings: ClientSettings, promised: Mapping[str, Any]) -> Producer:
+    if taken := sorted(settings.keys() & promised.keys()):
+        raise UserError(f"the feeder itself decides {taken[0]}; take it out of the table [kafka]")
+    try:
+        return Producer({**settings, **promised})
+    except KafkaException as error:
+        raise UserError(f"the table [kafka] does not fit: {error.args[0].str()}") from error

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
+from typing import NamedTuple, Protocol
 
 from decoders.frame.record import Direction
 from decoders.wire.packet import Packet
@@ -32,6 +34,38 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 """For SO_LINGER: drop what is unsent and send RST."""
 
 
+class Passage(Protocol):
+    """What happens to the bytes of one connection on their way."""
+
+    def take(self, direction: Direction, chunk: bytes) -> bytes:
+        """Give what goes on now, after a chunk came in one direction."""
+
+    def end(self, direction: Direction) -> bytes:
+        """Give what was held back, when the sender of a direction has ended."""
+
+
+class Unchanged:
+    """The passage of a relay that only listens."""
+
+    def take(self, _direction: Direction, chunk: bytes) -> bytes:
+        """Give the chunk."""
+        return chunk
+
+    def end(self, _direction: Direction) -> bytes:
+        """Give nothing: nothing was held back."""
+        return b""
+
+
+class Encryption(NamedTuple):
+    """How a relay speaks TLS: as the server of its clients, and as a client of the target."""
+
+    downstream: ssl.SSLContext | None = None
+    upstream: ssl.SSLContext | None = None
+
+
+PLAIN = Encryption()
+
+
 class RelayError(Exception):
     """The relay cannot listen: one line that says why, and what to do."""
 
@@ -39,13 +73,21 @@ class RelayError(Exception):
 class Relay:
     """Listens on 127.0.0.1 and relays to `target`, on a thread of its own. A context manager.
 
-    `record` is called on that thread, with the packets of one event at a time. Port 0 takes a free
-    port; `address` tells which. Raises RelayError when the port is taken.
+    `record` is called on that thread, with the packets of one event at a time: what the client sent and
+    was sent, without TLS. `passage` makes the way of one connection. Port 0 takes a free port; `address`
+    tells which. Raises RelayError when the port is taken.
     """
 
-    def __init__(self, target: Address, record: Record, port: int = 0) -> None:
-        self._target = target
-        self._record = record
+    def __init__(
+        self,
+        target: Address,
+        record: Record,
+        port: int = 0,
+        passage: Callable[[], Passage] = Unchanged,
+        encryption: Encryption = PLAIN,
+    ) -> None:
+        self._target, self._record = target, record
+        self._passage, self._encryption = passage, encryption
         try:
             self._listener = socket.create_server(("127.0.0.1", port))
         except OSError as error:
@@ -77,7 +119,9 @@ class Relay:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        server = await asyncio.start_server(self._relay, sock=self._listener, limit=_CHUNK)
+        server = await asyncio.start_server(
+            self._relay, sock=self._listener, limit=_CHUNK, ssl=self._encryption.downstream
+        )
         await self._stopping.wait()
         server.close()
 
@@ -86,7 +130,8 @@ class Relay:
         task = asyncio.current_task()
         self._relaying.add(task)
         try:
-            await _RelayedConnection(self._record, reader, writer).run(self._target)
+            connection = _RelayedConnection(self._record, self._passage(), reader, writer)
+            await connection.run(self._target, self._encryption.upstream)
         finally:
             self._relaying.discard(task)
 
@@ -98,8 +143,15 @@ class _BrokenOffError(Exception):
 class _RelayedConnection:
     """One client's connection through the relay."""
 
-    def __init__(self, record: Record, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self,
+        record: Record,
+        passage: Passage,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
         self._record = record
+        self._passage = passage
         self._reader = reader
         self._writer = writer
         self._synthetic = SyntheticConnection(
@@ -108,20 +160,20 @@ class _RelayedConnection:
             acknowledgment_delay=RELAY_DELAY,
         )
 
-    async def run(self, target: Address) -> None:
+    async def run(self, target: Address, encryption: ssl.SSLContext | None) -> None:
         """Relay until both sides have ended, one broke off, or the relay itself is closed."""
         self._record(self._synthetic.opened(time.time_ns()))
         try:
-            await self._relay(target)
+            await self._relay(target, encryption)
         except asyncio.CancelledError:
             self._record(self._synthetic.reset(time.time_ns(), Direction.TO_CLIENT))
             raise
 
-    async def _relay(self, target: Address) -> None:
+    async def _relay(self, target: Address, encryption: ssl.SSLContext | None) -> None:
         writers = [self._writer]
         try:
             with _blaming(Direction.TO_CLIENT):
-                reader, writer = await asyncio.open_connection(*target, limit=_CHUNK)
+                reader, writer = await asyncio.open_connection(*target, limit=_CHUNK, ssl=encryption)
             writers.append(writer)
             async with asyncio.TaskGroup() as pumps:
                 pumps.create_task(self._pump(Direction.TO_BROKER, self._reader, writer))
@@ -139,13 +191,18 @@ class _RelayedConnection:
     ) -> None:
         """Pass one direction on until its sender ends it. Waits while the receiver does not read."""
         while chunk := await self._read(direction, reader):
-            self._record(self._synthetic.sent(time.time_ns(), direction, chunk))
-            with _blaming(_OTHER[direction]):
-                writer.write(chunk)
-                await writer.drain()
+            await self._pass_on(direction, self._passage.take(direction, chunk), writer)
+        await self._pass_on(direction, self._passage.end(direction), writer)
         self._record(self._synthetic.finished(time.time_ns(), direction))
         with _blaming(_OTHER[direction]):
-            writer.write_eof()
+            _end(writer)
+
+    async def _pass_on(self, direction: Direction, data: bytes, writer: asyncio.StreamWriter) -> None:
+        if data:
+            self._record(self._synthetic.sent(time.time_ns(), direction, data))
+            with _blaming(_OTHER[direction]):
+                writer.write(data)
+                await writer.drain()
 
     @staticmethod
     async def _read(direction: Direction, reader: asyncio.StreamReader) -> bytes:
@@ -160,6 +217,14 @@ def _blaming(direction: Direction) -> Iterator[None]:
         yield
     except OSError as error:
         raise _BrokenOffError(direction) from error
+
+
+def _end(writer: asyncio.StreamWriter) -> None:
+    """End one direction; TLS knows no such thing, and ends both."""
+    if writer.can_write_eof():
+        writer.write_eof()
+    else:
+        writer.close()
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from importlib.metadata import version
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from itertools import chain, repeat
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from decoders.schema.registry import default_schemas
 from expectations.catalogue import RULES
-from streaming.broker.jars import jars
 from streaming.broker.topics import create_topics
 from streaming.configuration import Configuration, host_and_port
 from streaming.exposition import Exposition, serve
 from streaming.failure import UserError
 from streaming.metrics import ApplicationMetrics
 from streaming.query.bucket import Report
+from streaming.query.ending import UNKNOWN, explain
 from streaming.query.findings_sink import FindingsSink
+from streaming.query.journal import tell
 from streaming.query.metrics_sink import MetricsSink
 from streaming.query.progress import ProgressListener
-from streaming.query.query import start_query
-from streaming.query.session import make_session
+from streaming.query.query import reports_of, start_query
+from streaming.query.readiness import Readiness
+from streaming.query.session import spark_session
+from streaming.release import load_schemas
 
 STALLED_AFTER = 60.0
 """Seconds without a finished batch after which the application is no longer healthy."""
+STARTED_AFTER = 300.0
+"""Seconds that the first batch may take, in which Spark starts and may take up much that waits."""
+PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+"""Seconds before the query is started again when it ended for a reason that passes."""
+LOOK_SECONDS = 0.2
+LAST_BATCH_SECONDS = 30.0
+"""How long a stop waits for the batch under way."""
 
 
 class Application:
@@ -38,13 +45,20 @@ class Application:
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
+        release = load_schemas(configuration.schemas).release
         self._metrics = ApplicationMetrics(
-            [rule.id for rule in RULES], version=version("kipwatch"), kafka=default_schemas().release
+            [rule.id for rule in RULES],
+            version=version("kipwatch"),
+            kafka=release,
+            label_limit=configuration.label_limit,
         )
         self._sink = MetricsSink(self._metrics)
+        self._readiness = Readiness()
         self._findings: FindingsSink
         self._progress = ProgressListener(self._metrics)
         self._begun = False
+        self._latest_batch = -1
+        self._created_at = time.time()
         self._stopping = threading.Event()
 
     def run(self) -> None:
@@ -53,14 +67,12 @@ class Application:
         Raises UserError when the address is taken, Java or jars are missing, or the query died.
         """
         settings = self._configuration
+        topics = settings.frames_topic, settings.findings_topic
         with ExitStack() as stack:
             stack.callback(self._serve().close)
-            create_topics(settings.bootstrap, settings.frames_topic, settings.findings_topic)
-            self._findings = FindingsSink(settings.bootstrap, settings.findings_topic)
-            scratch = Path(stack.enter_context(TemporaryDirectory(prefix="kipwatch-run-")))
-            session = make_session(jars("connector"), settings.shuffle_partitions, scratch)
-            stack.callback(session.stop)
-            self._follow(session)
+            create_topics(settings.bootstrap, *topics, settings=settings.kafka)
+            self._findings = FindingsSink(settings.bootstrap, settings.findings_topic, settings.kafka)
+            self._follow(stack.enter_context(spark_session(settings)))
 
     def stop(self) -> None:
         """Ask `run` to return after the batch under way; meant for a signal handler.
@@ -78,29 +90,55 @@ class Application:
     def _follow(self, session: SparkSession) -> None:
         self._begun = True
         session.streams.addListener(self._progress)
-        query = start_query(session, self._configuration, self._configuration.checkpoint, self._take)
-        print(json.dumps({"query": "started", "id": str(query.id)}), flush=True)
-        while not self._stopping.wait(0.2):
-            if not query.isActive:
-                raise UserError(f"the query stopped: {_first_line(query.exception())}")
+        for pause in chain(PAUSES, repeat(PAUSES[-1])):
+            query = self._start(session)
+            while query.isActive:
+                if self._stopping.wait(LOOK_SECONDS):
+                    self._finish(query)
+                    return
+            self._hear_ending(query)
+            if self._stopping.wait(pause):
+                return
+
+    def _start(self, session: SparkSession) -> Any:
+        query = start_query(reports_of(session, self._configuration), self._configuration, self._take)
+        tell("started", id=str(query.id), checkpoint=self._configuration.checkpoint)
+        return query
+
+    def _finish(self, query: Any) -> None:
+        """Let the batch under way come to its end: what was judged is then not judged again."""
+        latest, deadline = self._progress.latest_batch_at, time.monotonic() + LAST_BATCH_SECONDS
+        while query.status["isTriggerActive"] and self._progress.latest_batch_at == latest:
+            if not query.isActive or time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
         query.stop()
+        tell("stopped", batch=self._latest_batch)
+
+    def _hear_ending(self, query: Any) -> None:
+        """Tell why the query ended by itself. Raises UserError unless it may be started again."""
+        told = str(query.exception() or "")
+        ending, line = explain(told)
+        self._metrics.count_ending(ending.reason)
+        tell("ended", reason=ending.reason, line=line, **({"detail": told} if ending is UNKNOWN else {}))
+        if not ending.passes:
+            raise UserError(f"the query stopped: {line}")
 
     def _take(self, batch_id: int, reports: Iterator[Report]) -> None:
         taken = list(reports)
         findings = [finding for report in taken for finding in report.findings]
         self._findings.write(findings)
         self._sink.take(batch_id, taken)
+        self._readiness.note(batch_id, time.monotonic())
+        self._latest_batch = batch_id
         frames = sum(sum(kinds.values()) for report in taken for kinds in report.frames.values())
         if frames:
-            print(json.dumps({"batch": batch_id, "frames": frames, "findings": len(findings)}), flush=True)
+            undecodable = sum(sum(report.undecodable.values()) for report in taken)
+            tell("batch", batch=batch_id, frames=frames, findings=len(findings), undecodable=undecodable)
 
     def _is_healthy(self) -> bool:
         latest = self._progress.latest_batch_at
-        return not latest or time.time() - latest < STALLED_AFTER
+        return time.time() - (latest or self._created_at) < (STALLED_AFTER if latest else STARTED_AFTER)
 
     def _is_ready(self) -> bool:
-        return self._progress.latest_batch_at > 0
-
-
-def _first_line(error: Any) -> str:
-    return str(error).splitlines()[0] if error else "no reason given"
+        return self._readiness.is_whole

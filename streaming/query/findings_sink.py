@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from confluent_kafka import KafkaError, Message, Producer
 
 from expectations.finding import Finding
+from streaming.kafka_client import Setting, librdkafka_settings
 
 FLUSH_SECONDS = 30.0
 
@@ -19,11 +20,11 @@ class FindingsNotWrittenError(RuntimeError):
 class FindingsSink:
     """Writes findings and waits until Kafka has them."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, settings: Mapping[str, Setting]) -> None:
+        """`settings` are those of the table [kafka]."""
         self._topic = topic
-        self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5}
-        )
+        given = librdkafka_settings(bootstrap, settings)
+        self._producer = Producer({**given, "enable.idempotence": True, "linger.ms": 5})
         self._failures: list[str] = []
 
     def write(self, findings: Iterable[Finding]) -> None:

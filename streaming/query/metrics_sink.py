@@ -45,8 +45,7 @@ class MetricsSink:
         for reason, count in report.undecodable.items():
             metrics.count_undecodable_frames(reason, count)
         for tenth, count in report.captured.items():
-            for _ in range(count):
-                metrics.detection_delay.observe(max(0.0, now - tenth / TENTHS))
+            metrics.detection_delay.observe(max(0.0, now - tenth / TENTHS), count)
 
     def _show_summaries(self) -> None:
         connections: dict[tuple[Software, str], int] = {}

@@ -1,48 +1,102 @@
-"""The Spark session: local by default, bound to loopback, with state in RocksDB."""
+"""The Spark session: in this process by default, or on a cluster; state in RocksDB."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pyspark.sql import SparkSession
 
+from streaming.broker.jars import jars
+from streaming.configuration import Configuration
+from streaming.query.shipment import FOLDER, pack_shipment
+
 LOOPBACK = "127.0.0.1"
+LOCAL = "local[*]"
+WORKER_PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
+"""The interpreter that a cluster's workers must have; all that it imports is shipped."""
 
 
-def make_session(jars: Sequence[Path], shuffle_partitions: int, scratch: Path) -> SparkSession:
-    """Start Spark in a JVM of this process with the connector's jars.
+@contextmanager
+def spark_session(configuration: Configuration) -> Iterator[SparkSession]:
+    """Start Spark, in a JVM of this process, with the connector's jars; leaving it stops it.
 
-    `shuffle_partitions` is frozen into a checkpoint by its first batch. `scratch` takes what Spark and
-    the libraries it unpacks leave behind.
+    Started by spark-submit it is told its master there. The table [spark] has the last word. Raises
+    UserError when the jars are missing.
     """
-    # The driver-side worker of transformWithState reads only the environment.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    # Takes what Spark and the libraries it unpacks leave behind, and what is shipped to a cluster's workers.
+    with TemporaryDirectory(prefix="kipwatch-run-") as scratch:
+        session = _make_session(configuration, jars("connector"), Path(scratch))
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+def _make_session(configuration: Configuration, connector: Sequence[Path], scratch: Path) -> SparkSession:
+    settings = _settings(configuration, connector, scratch)
+    master = configuration.master or ("" if _is_submitted() else LOCAL)
+    if master:
+        settings["spark.master"] = master
+    settings |= _in_process() if master.startswith("local") else _on_cluster(scratch)
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-    builder = SparkSession.builder.appName("kipwatch").master("local[*]")
-    for name, value in _settings(jars, shuffle_partitions, scratch).items():
+    builder = SparkSession.builder.appName("kipwatch")
+    for name, value in (settings | configuration.spark).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    # What ends a query is told by us, in a line; Spark would tell it with every trace it has.
+    session.sparkContext.setLogLevel("FATAL")
     return session
 
 
-def _settings(jars: Sequence[Path], shuffle_partitions: int, scratch: Path) -> dict[str, str]:
+def _is_submitted() -> bool:
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _settings(configuration: Configuration, connector: Sequence[Path], scratch: Path) -> dict[str, str]:
+    # The driver-side worker of transformWithState reads only the environment.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     rocksdb = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     return {
-        "spark.jars": ",".join(str(jar) for jar in jars),
+        "spark.jars": ",".join(str(jar) for jar in connector),
         "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch} -XX:-UsePerfData",
         "spark.local.dir": str(scratch),
         "spark.sql.artifact.isolation.enabled": "false",
-        "spark.driver.host": LOOPBACK,
-        "spark.driver.bindAddress": LOOPBACK,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.executorEnv.PYSPARK_PYTHON": sys.executable,
-        "spark.sql.shuffle.partitions": str(shuffle_partitions),
+        "spark.sql.shuffle.partitions": str(configuration.shuffle_partitions),
         "spark.sql.streaming.stateStore.providerClass": rocksdb,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        # A larger batch folds to fewer rows.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         "spark.sql.session.timeZone": "UTC",
+        # Beyond Spark's own: what the Kafka source's options hold of secrets.
+        "spark.redaction.regex": _SECRET,
+        "spark.sql.redaction.options.regex": _SECRET,
+    }
+
+
+_SECRET = r"(?i)secret|password|token|access[.]?key|jaas|keystore"
+
+
+def _in_process() -> dict[str, str]:
+    return {
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.executorEnv.PYSPARK_PYTHON": sys.executable,
+    }
+
+
+def _on_cluster(scratch: Path) -> dict[str, str]:
+    """Ship our packages and what they import: workers need a Python of this version and nothing else."""
+    return {
+        "spark.archives": f"{pack_shipment(scratch)}#{FOLDER}",
+        "spark.executorEnv.PYTHONPATH": f"./{FOLDER}",
+        "spark.executorEnv.PYSPARK_PYTHON": WORKER_PYTHON,
+        "spark.pyspark.python": WORKER_PYTHON,
+        "spark.pyspark.driver.python": sys.executable,
     }

@@ -1,10 +1,11 @@
-"""The two stages of the query: decode and fold in Arrow batches, then step the buckets' state.
+"""The first two stages of the query: decode and fold in Arrow batches, then step the buckets' state.
 
 Both run in Spark's Python workers. Each worker process loads the schemas once.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,15 +14,16 @@ import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from decoders.frame.record import Record, RecordError, unpack
-from decoders.schema.registry import default_schemas
-from expectations.conversation.observation import ConnectionWindow, Evidence
-from expectations.conversation.window import windows_of
+from decoders.frame.columnar.envelopes import unpack_columns
+from decoders.schema.registry import schemas_of
+from expectations.conversation.columnar.arrival import Arrival
+from expectations.conversation.columnar.window import ColumnarWindows
+from expectations.conversation.observation import ClusterDescription, ConnectionWindow
 from expectations.judge import Judge
-from streaming.query.bucket import BucketStep, Report, pack_bucket, unpack_bucket
+from streaming.query.bucket import Bucket, BucketStep, Report, StateVersionError, pack_bucket, unpack_bucket
+from streaming.query.identity_stage import stepped_rows
 
 FOLDED_SCHEMA = "bucket int, folded binary"
-REPORT_SCHEMA = "bucket int, report binary"
 SUMMARY_INTERVAL = 60_000
 """Milliseconds between two summaries of a bucket."""
 UNREADABLE_RECORDS_BUCKET = 0
@@ -40,28 +42,32 @@ class Folded(msgspec.Struct):
 _FOLDED_DECODER = msgspec.msgpack.Decoder(Folded)
 
 
-def decode_stage(buckets: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def decode_stage(
+    buckets: int, table: str | None = None
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Make the function for `mapInArrow`: Kafka records in, one row a bucket out.
 
     Input columns: key and value (binary), topic (string), partition (int32), offset (int64). Output
-    columns: bucket (int32) and folded (binary, msgpack of `Folded`).
+    columns: bucket (int32) and folded (binary, msgpack of `Folded`). `table` is the text of the schemas to
+    decode with, if not the committed ones.
     """
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield _fold_batch(batch, buckets)
+            yield _fold_batch(_columnar_windows(table), batch, buckets)
 
     return decode
 
 
-def _fold_batch(batch: pa.RecordBatch, buckets: int) -> pa.RecordBatch:
-    records, unreadable = _read_records(batch)
+def _fold_batch(windows: ColumnarWindows, batch: pa.RecordBatch, buckets: int) -> pa.RecordBatch:
+    unpacked = unpack_columns(batch.column("key"), batch.column("value"))
+    places = (batch.column(name) for name in ("topic", "partition", "offset"))
     by_bucket: dict[int, Folded] = {}
-    for window in windows_of(default_schemas(), records):
+    for window in windows.windows_of(Arrival.of_topic(unpacked, *places)):
         bucket = bucket_of(window.connection, buckets)
         by_bucket.setdefault(bucket, Folded([])).windows.append(window)
-    if unreadable:
-        by_bucket.setdefault(UNREADABLE_RECORDS_BUCKET, Folded([])).unreadable = unreadable
+    if unpacked.unreadable:
+        by_bucket.setdefault(UNREADABLE_RECORDS_BUCKET, Folded([])).unreadable = unpacked.unreadable
     rows = [msgspec.msgpack.encode(folded) for folded in by_bucket.values()]
     return pa.RecordBatch.from_arrays(
         [pa.array(by_bucket.keys(), pa.int32()), pa.array(rows, pa.binary())], schema=_FOLDED
@@ -73,32 +79,42 @@ def bucket_of(connection: bytes, buckets: int) -> int:
     return int.from_bytes(connection[:4]) % buckets
 
 
-def _read_records(batch: pa.RecordBatch) -> tuple[list[tuple[Record, Evidence]], int]:
-    records: list[tuple[Record, Evidence]] = []
-    unreadable = 0
-    columns = (batch.column(name).to_pylist() for name in ("key", "value", "topic", "partition", "offset"))
-    for key, value, topic, partition, offset in zip(*columns, strict=True):
-        try:
-            record = unpack(key or b"", value or b"")
-        except RecordError:
-            unreadable += 1
-            continue
-        records.append((record, Evidence.in_topic(topic, partition, offset, record)))
-    return records, unreadable
+@functools.cache
+def _columnar_windows(table: str | None) -> ColumnarWindows:
+    """Give the one of a worker process: it remembers what it has read from batch to batch."""
+    return ColumnarWindows(schemas_of(table))
 
 
 class BucketProcessor(StatefulProcessor):
-    """Steps the state of one bucket. Emits one report a step, and one a minute when idle."""
+    """Steps the state of one bucket. Emits one report a step, and one a minute when idle.
 
-    def __init__(self, listeners: dict[str, str]) -> None:
+    Claims go to one of `buckets` buckets of identities. `brokers` is what is configured of the server
+    at an address. `resumed_at`, in milliseconds, is given where frames were lost before this start of the
+    query: connections known by then are taken as interrupted.
+    """
+
+    def __init__(
+        self,
+        buckets: int,
+        listeners: dict[str, str],
+        table: str | None = None,
+        brokers: dict[str, ClusterDescription] | None = None,
+        resumed_at: int = 0,
+    ) -> None:
+        self._buckets = buckets
+        self._resumed_at = resumed_at
+        self._brokers = brokers
         self._listeners = listeners
+        self._table = table
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Take hold of the state and of the timer."""
         self._handle = handle
         self._stored = handle.getValueState("bucket", "state binary")
-        names = default_schemas().api_names
-        self._step = BucketStep(Judge(names, self._listeners), names)
+        self._packed: bytes | None = None
+        names = schemas_of(self._table).api_names
+        judge = Judge(names, self._listeners, brokers=self._brokers)
+        self._step = BucketStep(judge, names, self._resumed_at)
 
     def handleInputRows(
         self,
@@ -107,7 +123,7 @@ class BucketProcessor(StatefulProcessor):
         timerValues: Any,
     ) -> Iterator[Row]:
         """Judge what a micro-batch brought for this bucket."""
-        bucket = self._load()
+        bucket = self._load(key[0])
         folded = [_FOLDED_DECODER.decode(row.folded) for row in rows]
         windows = [window for part in folded for window in part.windows]
         report = self._step.hear(key[0], bucket, windows)
@@ -116,8 +132,9 @@ class BucketProcessor(StatefulProcessor):
             report.undecodable["not-a-record"] = unreadable
         if not bucket.scheduled:
             bucket.scheduled = True
-            self._schedule(timerValues.getCurrentProcessingTimeInMs())
-        yield self._store(bucket, report)
+            # Else the buckets of a first batch would all have their turn in one batch of every minute.
+            self._schedule(timerValues.getCurrentProcessingTimeInMs() - key[0] * 997 % SUMMARY_INTERVAL)
+        yield from self._store(bucket, report)
 
     def handleExpiredTimer(
         self,
@@ -127,10 +144,10 @@ class BucketProcessor(StatefulProcessor):
     ) -> Iterator[Row]:
         """Tell once a minute what is open, and do what time asks for."""
         now = timerValues.getCurrentProcessingTimeInMs()
-        bucket = self._load()
+        bucket = self._load(key[0])
         report = self._step.tick(key[0], bucket, now)
         self._schedule(now)
-        yield self._store(bucket, report)
+        yield from self._store(bucket, report)
 
     def close(self) -> None:
         """Nothing is held beyond the state store."""
@@ -138,12 +155,21 @@ class BucketProcessor(StatefulProcessor):
     def _schedule(self, now: int) -> None:
         self._handle.registerTimer(now + SUMMARY_INTERVAL)
 
-    def _load(self) -> Any:
-        stored = self._stored.get() if self._stored.exists() else None
-        return unpack_bucket(bytes(stored[0]) if stored else None)
+    def _load(self, _number: int) -> Bucket:
+        stored = self._stored.get()
+        self._packed = bytes(stored[0]) if stored else None
+        bucket = unpack_bucket(self._packed)
+        if bucket.buckets not in (0, self._buckets):
+            raise StateVersionError(
+                f"the checkpoint was made with {bucket.buckets} buckets, not {self._buckets}: run with "
+                f"--buckets {bucket.buckets}, or start with a new checkpoint folder"
+            )
+        bucket.buckets = self._buckets
+        return bucket
 
-    def _store(self, bucket: Any, report: Report) -> Row:
+    def _store(self, bucket: Bucket, report: Report) -> Iterator[Row]:
         packed = pack_bucket(bucket)
-        self._stored.update((packed,))
+        if packed != self._packed:
+            self._stored.update((packed,))
         report.state_bytes = len(packed)
-        return Row(bucket=report.bucket, report=msgspec.msgpack.encode(report))
+        return stepped_rows(report, self._buckets)

@@ -16,14 +16,16 @@ from rich.console import Console
 from decoders.codec.request import read_request
 from decoders.frame.record import Kind, Record
 from decoders.schema.registry import default_schemas
+from expectations.catalogue import rule_named
 from expectations.finding import Finding
+from expectations.identity_rule import IdentityRule
 from streaming.broker.ports import free_ports
 from streaming.broker.request_log import LoggedRequest, read_request_log
 from streaming.configuration import Configuration
 from streaming.demo.demo import Demo
+from streaming.demo.offences import Planted
 from streaming.demo.page import MetricsPage
 from streaming.demo.road import Road
-from streaming.demo.scenario import Planted
 from streaming.demo.screen import Screen
 from streaming.demo.verdict import found_of, violations_beside
 from streaming.examination import Examination, examine
@@ -98,10 +100,13 @@ def test_the_metrics_page_counts_the_same_findings(played: Played) -> None:
 
 
 def test_the_metrics_page_counts_the_same_checks(played: Played) -> None:
+    """What several connections share is counted once it has settled, for which the road ends too soon."""
     counted = played.page.by("kipwatch_rule_checks_total", "rule", "verdict")
     for coverage in played.examination.coverage:
+        settles = isinstance(rule_named(coverage.rule), IdentityRule)
         for verdict in ("conforms", "violates", "undecided"):
-            assert counted[coverage.rule, verdict] == getattr(coverage, verdict), coverage.rule
+            count, expected = counted[coverage.rule, verdict], getattr(coverage, verdict)
+            assert count <= expected if settles else count == expected, coverage.rule
 
 
 def test_every_frame_of_the_topic_was_judged(played: Played) -> None:

@@ -18,10 +18,9 @@ Kipwatch = Callable[..., Ran]
 
 UNREADABLE = {
     "missing.pcap": "No such file or directory",
-    ".": "Is a directory",
     "nothing.pcap": "not a pcap file",
     "text.pcap": "not a pcap file",
-    "next.pcapng": "editcap -F pcap",
+    "next.pcapng": "damaged: a section of no known byte order",
 }
 MISTAKEN = [
     (["nonsense"], "there is no command 'nonsense'; see `kipwatch --help`"),
@@ -40,7 +39,13 @@ MISTAKEN = [
     (["feed", "--cluster", "ä" * 13], "Expected at most 24 bytes - at `$.cluster`"),
     (["run", "--buckets", "0"], "Expected `int` >= 1 - at `$.buckets`"),
     (["run", "--config", "missing.toml"], "cannot read the configuration missing.toml"),
-    (["schemas"], "the following arguments are required: import"),
+    (["schemas", "list", "missing.jar"], "missing.jar: cannot be read: No such file or directory"),
+    (["schemas", "diff", "committed"], "the following arguments are required: NEWER"),
+    (["schemas", "diff", "committed", "missing.jar"], "missing.jar: cannot be read"),
+    (["schemas", "nonsense"], "invalid choice: 'nonsense'"),
+    (["check", "--schemas", "missing.jar", "x"], "missing.jar: cannot be read"),
+    (["decode", "--schemas", "missing.jar", "x"], "missing.jar: cannot be read"),
+    (["run", "--schemas", "missing.jar"], "missing.jar: cannot be read"),
     (["schemas", "import", "missing.jar"], "missing.jar: not a readable jar"),
 ]
 CONFIGURATIONS = [
@@ -75,7 +80,14 @@ def test_a_file_that_cannot_be_read(kipwatch: Kipwatch, captures: Path, command:
 def test_a_file_that_is_damaged_in_the_middle(kipwatch: Kipwatch, captures: Path, command: str) -> None:
     """The line tells the byte; a file's header alone does not show it."""
     complaint = kipwatch(command, captures / "damaged.pcap").complaint
-    assert "damaged.pcap: damaged pcap file: the packet at byte" in complaint
+    assert "damaged.pcap: damaged: the packet at byte" in complaint
+
+
+@pytest.mark.parametrize("command", ["check", "decode"])
+def test_a_folder_with_a_file_that_is_no_capture(kipwatch: Kipwatch, tmp_path: Path, command: str) -> None:
+    """The line names the file, not only the folder."""
+    (tmp_path / "notes.txt").write_text("no capture")
+    assert str(tmp_path / "notes.txt") in kipwatch(command, tmp_path).complaint
 
 
 def test_the_file_that_is_fed_is_not_saved_over(kipwatch: Kipwatch, tmp_path: Path) -> None:

@@ -28,7 +28,16 @@ def test_one_rule_is_explained(kipwatch: Kipwatch) -> None:
     output = kipwatch("rules", "kip1313/instance-id-zero").output
     assert "kip1313/instance-id-zero" in output
     assert "KIP-1313" in output
-    for heading in ("Why it matters", "Example", "What to do", "What it does not cover"):
+    for heading in (
+        "Why it matters",
+        "Example",
+        "What to do",
+        "What it does not cover",
+        "What a finding says",
+    ):
         assert heading in output
     (described,) = json.loads(kipwatch("rules", "kip1313/instance-id-zero", "--json").output)
     assert described["requirement"].startswith("A connection whose first request uses header v3")
+    assert described["readings"] == ["shipped", "text", "tagged"]
+    assert described["message"] in " ".join(output.split())
+    assert "--spec kip1313=tagged" in output

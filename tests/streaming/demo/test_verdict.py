@@ -9,7 +9,8 @@ import pytest
 
 from expectations.catalogue import RULES, rule_named
 from expectations.finding import Finding
-from streaming.demo.scenario import PLANTED, new_member_id
+from streaming.demo.offences import PLANTED
+from streaming.demo.scenario import new_member_id
 from streaming.demo.verdict import found_of, same_findings, violations_beside
 from tests.streaming.captures import violating
 
@@ -32,8 +33,14 @@ def missing(findings: Sequence[Finding]) -> list[str]:
     return [planted.name for planted, is_found in found_of(findings, PLAYED) if not is_found]
 
 
-def test_every_rule_is_planted_and_nothing_but_rules() -> None:
-    assert frozenset().union(*(planted.rules for planted in PLANTED)) == {rule.id for rule in RULES}
+def test_rules_of_every_kip_are_planted_and_nothing_but_rules() -> None:
+    planted = frozenset().union(*(planted.rules for planted in PLANTED))
+    assert planted <= {rule.id for rule in RULES}
+    assert {rule_named(rule).family for rule in planted} == {rule.family for rule in RULES}
+
+
+def test_offences_have_names_of_their_own() -> None:
+    assert len({planted.name for planted in PLANTED}) == len(PLANTED)
 
 
 def test_all_that_was_planted_is_found() -> None:
@@ -53,9 +60,17 @@ def test_each_planted_offence_is_missed_when_its_connection_is(client: str) -> N
 
 
 def test_rules_that_must_be_found_together_are_not_found_apart() -> None:
-    (both,) = [planted for planted in PLANTED if len(planted.rules) > 1]
-    apart = [found(rule, rule) for rule in both.rules]
-    assert both.name in missing(apart)
+    together = [planted for planted in PLANTED if len(planted.rules) > 1]
+    assert together
+    for planted in together:
+        apart = [found(rule, rule) for rule in planted.rules]
+        assert planted.name in missing(apart)
+
+
+def test_an_offence_with_more_than_was_planted_is_not_found() -> None:
+    """What is said of a planted connection must be exactly what is true of it."""
+    client, planted = next(iter(PLAYED.items()))
+    assert missing([*as_planted(), found("kip1082/member-id-not-uuid", client)]) == [planted.name]
 
 
 def test_a_violation_that_was_not_planted_is_told() -> None:

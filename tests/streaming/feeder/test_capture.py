@@ -12,8 +12,8 @@ import pytest
 
 from decoders.frame.record import Closing, Kind, Record
 from decoders.schema.registry import default_schemas
-from decoders.wire.tracker import Tracker
-from streaming.feeder import capture as capture_module
+from decoders.wire.columnar.tracker import ColumnarTracker
+from decoders.wire.segment import LinkType
 from streaming.feeder.capture import CaptureError, InterfaceCapture, can_capture
 from tests.decoders.wire.conversation import metadata, metadata_answer, prefixed
 
@@ -51,13 +51,13 @@ def test_a_real_conversation_is_captured_once_and_told_in_records(
     listener: socket.socket,
 ) -> None:
     port, answer = listener.getsockname()[1], prefixed(metadata_answer(1) + bytes(200_000))
-    tracker = Tracker(default_schemas(), ports={port}, run=1)
+    tracker = ColumnarTracker(default_schemas(), ports={port}, run=1)
     before, records = time.time_ns(), list[Record]()
-    with InterfaceCapture("lo", {port}) as capture:
+    with InterfaceCapture(["lo"], {port}) as capture:
         converse(listener, answer)
         deadline = time.monotonic() + 5
         while not any(record.kind is Kind.CLOSED for record in records) and time.monotonic() < deadline:
-            records += [record for packet in capture.packets(0.2) for record in tracker.feed(packet)]
+            records += tracker.feed(capture.packets(0.2)).records()
         assert capture.dropped == 0
     assert [record.kind for record in records] == [Kind.OPENED, Kind.REQUEST, Kind.RESPONSE, Kind.CLOSED]
     assert (records[1].frame, records[2].frame) == (metadata(1), answer[4:])
@@ -68,31 +68,61 @@ def test_a_real_conversation_is_captured_once_and_told_in_records(
 
 
 @captures
-def test_what_nobody_reads_in_time_is_counted_as_dropped(
-    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(capture_module, "RECEIVE_BUFFER", 4096)
-    with InterfaceCapture("lo", {listener.getsockname()[1]}) as capture:
-        converse(listener, bytes(500_000))
+def test_what_nobody_reads_in_time_is_counted_as_dropped(listener: socket.socket) -> None:
+    with InterfaceCapture(["lo"], {listener.getsockname()[1]}, buffer_bytes=0) as capture:
+        for _ in range(10):
+            converse(listener, bytes(500_000))
         dropped = capture.dropped
         assert dropped > 0
         assert capture.dropped == dropped
 
 
 @captures
+def test_a_thin_trickle_is_kept_for_seconds_while_nobody_reads(listener: socket.socket) -> None:
+    """Each of its packets takes a block of the ring for itself."""
+    with InterfaceCapture(["lo"], {listener.getsockname()[1]}) as capture:
+        for _ in range(50):
+            converse(listener, prefixed(metadata_answer(1)))
+            time.sleep(0.08)
+        assert capture.dropped == 0
+        assert sum(capture.packets(0.2).size for _ in range(3)) > 50 * 6
+
+
+@captures
+def test_several_interfaces_are_captured_at_once(listener: socket.socket) -> None:
+    """The same one twice gives each packet twice, in the order of time."""
+    with InterfaceCapture(["lo", "lo"], {listener.getsockname()[1]}) as capture:
+        converse(listener, prefixed(metadata_answer(1)))
+        time.sleep(0.2)
+        packets = list(capture.packets(0.2).packets())
+        assert capture.link_types == {LinkType.ETHERNET}
+    times = [packet.captured_at for packet in packets]
+    assert times == sorted(times)
+    assert sorted(packet.data for packet in packets)[::2] == sorted(packet.data for packet in packets)[1::2]
+
+
+@captures
+def test_a_packet_waits_no_longer_than_its_block(listener: socket.socket) -> None:
+    with InterfaceCapture(["lo"], {listener.getsockname()[1]}) as capture:
+        converse(listener, prefixed(metadata_answer(1)))
+        (first, *_), now = capture.packets(1).captured_at, time.time_ns()
+    assert now - first < 500_000_000
+
+
+@captures
 def test_a_call_waits_no_longer_than_it_is_told() -> None:
-    with InterfaceCapture("lo", {1}) as capture:
+    with InterfaceCapture(["lo"], {1}) as capture:
         start = time.monotonic()
-        assert capture.packets(0.05) == []
+        assert capture.packets(0.05).size == 0
         assert 0.04 < time.monotonic() - start < 1
 
 
 @captures
 def test_a_missing_interface_and_too_many_ports_are_one_clear_line() -> None:
     with pytest.raises(CaptureError, match="cannot capture on interface nope0: No such device"):
-        InterfaceCapture("nope0", {9092})
+        InterfaceCapture(["nope0"], {9092})
     with pytest.raises(CaptureError, match="at most 50 ports"):
-        InterfaceCapture("lo", range(1, 100))
+        InterfaceCapture(["lo"], range(1, 100))
 
 
 def test_without_the_right_to_capture_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,4 +132,4 @@ def test_without_the_right_to_capture_the_error_says_what_to_do(monkeypatch: pyt
     monkeypatch.setattr(socket, "socket", refuse)
     assert not can_capture()
     with pytest.raises(CaptureError, match="CAP_NET_RAW"):
-        InterfaceCapture("lo", {9092})
+        InterfaceCapture(["lo"], {9092})

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from decoders.wire.segment import SocketAddress
+from decoders.wire.segment import LinkType, SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from streaming.feeder import packet_filter
 from streaming.feeder.packet_filter import (
@@ -33,6 +33,8 @@ def run(program: list[Instruction], packet: bytes) -> int:
                 return operand
             case packet_filter.AND:
                 accumulator &= operand
+            case packet_filter.JUMP:
+                at += operand
             case packet_filter.JUMP_IF_EQUAL:
                 at += when_true if accumulator == operand else when_false
             case packet_filter.JUMP_IF_ANY_BIT:
@@ -71,21 +73,44 @@ def with_options(packet: bytes) -> bytes:
 def test_both_directions_of_the_ports_are_accepted(
     addresses: tuple[bytes, bytes], ports: set[int], accepted: bool
 ) -> None:
-    program = tcp_ports_filter(ports, 14)
+    program = tcp_ports_filter(ports, LinkType.ETHERNET)
     for packet in packets(addresses, 40_000, 9092):
         assert run(program, packet) == (ACCEPTED_BYTES if accepted else 0)
-        assert run(tcp_ports_filter(ports, 0), packet[14:]) == (ACCEPTED_BYTES if accepted else 0)
+        assert run(tcp_ports_filter(ports, LinkType.RAW), packet[14:]) == (ACCEPTED_BYTES if accepted else 0)
 
 
 def test_ports_are_found_behind_ip_options() -> None:
-    program = tcp_ports_filter({9092}, 14)
+    program = tcp_ports_filter({9092}, LinkType.ETHERNET)
     assert all(run(program, with_options(packet)) for packet in packets(V4, 40_000, 9092))
     assert not any(run(program, with_options(packet)) for packet in packets(V4, 40_000, 9093))
 
 
+@pytest.mark.parametrize(
+    "tags", [b"\x81\x00\x00\x07", b"\x88\xa8\x00\x05\x81\x00\x00\x07"], ids=["one", "two"]
+)
+@pytest.mark.parametrize("addresses", [V4, V6], ids=["IPv4", "IPv6"])
+def test_ports_are_found_behind_vlan_tags(addresses: tuple[bytes, bytes], tags: bytes) -> None:
+    program = tcp_ports_filter(range(9043, 9043 + MAX_PORTS), LinkType.ETHERNET)
+    for packet in packets(addresses, 40_000, 9092):
+        assert run(program, packet[:12] + tags + packet[12:])
+    for packet in packets(addresses, 40_000, 9093):
+        assert not run(program, packet[:12] + tags + packet[12:])
+
+
+def test_ipv6_with_extension_headers_is_left_to_the_reader() -> None:
+    packet = bytearray(packets(V6, 40_000, 9093)[0])
+    packet[14 + 6] = 0
+    assert run(tcp_ports_filter({9092}, LinkType.ETHERNET), bytes(packet))
+
+
+def test_other_link_layers_are_refused() -> None:
+    with pytest.raises(ValueError, match="no filter for link type"):
+        tcp_ports_filter({9092}, LinkType.LINUX_SLL)
+
+
 def test_other_protocols_and_later_fragments_are_rejected() -> None:
     for ports in ({9092}, set[int]()):
-        program = tcp_ports_filter(ports, 14)
+        program = tcp_ports_filter(ports, LinkType.ETHERNET)
         packet = packets(V4, 40_000, 9092)[0]
         udp, fragment = bytearray(packet), bytearray(packet)
         udp[14 + 9], fragment[14 + 7] = 17, 8
@@ -96,10 +121,10 @@ def test_other_protocols_and_later_fragments_are_rejected() -> None:
 
 
 def test_the_most_ports_still_fit_and_more_are_refused() -> None:
-    program = tcp_ports_filter(range(1, MAX_PORTS + 1), 14)
+    program = tcp_ports_filter(range(1, MAX_PORTS + 1), LinkType.ETHERNET)
     assert max(max(step.jump_true, step.jump_false) for step in program) <= 255
     assert all(run(program, packet) for packet in packets(V6, 40_000, 1))
     assert all(run(program, packet) for packet in packets(V4, MAX_PORTS, 40_000))
     assert len(machine_code(program)) == 8 * len(program)
     with pytest.raises(ValueError, match="at most 50 ports, not 51"):
-        tcp_ports_filter(range(1, MAX_PORTS + 2), 14)
+        tcp_ports_filter(range(1, MAX_PORTS + 2), LinkType.ETHERNET)

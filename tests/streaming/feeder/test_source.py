@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import sys
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -55,7 +57,7 @@ def test_damage_met_while_reading_is_a_users_error(path: Path) -> None:
     """The packets before it were given."""
     path.write_bytes(path.read_bytes() + b"\xff" * 16)
     seen = []
-    with pytest.raises(UserError, match=rf"{path}: damaged pcap file"), open_capture(path) as reader:
+    with pytest.raises(UserError, match=rf"{path}: damaged: the packet"), open_capture(path) as reader:
         seen.extend(reader)
     assert len(seen) == COUNT
 
@@ -67,11 +69,50 @@ def test_a_file_that_is_not_there_is_a_users_error(tmp_path: Path) -> None:
         run_of_file(tmp_path / "missing")
 
 
-def test_standard_input_is_read_as_a_file_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And named as what it is when it is no pcap."""
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(path.read_bytes())))
-    with standard_input() as reader:
-        assert len(list(reader)) == COUNT
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"text")))
-    with pytest.raises(UserError, match="standard input: not a pcap file"), standard_input():
-        pass
+@contextmanager
+def piped() -> Iterator[int]:
+    """A pipe in place of standard input; gives the end to write to."""
+    kept, (reading, writing) = os.dup(0), os.pipe()
+    os.dup2(reading, 0)
+    try:
+        yield writing
+    finally:
+        os.dup2(kept, 0)
+        for descriptor in (kept, reading):
+            os.close(descriptor)
+
+
+def test_standard_input_is_given_as_it_comes(path: Path) -> None:
+    content = path.read_bytes()
+    with piped() as writing:
+        batches = standard_input(lambda: False)
+        os.write(writing, content[:-10])
+        first = next(batches)
+        assert first.size == COUNT - 1
+        os.write(writing, content[-10:])
+        assert next(batches).size == 1
+        os.close(writing)
+        assert list(batches) == []
+
+
+def test_standard_input_is_named_where_it_is_no_capture_or_ends_inside_a_packet(path: Path) -> None:
+    with piped() as writing:
+        os.write(writing, b"text")
+        os.close(writing)
+        with pytest.raises(UserError, match="standard input: not a pcap file"):
+            next(standard_input(lambda: False))
+    with piped() as writing:
+        os.write(writing, path.read_bytes()[:-1])
+        os.close(writing)
+        with pytest.raises(TruncatedCaptureError, match="standard input ends inside a packet"):
+            list(standard_input(lambda: False))
+
+
+@pytest.mark.parametrize("written", [0, 24, -10], ids=["nothing", "a header", "part of a packet"])
+def test_a_quiet_pipe_ends_when_the_feeder_is_to_stop(path: Path, written: int) -> None:
+    stopping = threading.Event()
+    with piped() as writing:
+        os.write(writing, path.read_bytes()[:written] if written else b"")
+        threading.Timer(0.3, stopping.set).start()
+        list(standard_input(stopping.is_set))
+        os.close(writing)

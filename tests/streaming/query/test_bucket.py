@@ -109,7 +109,8 @@ def test_what_was_never_stored_is_empty() -> None:
 
 def test_state_of_another_version_is_refused_and_says_what_to_do() -> None:
     stored = bytes([STATE_VERSION + 1]) + pack_bucket(Bucket())[1:]
-    with pytest.raises(StateVersionError, match=r"version 2, this kipwatch writes 1: start with a new"):
+    versions = f"version {STATE_VERSION + 1}, this kipwatch writes {STATE_VERSION}"
+    with pytest.raises(StateVersionError, match=f"{versions}: run the kipwatch that wrote it"):
         unpack_bucket(stored)
 
 

@@ -1,0 +1,127 @@
+"""Micro-batches of a streaming query, measured one by one on a broker of their own."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from pyspark.sql.streaming import StatefulProcessor
+
+from streaming.bench.traffic import Keyed, publish
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.broker.topics import create_topics
+from streaming.configuration import Configuration
+from streaming.failure import UserError
+from streaming.query.bucket import Report
+from streaming.query.query import read_frames, reports_of, start_query
+from streaming.query.session import spark_session
+
+PARTITIONS = 2
+PATIENCE = 600.0
+"""Seconds without a batch after which a query is given up."""
+_EVERY_PROGRESS = {"spark.sql.streaming.numRecentProgressUpdates": "10000"}
+_COLUMNS = "key binary, value binary, topic string, partition int, offset long"
+
+
+class Batch(NamedTuple):
+    """How many records a batch took, and how long it was from trigger to commit."""
+
+    records: int
+    seconds: float
+
+
+class Bench:
+    """A broker, a Spark and the queries that are measured on them; a context manager."""
+
+    def __init__(self, frames_per_batch: int) -> None:
+        self._frames_per_batch = frames_per_batch
+        self._queries = 0
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._broker = stack.enter_context(EmbeddedBroker())
+            self._scratch = Path(stack.enter_context(TemporaryDirectory(prefix="kipwatch-bench-")))
+            self.configuration = Configuration(
+                bootstrap=self._broker.internal,
+                frames_per_batch=self._frames_per_batch,
+                spark=_EVERY_PROGRESS,
+            )
+            self._session = stack.enter_context(spark_session(self.configuration))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def fill(self, topic: str, records: Iterator[Keyed]) -> int:
+        """Make a topic of records, and give how many."""
+        create_topics(self._broker.internal, topic, self.configuration.findings_topic, PARTITIONS)
+        return publish(self._broker.internal, topic, records)
+
+    def monitor(
+        self,
+        topic: str,
+        records: int,
+        connections: StatefulProcessor | None = None,
+        take: Callable[[int, Iterator[Report]], None] | None = None,
+    ) -> list[Batch]:
+        """Let the whole query read a topic, and give its batches with records."""
+        configuration = self._with(topic)
+        reports = reports_of(self._session, configuration, connections)
+        return _followed(start_query(reports, configuration, take or _exhaust), records)
+
+    def bare(self, topic: str, records: int) -> list[Batch]:
+        """Let a query read a topic that hands every record to Python and back, and nothing more."""
+
+        # Within, it travels by value: to find it by name, workers would load all that this file imports.
+        def identity(batches: Iterator[Any]) -> Iterator[Any]:
+            yield from batches
+
+        configuration = self._with(topic)
+        rows = read_frames(self._session, configuration).mapInArrow(identity, _COLUMNS)
+        writer = rows.writeStream.format("noop").option("checkpointLocation", configuration.checkpoint)
+        return _followed(writer.trigger(processingTime="1 seconds").start(), records)
+
+    def _with(self, topic: str) -> Configuration:
+        self._queries += 1
+        settings = {name: getattr(self.configuration, name) for name in Configuration.__struct_fields__}
+        checkpoint = str(self._scratch / f"checkpoint-{self._queries}")
+        return Configuration(**settings | {"frames_topic": topic, "checkpoint": checkpoint})
+
+
+def _followed(query: Any, records: int) -> list[Batch]:
+    """Wait until a query has taken so many records, stop it, and give its batches. Raises UserError."""
+    deadline, seen = time.monotonic() + PATIENCE, 0
+    while sum(batch.records for batch in _batches(query)) < records:
+        if not query.isActive:
+            raise UserError(f"the query that was measured ended: {query.exception()}")
+        if len(query.recentProgress) > seen:
+            deadline, seen = time.monotonic() + PATIENCE, len(query.recentProgress)
+        if time.monotonic() > deadline:
+            raise UserError(f"the query that was measured took no batch for {PATIENCE:.0f} s")
+        time.sleep(0.1)
+    batches = _batches(query)
+    query.stop()
+    return batches
+
+
+def _batches(query: Any) -> list[Batch]:
+    progress = [json.loads(update.json) for update in query.recentProgress]
+    return [
+        Batch(update["numInputRows"], update["durationMs"]["triggerExecution"] / 1000)
+        for update in progress
+        if update["numInputRows"]
+    ]
+
+
+def _exhaust(_batch: int, reports: Iterator[Report]) -> None:
+    for _ in reports:
+        pass

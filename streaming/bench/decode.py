@@ -1,0 +1,186 @@
+"""How fast frames become columns: beside kio, the scalar reader and a bare loop over the fixed header.
+
+All four read the same frames in one process on one core, in turns; what counts is the median. The
+columnar reader makes Arrow columns of all header fields and of the fields that rules ask for; "without
+Arrow" it finds the same, but leaves it in numpy arrays, as a fold would take it. kio's
+native reader makes objects of header and body. The bare loop sums up the correlation IDs, at 8 bytes a
+frame: the bound that memory sets.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from importlib.util import find_spec
+from itertools import pairwise
+from typing import Any, Final
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from decoders.codec.columnar.frames import Frames
+from decoders.codec.columnar.reader import ColumnarReader
+from decoders.codec.request import read_request, write_request
+from decoders.codec.response import read_response
+from decoders.schema.registry import Schemas, default_schemas
+from streaming.bench.frame_mix import MixedFrames, mixed_frames
+from streaming.bench.report import report
+from streaming.failure import UserError
+
+FRAMES: Final = 200_000
+ROUNDS: Final = 7
+_BATCH: Final = 40_000
+"""Frames in a batch: Spark hands over up to 100,000, of which the processor's cache keeps less."""
+_SCALAR_SHARE: Final = 100
+"""The scalar reader reads one frame in so many: it would take most of the time."""
+_LARGEST_FRAME: Final = 1 << 20
+
+RULE_FIELDS: Final = {
+    "client_software_name": ["ApiVersionsRequest.clientSoftwareName"],
+    "client_software_version": ["ApiVersionsRequest.clientSoftwareVersion"],
+    "group_id": ["ConsumerGroupHeartbeatRequest.groupId"],
+    "member_id": ["ConsumerGroupHeartbeatRequest.memberId", "ConsumerGroupHeartbeatResponse.memberId"],
+    "member_epoch": ["ConsumerGroupHeartbeatRequest.memberEpoch"],
+    "heartbeat_interval_ms": ["ConsumerGroupHeartbeatResponse.heartbeatIntervalMs"],
+    "error_code": [
+        "ApiVersionsResponse.errorCode",
+        "ConsumerGroupHeartbeatResponse.errorCode",
+        "HeartbeatResponse.errorCode",
+    ],
+}
+
+
+def measure(frames: int = FRAMES, rounds: int = ROUNDS) -> dict[str, Any]:
+    """Measure, and report frames per second of each side and the ratios. Raises UserError without kio."""
+    schemas = default_schemas()
+    mix = mixed_frames(schemas, frames)
+    seconds = _in_turns(_sides(schemas, mix), rounds)
+    rates = {
+        name: frames / (_SCALAR_SHARE if name == "scalar" else 1) / taken for name, taken in seconds.items()
+    }
+    figures = {f"{name}_frames_per_second": rate for name, rate in rates.items()}
+    figures["bytes_per_frame"] = sum(map(len, mix.contents)) / frames
+    ratios = {f"columnar_vs_{name}": rates["columnar"] / rates[name] for name in ("kio", "scalar", "limit")}
+    ratios["columnar_without_arrow_vs_kio"] = rates["columnar_without_arrow"] / rates["kio"]
+    return report("decode", figures, ratios | _growth(schemas, rounds))
+
+
+def _sides(schemas: Schemas, mix: MixedFrames) -> dict[str, Callable[[], object]]:
+    batches, reader = mix.batches(_BATCH), ColumnarReader(schemas, RULE_FIELDS)
+    few = range(0, len(mix.contents), _SCALAR_SHARE)
+    return {
+        "columnar": lambda: _exhaust(reader.read(batch).record_batch() for batch in batches),
+        "columnar_without_arrow": lambda: _exhaust(reader.read(batch) for batch in batches),
+        "kio": _kio(mix),
+        "scalar": lambda: _exhaust(_read_scalar(schemas, mix, number) for number in few),
+        "limit": lambda: _exhaust(_sum_of_correlation_ids(batch.data, batch.begins) for batch in batches),
+    }
+
+
+def _exhaust(results: Iterable[object]) -> None:
+    """Make each result and drop it."""
+    deque(results, maxlen=0)
+
+
+def _in_turns(sides: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Run all sides in turns, once to warm up; gives the median seconds of each, of the processor's time."""
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds + 1):
+        for name, run in sides.items():
+            begin = time.process_time()
+            run()
+            seconds[name].append(time.process_time() - begin)
+    return {name: statistics.median(taken[1:]) for name, taken in seconds.items()}
+
+
+def _read_scalar(schemas: Schemas, mix: MixedFrames, number: int) -> object:
+    if mix.is_request[number]:
+        return read_request(schemas, mix.contents[number])
+    return read_response(schemas, mix.contents[number], *mix.apis[number])
+
+
+def _kio(mix: MixedFrames) -> Callable[[], object]:
+    """Make kio's side: the readers of each API and version are at hand, as a program would keep them."""
+    if find_spec("kio") is None:
+        raise UserError("bench decode needs kio: pip install kio")
+    sides = list(zip(mix.is_request, mix.apis, strict=True))
+    readers = {side: _kio_readers(*side) for side in set(sides)}
+    known = [readers[side] for side in sides]
+
+    def read() -> None:
+        for content, (read_header, read_body) in zip(mix.contents, known, strict=True):
+            _, size = read_header(content, 0)
+            read_body(content, size)
+
+    return read
+
+
+def _kio_readers(is_request: bool, api: tuple[int, int]) -> tuple[Any, Any]:
+    from kio.index import load_request_schema, load_response_schema  # noqa: PLC0415 - a peer, for benches alone
+    from kio.serial import entity_reader  # noqa: PLC0415
+
+    entity = (load_request_schema if is_request else load_response_schema)(*api)
+    return entity_reader(entity.__header_schema__), entity_reader(entity)
+
+
+@numba.njit  # type: ignore[untyped-decorator]
+def _sum_of_correlation_ids(data: npt.NDArray[np.uint8], begins: npt.NDArray[np.int64]) -> int:
+    total = 0
+    for begin in begins:
+        number = 0
+        for at in range(8):
+            number = (number << 8) | data[begin + at]
+        total += number & 0xFFFFFFFF
+    return total
+
+
+def _growth(schemas: Schemas, rounds: int) -> dict[str, float]:
+    """Tell how many times as much a frame costs, at most, when it doubles: up to the largest frame."""
+    reader = ColumnarReader(schemas, {"topics": ["MetadataRequest.topics.name"]})
+    sizes = [_LARGEST_FRAME >> shift for shift in range(4, -1, -1)]
+    made = {
+        "elements_passed_over": [_delete_topics(schemas, size) for size in sizes],
+        "elements_wanted": [_metadata(schemas, size) for size in sizes],
+        "bytes_passed_over": [_produce(schemas, size) for size in sizes],
+    }
+    return {f"growth_of_{name}": _steepest(reader, frames, rounds) for name, frames in made.items()}
+
+
+def _steepest(reader: ColumnarReader, frames: list[bytes], rounds: int) -> float:
+    columns = [_repeated(frame, _LARGEST_FRAME // len(frame) + 1) for frame in frames]
+    sides = {str(number): functools.partial(reader.read, column) for number, column in enumerate(columns)}
+    taken = _in_turns(sides, rounds)
+    costs = [taken[str(number)] / len(column) for number, column in enumerate(columns)]
+    return max(larger / smaller for smaller, larger in pairwise(costs))
+
+
+def _repeated(frame: bytes, times: int) -> Frames:
+    return Frames(
+        data=np.frombuffer(frame, np.uint8),
+        begins=np.zeros(times, np.int64),
+        lengths=np.full(times, len(frame), np.int32),
+        is_cut=np.zeros(times, np.bool_),
+        is_request=np.ones(times, np.bool_),
+        paired_keys=np.zeros(times, np.int16),
+        paired_versions=np.zeros(times, np.int16),
+    )
+
+
+def _delete_topics(schemas: Schemas, size: int) -> bytes:
+    body = {"topicNames": ["orders"] * (size // 8), "timeoutMs": 30_000}
+    return write_request(schemas, "DeleteTopics", 3, 7, None, body)
+
+
+def _metadata(schemas: Schemas, size: int) -> bytes:
+    return write_request(schemas, "Metadata", 1, 7, None, {"topics": [{"name": "orders"}] * (size // 8)})
+
+
+def _produce(schemas: Schemas, size: int) -> bytes:
+    records = base64.b64encode(bytes(size)).decode()
+    topics = [{"name": "orders", "partitionData": [{"records": records}]}]
+    return write_request(schemas, "Produce", 9, 7, None, {"acks": 1, "topicData": topics})

@@ -1,0 +1,84 @@
+"""How long it takes from the capture of a frame until the metrics count it.
+
+Frames come at a steady rate with the time of their publication as capture time, which is that of a feeder
+beside the broker. A delay is taken when the metrics of the batch are set, to a tenth of a second, rounded up.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+
+from decoders.schema.registry import default_schemas
+from streaming.bench.batches import Bench
+from streaming.bench.report import report
+from streaming.bench.traffic import FRAMES_IN_ROUND, Keyed, Traffic, captured_now
+from streaming.query.bucket import Report
+
+FRAMES_PER_SECOND: Final = 1_000
+SECONDS: Final = 60
+WARM_UP: Final = 30
+"""Seconds whose frames are not counted: Spark starts, and its code is compiled."""
+CONNECTIONS: Final = 500
+_TENTHS: Final = 10
+_SLICES: Final = 20
+"""Times a second that frames are published."""
+
+
+class Delays:
+    """Delays in tenths of a second, each with the number of frames that had it."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[int] = Counter()
+        self._begin = time.time() + WARM_UP
+
+    def take(self, _batch: int, reports: Iterator[Report]) -> None:
+        """Take a batch's reports at the moment when its metrics are set."""
+        captured = [report.captured for report in reports]
+        now = time.time()
+        for counts in captured:
+            for tenth, count in counts.items():
+                if tenth / _TENTHS > self._begin:
+                    self.counts[int((now - tenth / _TENTHS) * _TENTHS) + 1] += count
+
+    def percentile(self, share: float) -> float:
+        """Give the delay in seconds that this share of all frames did not exceed."""
+        left = share * self.counts.total()
+        for delay, count in sorted(self.counts.items()):
+            left -= count
+            if left <= 0:
+                return delay / _TENTHS
+        return float("nan")
+
+
+def measure(seconds: int = SECONDS, frames_per_second: int = FRAMES_PER_SECOND) -> dict[str, Any]:
+    """Measure, and report percentiles of the delay in seconds."""
+    delays = Delays()
+    frames = (WARM_UP + seconds) * frames_per_second
+    with Bench(frames_per_batch=500_000) as bench:
+        traffic = Traffic(default_schemas(), CONNECTIONS)
+        opened = bench.fill("frames", captured_now(traffic.opening()))
+        paced = _paced(traffic, frames, frames_per_second)
+        publishing = threading.Thread(target=bench.fill, args=("frames", paced), daemon=True)
+        publishing.start()
+        bench.monitor("frames", opened + frames, take=delays.take)
+        publishing.join()
+    figures = {f"p{share}_seconds": delays.percentile(share / 100) for share in (50, 95, 99)}
+    return report("latency", figures | {"frames_per_second": float(frames_per_second)}, {})
+
+
+def _paced(traffic: Traffic, frames: int, frames_per_second: int) -> Iterator[Keyed]:
+    """Give so many frames, each as its time has come."""
+    rounds = (
+        keyed
+        for number in range(frames // (CONNECTIONS * FRAMES_IN_ROUND) + 1)
+        for keyed in traffic.round(number)
+    )
+    begin, size = time.monotonic(), frames_per_second // _SLICES
+    for place in range(frames):
+        if place % size == 0:
+            time.sleep(max(0.0, begin + place / frames_per_second - time.monotonic()))
+        yield from captured_now(iter([next(rounds)]))

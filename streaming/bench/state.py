@@ -1,0 +1,161 @@
+"""What a connection takes in the state, and what open connections cost that say nothing.
+
+The connections differ as those of real clients do: ids, addresses, client IDs, members, times. A million
+of them are put into the state as the buckets are first touched; then a thousand others speak, ten frames
+each in a batch, once beside the million and once alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Iterator
+from functools import cache
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from decoders.frame.record import Record, unpack
+from decoders.schema.registry import Schemas, default_schemas
+from expectations.conversation.observation import Evidence
+from expectations.conversation.window import windows_of
+from expectations.identity.sightings import Sighting
+from expectations.judge import ConnectionState, Judge, open_connection
+from streaming.bench.batches import Batch, Bench
+from streaming.bench.report import report
+from streaming.bench.traffic import FRAMES_IN_ROUND, Keyed, Traffic, connection_id
+from streaming.query.bucket import Bucket, pack_bucket, unpack_bucket
+from streaming.query.stages import BucketProcessor, bucket_of
+
+IDLE: Final = 1_000_000
+ACTIVE: Final = 1_000
+BATCHES: Final = 12
+OPENING: Final = 40_000
+"""Connections that open first, so that every bucket is touched."""
+_ACTIVE_RUN, _OPENING_RUN, _IDLE_RUN = 1, 2, 3
+_CONNECTIONS_OF_A_BUCKET: Final = 244
+_SECOND: Final = 1_000_000_000
+
+
+def measure(idle: int = IDLE, batches: int = BATCHES) -> dict[str, Any]:
+    """Measure; figures are bytes of a connection and seconds of a batch."""
+    said = itertools.chain(
+        Traffic(default_schemas(), OPENING, _OPENING_RUN).opening(),
+        _active(Traffic(default_schemas(), ACTIVE), batches),
+    )
+    with Bench(ACTIVE * FRAMES_IN_ROUND) as bench:
+        records = bench.fill("frames", said)
+        buckets = bench.configuration.buckets
+        alone = bench.monitor("frames", records)
+        beside = bench.monitor("frames", records, Crowded(buckets, idle))
+    figures = {
+        "bytes_per_connection": bytes_per_connection(),
+        "batch_seconds_alone": _median(alone, batches),
+        "batch_seconds_beside_idle": _median(beside, batches),
+        "idle_connections": float(idle),
+    }
+    ratio = figures["batch_seconds_beside_idle"] / figures["batch_seconds_alone"]
+    return report("state", figures, {"idle_million_vs_thousand": ratio})
+
+
+def bytes_per_connection(count: int = _CONNECTIONS_OF_A_BUCKET) -> float:
+    """Give the stored bytes of a bucket of connections that differ, by connection."""
+    bucket = Bucket()
+    for number in range(count):
+        connection = connection_id(_IDLE_RUN, number)
+        bucket.connections[connection] = distinct(connection, number)
+    return len(pack_bucket(bucket)) / count
+
+
+class Crowded(BucketProcessor):
+    """Steps a bucket as ever, but one that was never stored holds its share of idle connections."""
+
+    def __init__(self, buckets: int, idle: int) -> None:
+        super().__init__(buckets, {})
+        self._idle = idle
+
+    def _load(self, number: int) -> Bucket:
+        bucket = super()._load(number)
+        if self._packed is None:
+            for idle in _idle_by_bucket(self._idle, self._buckets).get(number, ()):
+                connection = connection_id(_IDLE_RUN, idle)
+                bucket.connections[connection] = distinct(connection, idle)
+            bucket = unpack_bucket(pack_bucket(bucket))
+        return bucket
+
+
+def distinct(connection: bytes, number: int) -> ConnectionState:
+    """Make the state of a consumer that has spoken for a while, like no other in its bucket."""
+    random = Random(number)
+    # The rules' states are typed by the catalogue, at run time.
+    state: Any = _consumer(default_schemas())
+    said = state.conversation
+    name, member = f"orders-service-{random.randrange(10_000)}", _member(random)
+    said.connection, said.client_id = connection, name
+    host = ".".join(str(random.randrange(256)) for _ in range(3))
+    said.client = f"10.{host}:{random.randrange(32_768, 60_999)}"
+    shift = random.randrange(3_600 * _SECOND)
+    said.opened_at += shift
+    said.latest_captured_at += shift + random.randrange(_SECOND)
+    said.first_request = said.first_identified = msgspec.structs.replace(said.first_request, client_id=name)
+    for sighting in (state.sightings.client, *state.sightings.members.values()):
+        _shift(sighting, shift + random.randrange(_SECOND))
+    state.sightings.members = {f"orders-service\0{member}": one for one in state.sightings.members.values()}
+    (group,) = state.rules.kip1082_member_id_changed.groups.values()
+    group.member_id = group.assigned_id = member
+    group.latest = msgspec.structs.replace(
+        group.latest,
+        client_id=name,
+        first_captured_at=said.latest_captured_at,
+        last_captured_at=said.latest_captured_at,
+        body=msgspec.structs.replace(group.latest.body, member_id=member),
+    )
+    made: ConnectionState = state
+    return made
+
+
+def _active(traffic: Traffic, batches: int) -> Iterator[Keyed]:
+    return itertools.chain(traffic.opening(), *(traffic.round(number) for number in range(batches)))
+
+
+def _median(batches: list[Batch], last: int) -> float:
+    """Of the batches in which only the active ones spoke; the first two of them are left out."""
+    return statistics.median(batch.seconds for batch in batches[-last + 2 : -1])
+
+
+@cache
+def _idle_by_bucket(idle: int, buckets: int) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for number in range(idle):
+        found.setdefault(bucket_of(connection_id(_IDLE_RUN, number), buckets), []).append(number)
+    return found
+
+
+@cache
+def _packed_consumer(schemas: Schemas) -> bytes:
+    traffic = Traffic(schemas, 1)
+    said = itertools.chain(traffic.opening(), *(traffic.round(number) for number in range(5)))
+    records: list[Record] = [unpack(key, value) for key, value in said]
+    (window,) = windows_of(
+        schemas, [(record, Evidence.in_topic("frames", 0, 0, record)) for record in records]
+    )
+    state = open_connection(window)
+    Judge(schemas.api_names).hear(state, window)
+    return msgspec.msgpack.encode(state)
+
+
+def _consumer(schemas: Schemas) -> ConnectionState:
+    return msgspec.msgpack.decode(_packed_consumer(schemas), type=ConnectionState)
+
+
+def _member(random: Random) -> str:
+    return "".join(random.choices("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", k=22))
+
+
+def _shift(sighting: Sighting | None, nanoseconds: int) -> None:
+    if sighting is not None:
+        sighting.since += nanoseconds
+        sighting.until += nanoseconds
+        sighting.before_until += nanoseconds
+        sighting.told_until += nanoseconds

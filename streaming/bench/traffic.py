@@ -1,0 +1,191 @@
+"""Traffic of many connections as records of the frames topic: quickly made, and every frame a real one.
+
+A connection opens, asks for the versions and then fetches; in every fifth round it sends a heartbeat, in
+another one it commits. The frames of all connections are the same; the envelopes are their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import struct
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+from confluent_kafka import Producer
+
+from decoders.codec.request import write_request
+from decoders.codec.response import write_response
+from decoders.frame.record import Direction, Endpoint, Flag, Kind, Pairing, Record, pack
+from decoders.schema.registry import Schemas
+from streaming.failure import UserError
+
+FRAMES_IN_ROUND: Final = 10
+_BEGAN_AT: Final = 1_790_000_000_000_000_000
+_GAP: Final = 1_000_000
+"""Nanoseconds between two frames of a connection."""
+_SEQUENCE, _CAPTURED_AT, _PAIRED = (struct.Struct(code) for code in (">Q", ">q", ">Q"))
+_SEQUENCE_AT, _CAPTURED_AT_AT, _PAIRED_AT = 14, 22, 30
+"""Where these stand in the envelope."""
+_CLIENT_AT: Final = 70
+_CLIENT_ID: Final = "orders-service-consumer-1"
+_MEMBER_ID: Final = "8zQ4pXkCTt2cYd0sVhGm1A"
+_GROUP: Final = {"groupId": "orders-service", "memberId": _MEMBER_ID}
+_TOPIC_ID: Final = "vBxYyYy0QmO1n3Vd2mXkZQ"
+
+Keyed = tuple[bytes, bytes]
+"""A record's key and value."""
+Exchange = tuple[str, int, dict[str, Any], dict[str, Any]]
+"""An API, its version, and what is asked and told."""
+
+
+class Traffic:
+    """Records of `connections` connections, whose ids follow from their number and the `run`."""
+
+    def __init__(self, schemas: Schemas, connections: int, run: int = 1) -> None:
+        self._run = run
+        self.keys = [connection_id(run, number) for number in range(connections)]
+        self._opening = [self._packed(Kind.OPENED, b""), *self._exchange(schemas, _negotiation())]
+        fetch, beat, commit = (
+            self._exchange(schemas, said, Flag.SETTLED) for said in (_fetch(), _beat(), _commit())
+        )
+        plain = [fetch] * (FRAMES_IN_ROUND // 2)
+        self._rounds = [
+            list(itertools.chain(*said))
+            for said in ([*plain[1:], beat], [*plain[1:], commit], plain, plain, plain)
+        ]
+
+    def opening(self, begin: int = 0, end: int | None = None) -> Iterator[Keyed]:
+        """Give what the connections say first: three records each."""
+        return self._records([self._opening], 1, begin, end)
+
+    def round(self, number: int, begin: int = 0, end: int | None = None) -> Iterator[Keyed]:
+        """Give a round, which counts from 0: FRAMES_IN_ROUND frames of each connection, frame by frame."""
+        first = len(self._opening) + 1 + number * FRAMES_IN_ROUND
+        turned = number % len(self._rounds)
+        return self._records([*self._rounds[turned:], *self._rounds[:turned]], first, begin, end)
+
+    def _records(
+        self, templates: list[list[bytes]], first: int, begin: int, end: int | None
+    ) -> Iterator[Keyed]:
+        """Give the records of each place in turn; connections take the templates in turn, too."""
+        keys = self.keys[begin:end]
+        for place, sequence in enumerate(range(first, first + len(templates[0]))):
+            values = [_stamped(template[place], sequence) for template in templates]
+            for number, key in enumerate(keys, begin):
+                value = values[number % len(values)]
+                value[_CLIENT_AT : _CLIENT_AT + 4] = number.to_bytes(4)
+                yield key, bytes(value)
+
+    def _exchange(self, schemas: Schemas, said: Exchange, flags: Flag = Flag.NONE) -> list[bytes]:
+        api, version, asked, told = said
+        found = schemas.api_named(api)
+        assert found is not None
+        request = write_request(schemas, api, version, 7, _CLIENT_ID, asked)
+        response = write_response(schemas, api, version, 7, told)
+        answered = {"paired_sequence": 1, "paired_api_key": found.key, "paired_api_version": version}
+        return [
+            self._packed(Kind.REQUEST, request, direction=Direction.TO_BROKER, flags=flags),
+            self._packed(
+                Kind.RESPONSE, response, direction=Direction.TO_CLIENT, pairing=Pairing.MATCHED, **answered
+            ),
+        ]
+
+    def _packed(self, kind: Kind, frame: bytes, **what: Any) -> bytes:
+        record = Record(
+            kind=kind,
+            connection=bytes(16),
+            run=self._run,
+            sequence=1,
+            captured_at=_BEGAN_AT,
+            client=Endpoint("10.0.0.1:40000"),
+            server=Endpoint("10.9.0.1:9092"),
+            cluster="bench",
+            feeder="bench",
+            true_length=len(frame),
+            frame=frame,
+            **what,
+        )
+        return pack(record)
+
+
+def _stamped(template: bytes, sequence: int) -> bytearray:
+    value = bytearray(template)
+    _SEQUENCE.pack_into(value, _SEQUENCE_AT, sequence)
+    _CAPTURED_AT.pack_into(value, _CAPTURED_AT_AT, _BEGAN_AT + sequence * _GAP)
+    if value[1] == Kind.RESPONSE:
+        _PAIRED.pack_into(value, _PAIRED_AT, sequence - 1)
+    return value
+
+
+def connection_id(run: int, number: int) -> bytes:
+    """Make an id as evenly spread as a feeder's."""
+    return hashlib.blake2b(struct.pack(">QQ", run, number), digest_size=16).digest()
+
+
+def captured_now(records: Iterator[Keyed]) -> Iterator[Keyed]:
+    """Give records with the present time as their time of capture."""
+    for key, value in records:
+        yield key, value[:_CAPTURED_AT_AT] + _CAPTURED_AT.pack(time.time_ns()) + value[_PAIRED_AT:]
+
+
+def publish(bootstrap: str, topic: str, records: Iterator[Keyed]) -> int:
+    """Write records to a topic, and give how many. Raises UserError unless all were acknowledged."""
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 20,
+            "batch.size": 1_000_000,
+            "queue.buffering.max.messages": 200_000,
+            "compression.type": "lz4",
+        }
+    )
+    count = 0
+    for key, value in records:
+        _produce(producer, topic, key, value)
+        count += 1
+    if producer.flush(60):
+        raise UserError(f"the bench's broker did not take all records of {topic}")
+    return count
+
+
+def _produce(producer: Producer, topic: str, key: bytes, value: bytes) -> None:
+    while True:
+        try:
+            producer.produce(topic, value, key)
+            producer.poll(0)
+        except BufferError:
+            producer.poll(0.1)
+        else:
+            return
+
+
+def _negotiation() -> Exchange:
+    software = {"clientSoftwareName": "apache-kafka-java", "clientSoftwareVersion": "4.4.0"}
+    ranges = [{"apiKey": key, "minVersion": 0, "maxVersion": 20} for key in range(93)]
+    return "ApiVersions", 4, software, {"apiKeys": ranges}
+
+
+def _fetch() -> Exchange:
+    """A fetch within a session, whose records were cut away."""
+    told = {"sessionId": 7, "responses": [{"topicId": _TOPIC_ID, "partitions": [{"records": None}]}]}
+    return "Fetch", 16, {"maxWaitMs": 500, "minBytes": 1, "sessionId": 7, "sessionEpoch": 9}, told
+
+
+def _beat() -> Exchange:
+    asked = {**_GROUP, "memberEpoch": 5, "subscribedTopicNames": None, "topicPartitions": None}
+    told = {"memberId": _MEMBER_ID, "memberEpoch": 5, "heartbeatIntervalMs": 5_000}
+    return "ConsumerGroupHeartbeat", 1, asked, told
+
+
+def _commit() -> Exchange:
+    asked = [{"partitionIndex": index, "committedOffset": 1 << 40} for index in range(4)]
+    told = [{"partitionIndex": index} for index in range(4)]
+    group = {**_GROUP, "generationIdOrMemberEpoch": 5}
+    return (
+        "OffsetCommit",
+        8,
+        {**group, "topics": [{"name": "orders", "partitions": asked}]},
+        {"topics": [{"name": "orders", "partitions": told}]},
+    )

@@ -1,0 +1,160 @@
+"""How fast packets become frames: beside dpkt, which stops at TCP, and tcpdump, which only reads.
+
+All three read the same synthesised capture, in turns; what counts is the median of processor time, user
+and system together, for each keeps one core busy and none waits for a disk. kipwatch reassembles, cuts,
+pairs and writes columns down. dpkt iterates Ethernet, IP and TCP. tcpdump copies the file to nowhere,
+by libpcap: the floor. Then two gigabytes of the same traffic go through memory as they are made, and the
+most memory that the process has in the latter half is held against that of the former.
+"""
+
+from __future__ import annotations
+
+import io
+import resource
+import shutil
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO, Final, cast
+
+from decoders.schema.registry import default_schemas
+from decoders.wire.capture_file import read_capture
+from decoders.wire.columnar.chunks import read_batches
+from decoders.wire.columnar.tracker import ColumnarTracker
+from streaming.bench.report import report
+from streaming.bench.wire_capture import BROKER_PORT, SyntheticCapture
+from streaming.failure import UserError
+
+PACKETS: Final = 1_200_000
+ROUNDS: Final = 3
+LONG_CAPTURE: Final = 2 * 1000**3
+"""Bytes of the capture that memory is watched over."""
+_PAGE: Final = resource.getpagesize()
+
+
+def measure(packets: int = PACKETS, rounds: int = ROUNDS, long_capture: int = LONG_CAPTURE) -> dict[str, Any]:
+    """Measure, and report packets per second of each side and the ratios. Raises UserError without a peer."""
+    tcpdump = _tcpdump()
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "wire.pcap")
+        made = _write(path, packets)
+        size = path.stat().st_size
+        sides: dict[str, Callable[[], int]] = {
+            "kipwatch": lambda: _frames(path),
+            "dpkt": lambda: _dpkt(path),
+            "libpcap": lambda: _copy(tcpdump, path),
+        }
+        frames = sides["kipwatch"]()
+        seconds = _in_turns(sides, rounds)
+    rates = {name: made / taken for name, taken in seconds.items()}
+    figures = {f"{name}_packets_per_second": rate for name, rate in rates.items()}
+    figures |= {
+        "frames": frames,
+        "bytes_per_packet": size / made,
+        "frames_per_second": frames / seconds["kipwatch"],
+    }
+    former, latter = _most_memory(long_capture)
+    figures["memory_over_long_capture_bytes"] = latter
+    ratios = {f"frames_vs_{name}": rates["kipwatch"] / rates[name] for name in ("dpkt", "libpcap")}
+    return report("wire", figures, ratios | {"memory_latter_vs_former_half": latter / former})
+
+
+def _tcpdump() -> str:
+    found = shutil.which("tcpdump")
+    if found is None:
+        raise UserError("bench wire needs tcpdump: install the package tcpdump")
+    if find_spec("dpkt") is None:
+        raise UserError("bench wire needs dpkt: pip install dpkt")
+    return found
+
+
+def _write(path: Path, packets: int) -> int:
+    """Write a capture of at least so many packets, and tell how many there are."""
+    capture = SyntheticCapture()
+    with path.open("wb") as file:
+        for block in capture.blocks():
+            file.write(block)
+            if capture.packets >= packets:
+                return capture.packets
+    raise AssertionError("the capture has no end")
+
+
+def _in_turns(sides: dict[str, Callable[[], int]], rounds: int) -> dict[str, float]:
+    """Run all sides in turns; gives the median seconds of processor time of each."""
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, run in sides.items():
+            begin = _processor_time()
+            run()
+            seconds[name].append(_processor_time() - begin)
+    return {name: statistics.median(taken) for name, taken in seconds.items()}
+
+
+def _processor_time() -> float:
+    """Tell the seconds that this process and its children that ended have used."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def _frames(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(_frames_in(file))
+
+
+def _frames_in(file: BinaryIO) -> Iterator[int]:
+    """Give the number of frames in each batch of a capture."""
+    tracker = ColumnarTracker(default_schemas(), ports={BROKER_PORT}, run=1)
+    for packets in read_batches(read_capture(file)):
+        yield len(tracker.feed(packets).frames.sequences)
+    yield len(tracker.finish().frames.sequences)
+
+
+def _dpkt(path: Path) -> int:
+    import dpkt  # noqa: PLC0415 - a peer, for benches alone
+
+    payload = 0
+    with path.open("rb") as file:
+        for _, packet in dpkt.pcap.Reader(file):
+            payload += len(dpkt.ethernet.Ethernet(packet).data.data.data)
+    return payload
+
+
+def _copy(tcpdump: str, path: Path) -> int:
+    command = [tcpdump, "-r", str(path), "-w", "/dev/null"]
+    return subprocess.run(command, check=True, capture_output=True, timeout=600).returncode
+
+
+class _Unending(io.RawIOBase):
+    """A capture as a stream that is made while it is read, and ends behind so many bytes."""
+
+    def __init__(self, size: int) -> None:
+        self._blocks = SyntheticCapture().blocks()
+        self._block = memoryview(b"")
+        self._left = size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        if self._left <= 0:
+            return 0
+        self._block = self._block or memoryview(next(self._blocks))
+        size = min(len(target), len(self._block))
+        target[:size] = self._block[:size]
+        self._block = self._block[size:]
+        self._left -= size
+        return size
+
+
+def _most_memory(size: int) -> tuple[int, int]:
+    """Follow a capture of so many bytes; gives the most resident memory in its first and second half."""
+    stream = _Unending(size)
+    resident = []
+    for _ in _frames_in(cast(BinaryIO, stream)):
+        resident.append(int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE)
+    half = len(resident) // 2
+    return max(resident[:half]), max(resident[half:])

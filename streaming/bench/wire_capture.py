@@ -1,0 +1,189 @@
+"""A capture beside a busy broker, synthesised as fast as it can be written.
+
+Some hundred clients negotiate, and then go on to produce, fetch, commit and send heartbeats, in turns.
+Frames are real Kafka bytes, from some dozen bytes to some dozen kilobytes, in segments of an Ethernet's
+size, every other one acknowledged. One exchange is made by the writer; numpy stamps out its packets
+for every client, with that client's address, sequence numbers and times. Checksums are not kept.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decoders.codec.request import write_request
+from decoders.codec.response import write_response
+from decoders.frame.record import Direction
+from decoders.schema.registry import default_schemas
+from decoders.wire.packet import Packet
+from decoders.wire.pcap import PcapWriter
+from decoders.wire.segment import LinkType, Segment, SocketAddress, read_segment
+from decoders.wire.synthesis import SyntheticConnection
+
+BROKER_PORT = 9092
+CLIENTS = 400
+_BROKER = SocketAddress(bytes([10, 0, 0, 1]), BROKER_PORT)
+_CLIENT = SocketAddress(bytes([10, 1, 0, 0]), 40_000)
+_SEGMENT = 1448
+_RECORD_HEADER = struct.Struct("<IIII")
+_ETHERNET, _IP = 14, 20
+_BEGINNING = 1_700_000_000_000_000_000
+_INTERVAL = 40_000
+"""Nanoseconds between two exchanges."""
+_TO_BROKER, _TO_CLIENT = Direction.TO_BROKER, Direction.TO_CLIENT
+
+
+Exchange = tuple[bytes, bytes]
+"""A request and its answer, length prefixes included."""
+
+
+def exchange(api: str, version: int, asked: dict[str, Any], told: dict[str, Any]) -> Exchange:
+    """Write a request and its answer, given their bodies."""
+    schemas, correlation_id = default_schemas(), len(api) + version
+    request = write_request(schemas, api, version, correlation_id, "client", asked)
+    answer = write_response(schemas, api, version, correlation_id, told)
+    return _prefixed(request), _prefixed(answer)
+
+
+def _prefixed(frame: bytes) -> bytes:
+    return struct.pack(">i", len(frame)) + frame
+
+
+def _exchanges() -> Iterator[Exchange]:
+    """Give what is said in one round."""
+
+    def records(size: int) -> str:
+        return "QUJD" * (size // 3)
+
+    for size in (300, 900, 12_000):
+        data = [{"index": 0, "records": records(size)}]
+        topics = [{"name": "orders", "partitionData": data}]
+        stored = [{"name": "orders", "partitionResponses": [{"index": 0, "baseOffset": 1}]}]
+        yield exchange(
+            "Produce", 9, {"acks": -1, "timeoutMs": 1000, "topicData": topics}, {"responses": stored}
+        )
+    for size in (0, 2_000, 30_000):
+        wanted = [{"partition": 0, "fetchOffset": 1, "partitionMaxBytes": 1 << 20}]
+        told = [{"partitionIndex": 0, "highWatermark": 1, "records": records(size)}]
+        asked = {"maxWaitMs": 500, "minBytes": 1, "topics": [{"topic": "orders", "partitions": wanted}]}
+        yield exchange("Fetch", 11, asked, {"responses": [{"topic": "orders", "partitions": told}]})
+        yield exchange("Heartbeat", 4, {"groupId": "group", "generationId": 1, "memberId": "member"}, {})
+    committed = [{"name": "orders", "partitions": [{"partitionIndex": 0, "committedOffset": 1}]}]
+    yield exchange("OffsetCommit", 8, {"groupId": "group", "memberId": "member", "topics": committed}, {})
+    partitions = [{"partitionIndex": index, "replicaNodes": [1, 2, 3]} for index in range(12)]
+    yield exchange(
+        "Metadata",
+        9,
+        {"topics": [{"name": "orders"}]},
+        {"topics": [{"name": "orders", "partitions": partitions}]},
+    )
+
+
+class _Block(NamedTuple):
+    """The packets of one client in one exchange, as pcap records: what `stamped` changes in them."""
+
+    packets: list[Packet]
+    advance: tuple[int, int]
+
+
+def _sent(connection: SyntheticConnection, direction: Direction, data: bytes) -> Iterator[Packet]:
+    other = _TO_CLIENT if direction is _TO_BROKER else _TO_BROKER
+    for count, start in enumerate(range(0, len(data), _SEGMENT)):
+        yield from connection.sent(0, direction, data[start : start + _SEGMENT])
+        if count % 2:
+            yield from connection.acknowledged(0, other)
+
+
+def _negotiation() -> _Block:
+    software = {"clientSoftwareName": "bench", "clientSoftwareVersion": "1"}
+    released = [(api.key, api.release_versions) for api in default_schemas().apis if api.release_versions]
+    ranges = [
+        {"apiKey": key, "minVersion": versions.lowest, "maxVersion": versions.highest}
+        for key, versions in released
+    ]
+    asked, told = exchange("ApiVersions", 3, software, {"apiKeys": ranges})
+    connection = SyntheticConnection(_CLIENT, _BROKER)
+    packets = connection.opened(0)
+    for direction, frame in ((_TO_BROKER, asked), (_TO_CLIENT, told)):
+        packets += _sent(connection, direction, frame)
+    return _Block(packets, (len(asked) + 1, len(told) + 1))
+
+
+def _block(request: bytes, answer: bytes) -> _Block:
+    connection = SyntheticConnection(_CLIENT, _BROKER)
+    packets = [*_sent(connection, _TO_BROKER, request), *_sent(connection, _TO_CLIENT, answer)]
+    return _Block([*packets, *connection.acknowledged(0, _TO_BROKER)], (len(request), len(answer)))
+
+
+class SyntheticCapture:
+    """The bytes of the capture, an exchange of all clients at a time; it has no end.
+
+    `exchanges` are what each client says in a round; `first` is the number of the first client, which
+    tells its address.
+    """
+
+    def __init__(
+        self, clients: int = CLIENTS, exchanges: Iterable[Exchange] | None = None, first: int = 0
+    ) -> None:
+        self._negotiation = _negotiation()
+        self._round = [_block(*each) for each in (_exchanges() if exchanges is None else exchanges)]
+        self._first = first
+        self._random = np.random.default_rng(1)
+        self._sequences = np.zeros((clients, 2), np.int64)
+        self._turns = 0
+        self.packets = 0
+        """How many were made so far."""
+
+    def blocks(self) -> Iterator[bytes]:
+        """Give the file piece by piece: its header, then whole records."""
+        header = io.BytesIO()
+        PcapWriter(header, LinkType.ETHERNET)
+        yield header.getvalue()
+        yield self._stamped(self._negotiation)
+        while True:
+            for block in self._round:
+                yield self._stamped(block)
+
+    def _stamped(self, block: _Block) -> bytes:
+        """Give the packets of a block for every client, the clients in a random order."""
+        clients = self._random.permutation(len(self._sequences))
+        times = _BEGINNING + _INTERVAL * (self._turns + np.arange(len(clients)))
+        columns = [
+            _records(packet, self._first + clients, self._sequences[clients], times)
+            for packet in block.packets
+        ]
+        self._sequences[clients] += block.advance
+        self._turns += len(clients)
+        self.packets += len(clients) * len(block.packets)
+        return np.concatenate(columns, axis=1).tobytes()
+
+
+def _records(
+    packet: Packet, clients: NDArray[np.int64], sequences: NDArray[np.int64], times: NDArray[np.int64]
+) -> NDArray[np.uint8]:
+    """Give one packet's record for every client, a row a client."""
+    segment = read_segment(packet)
+    assert isinstance(segment, Segment)
+    to_broker = segment.destination == _BROKER
+    header = _RECORD_HEADER.pack(0, 0, len(packet.data), len(packet.data))
+    rows = np.tile(np.frombuffer(header + packet.data, np.uint8), (len(clients), 1))
+    seconds, nanoseconds = np.divmod(times, 1_000_000_000)
+    _put(rows, 0, seconds, "<u4")
+    _put(rows, 4, nanoseconds, "<u4")
+    ip = _RECORD_HEADER.size + _ETHERNET
+    tcp = ip + _IP
+    _put(rows, ip + (14 if to_broker else 18), clients, ">u2")
+    own, other = (0, 1) if to_broker else (1, 0)
+    _put(rows, tcp + 4, (segment.sequence + sequences[:, own]) % (1 << 32), ">u4")
+    _put(rows, tcp + 8, (segment.acknowledgment + sequences[:, other]) % (1 << 32), ">u4")
+    return rows
+
+
+def _put(rows: NDArray[np.uint8], at: int, values: NDArray[np.int64], number: str) -> None:
+    encoded = values.astype(number).view(np.uint8).reshape(len(rows), -1)
+    rows[:, at : at + encoded.shape[1]] = encoded

@@ -1,0 +1,49 @@
+"""`kipwatch bench NAME`: measure a part of kipwatch against its peers and its limits."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+BENCHES = {
+    "check": "captures to findings, against tshark printing Kafka's fields",
+    "decode": "frames to columns, against kio, the scalar reader and a bare loop",
+    "latency": "from the capture of a frame to the metrics page",
+    "pipeline": "the whole query, against one that only hands records to Python",
+    "state": "what a connection takes, and what idle ones cost",
+    "wire": "packets to frames, against dpkt and libpcap",
+}
+"""The benches by name, each a file of `streaming/bench/` with a function `measure`."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Define the flags."""
+    parser.add_argument("name", metavar="NAME", choices=BENCHES, help=f"one of {', '.join(BENCHES)}")
+    parser.add_argument("--json", action="store_true", help="print the report as one JSON object, last")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure, and print what was seen."""
+    bench = importlib.import_module(f"streaming.bench.{arguments.name}")
+    measured: dict[str, Any] = bench.measure()
+    if arguments.json:
+        print(json.dumps(measured))
+    else:
+        _show(measured)
+    return 0
+
+
+def _show(measured: dict[str, Any]) -> None:
+    table = Table(title=f"bench {measured['name']}", title_justify="left")
+    table.add_column("what")
+    table.add_column("seen", justify="right")
+    for name, value in {**measured["figures"], **measured["ratios"]}.items():
+        table.add_row(name.replace("_", " "), f"{value:,}")
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(", ".join(f"{name} {value}" for name, value in measured["machine"].items()), soft_wrap=True)

@@ -1,0 +1,112 @@
+"""Records → packets that give the same records again when they are read.
+
+What a record no longer holds is not made up: of a frame that was cut its packets are too, as by a
+snap length, and what a gap swallowed is missing from the sequence numbers.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+
+from decoders.frame.cutting import blank, cut
+from decoders.frame.record import Closing, Direction, Endpoint, Flag, Kind, Record
+from decoders.schema.registry import Schemas
+from decoders.wire.assembly import MAX_FRAME, SHORTEST_FRAME
+from decoders.wire.packet import Packet
+from decoders.wire.segment import SocketAddress
+from decoders.wire.synthesis import MAX_PAYLOAD, SyntheticConnection
+
+_PREFIX = struct.Struct(">I")
+_OTHER = {
+    Direction.TO_BROKER: Direction.TO_CLIENT,
+    Direction.TO_CLIENT: Direction.TO_BROKER,
+}
+
+
+def keepable(schemas: Schemas, record: Record) -> Record:
+    """Give the record with no more of its frame than may be kept, such that cutting it again is no change.
+
+    Where the cut frame would not be cut alike, its guarded fields are blanked and the rest is kept.
+    """
+    kept = cut(schemas, record)
+    return kept if cut(schemas, kept).frame == kept.frame else blank(schemas, record)
+
+
+def packets_of(records: Iterable[Record], acknowledgment_delay: int) -> list[Packet]:
+    """Give the packets of several connections, whose records come in the order of their sequence.
+
+    The delay, in nanoseconds, is how long a client's segments leave what it was sent unacknowledged.
+    """
+    connections: dict[bytes, _Replica] = {}
+    packets: list[Packet] = []
+    for record in records:
+        if record.connection not in connections:
+            connections[record.connection] = _Replica(record, acknowledgment_delay)
+        packets.extend(connections[record.connection].packets(record))
+    return packets
+
+
+class _Replica:
+    """One connection, spoken again."""
+
+    def __init__(self, first: Record, acknowledgment_delay: int) -> None:
+        self._connection = SyntheticConnection(
+            _socket_address(first.client),
+            _socket_address(first.server),
+            acknowledgment_delay=acknowledgment_delay,
+        )
+        self._impossible = Direction.NONE
+
+    def packets(self, record: Record) -> Sequence[Packet]:
+        """Give the packets of one record."""
+        at, impossible = record.captured_at, self._impossible
+        self._impossible = Direction.NONE
+        match record.kind:
+            case Kind.OPENED:
+                return [] if Flag.MID_STREAM in record.flags else self._connection.opened(at)
+            case Kind.CLOSED:
+                return list(self._closed(record))
+            case Kind.GAP:
+                # An impossible length is itself what loses the boundary.
+                return [] if impossible is record.direction else self._lost(record)
+            case Kind.INVALID_SIZE:
+                return self._invalid_size(record)
+            case _:
+                return list(self._frame(record))
+
+    def _closed(self, record: Record) -> Iterator[Packet]:
+        first = record.direction or Direction.TO_BROKER
+        if record.closing is Closing.RST:
+            yield from self._connection.reset(record.captured_at, first)
+        elif record.closing is Closing.FIN:
+            yield from self._connection.finished(record.captured_at, first)
+            yield from self._connection.finished(record.captured_at, _OTHER[first])
+
+    def _lost(self, record: Record) -> Sequence[Packet]:
+        """Lose a byte, and have the other side acknowledge it: then it is known to be lost."""
+        self._connection.sent(record.captured_at, record.direction, b"\0")
+        return self._connection.acknowledged(record.captured_at, _OTHER[record.direction])
+
+    def _invalid_size(self, record: Record) -> Sequence[Packet]:
+        size = record.true_length
+        is_short = size < SHORTEST_FRAME
+        if not is_short and size > MAX_FRAME:
+            self._impossible = record.direction
+        data = _PREFIX.pack(size) + bytes(size if is_short else 0)
+        return self._connection.sent(record.captured_at, record.direction, data)
+
+    def _frame(self, record: Record) -> Iterator[Packet]:
+        captured = _PREFIX.pack(record.true_length) + record.frame
+        whole = captured.ljust(_PREFIX.size + record.true_length, b"\0")
+        sent = self._connection.sent(record.captured_at, record.direction, whole)
+        for start, packet in zip(range(0, len(whole), MAX_PAYLOAD), sent, strict=True):
+            end = min(start + MAX_PAYLOAD, len(whole))
+            missing = min(max(end - len(captured), 0), end - start)
+            yield packet._replace(data=packet.data[: len(packet.data) - missing])
+
+
+def _socket_address(endpoint: Endpoint) -> SocketAddress:
+    host, _, port = endpoint.rpartition(":")
+    return SocketAddress(ipaddress.ip_address(host.strip("[]")).packed, int(port))

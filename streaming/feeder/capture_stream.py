@@ -1,0 +1,73 @@
+"""One capture file, or a stream of the same form: pcap or pcapng, plain or compressed."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from decoders.wire.capture_file import read_capture
+from decoders.wire.columnar.chunks import read_batches
+from decoders.wire.columnar.packets import PacketBatch
+from decoders.wire.packet import Packet
+from decoders.wire.pcap import PcapError
+from streaming.failure import UserError
+from streaming.feeder.compression import CompressionError, decompressed
+
+_MAGIC_SIZE = 4
+
+
+class CaptureStream:
+    """The packets of a stream. Raises UserError, which names it, when it is no capture or is damaged.
+
+    Another iteration goes on behind the last packet, for a file that grows and is not compressed.
+    """
+
+    def __init__(self, stream: BinaryIO, name: str) -> None:
+        self._name = name
+        begun = stream.read(_MAGIC_SIZE)
+        self._decompressed = decompressed(cast("io.BufferedIOBase", stream), begun)
+        if self._decompressed is not None:
+            stream, begun = io.BufferedReader(self._decompressed), b""
+        with self._named():
+            self._reader = read_capture(stream, begun)
+
+    def __iter__(self) -> Iterator[Packet]:
+        with self._named():
+            yield from self._reader
+
+    def batches(self, has_more: Callable[[], bool] | None = None) -> Iterator[PacketBatch]:
+        """Give the packets many at a time, as `read_batches` does."""
+        with self._named():
+            yield from read_batches(self._reader, has_more=has_more)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether what was read ends inside a packet, or inside what is compressed."""
+        is_cut_off = self._decompressed is not None and self._decompressed.truncated
+        return self._reader.truncated or is_cut_off
+
+    @property
+    def position(self) -> int:
+        """How many bytes, decompressed, lie behind what was read."""
+        return self._reader.position
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except (PcapError, CompressionError) as error:
+            raise UserError(f"{self._name}: {error}") from error
+
+
+@contextmanager
+def open_file(path: Path) -> Iterator[CaptureStream]:
+    """Open a capture file. Raises UserError when it cannot be read or is no capture."""
+    try:
+        stream = path.open("rb")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    with stream:
+        yield CaptureStream(stream, str(path))

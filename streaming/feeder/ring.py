@@ -1,0 +1,140 @@
+"""The ring that the kernel and the feeder share: packets without a system call for each.
+
+TPACKET_V3 of linux/if_packet.h, described at https://docs.kernel.org/networking/packet_mmap.html. The
+kernel fills blocks and hands each over when it is full, or `RETIRE_MILLISECONDS` after its first packet;
+whoever reads gives it back.
+"""
+
+from __future__ import annotations
+
+import mmap
+import socket
+import struct
+from typing import Any, Final
+
+import numpy as np
+
+from decoders.compilation import compiled
+from decoders.wire.columnar.packets import PacketBatch
+from decoders.wire.segment import LinkType
+
+BLOCK_BYTES = 128 * 1024
+"""A packet must fit a block, or it is cut: the largest that Linux makes by itself has 64 KiB. A thin
+trickle takes a block every `RETIRE_MILLISECONDS`, so many small ones hold more of it than few large ones."""
+RETIRE_MILLISECONDS = 50
+"""How long a packet waits at most for its block to be handed over."""
+MAX_BLOCKS = 32
+"""Blocks that one call of `read` gives at most."""
+
+_SOL_PACKET, _PACKET_RX_RING, _PACKET_STATISTICS, _PACKET_VERSION = 263, 5, 6, 10
+_TPACKET_V3 = 2
+_FRAME_BYTES = 2048
+"""Must be named and divide a block, though this version packs packets as close as they come."""
+_STATUS_KERNEL, _STATUS_USER = 0, 1
+_VLAN_VALID: Final = 0x10
+_VLAN_TPID_VALID: Final = 0x40
+_ETHERTYPE_VLAN: Final = 0x8100
+_BEHIND_MAC_ADDRESSES: Final = 12
+_VLAN_TAG: Final = 4
+
+_STATISTICS = struct.Struct("=III")
+_REQUEST = struct.Struct("=7I")
+_BLOCK_STATUS = struct.Struct("=I")
+_BLOCK_STATUS_AT = 8
+_BLOCK = struct.Struct("=8xIIII")
+"""Of tpacket_block_desc: status, count of packets, offset of the first, bytes used."""
+# Of tpacket3_hdr: where its fields stand, the first seven counted in words of 32 bits, the last two of 16.
+_NEXT, _SECONDS, _NANOSECONDS, _CAPTURED, _ORIGINAL, _STATUS, _TAG = (0, 1, 2, 3, 4, 5, 8)
+_MAC, _TAG_TYPE = (12, 18)
+
+
+class Ring:
+    """The ring of one packet socket. `close` gives its memory back."""
+
+    def __init__(self, packet_socket: socket.socket, link_type: LinkType, size: int) -> None:
+        """Make a ring of `size` bytes, at least two blocks. Raises OSError when the kernel has no memory."""
+        self._socket = packet_socket
+        self._link_type = link_type
+        self._blocks = max(2, size // BLOCK_BYTES)
+        self._next = 0
+        self._dropped = 0
+        packet_socket.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V3)
+        packet_socket.setsockopt(_SOL_PACKET, _PACKET_RX_RING, self._request())
+        self._memory = mmap.mmap(packet_socket.fileno(), self._blocks * BLOCK_BYTES)
+        self._bytes = np.frombuffer(self._memory, np.uint8)
+        # Compiled now, and not when the first packets wait.
+        copy_packets(self._bytes, 0, 0, np.empty(0, np.uint8), 0, np.empty((4, 0), np.int64))
+
+    def close(self) -> None:
+        """Unmap the ring. The socket stays open."""
+        del self._bytes
+        self._memory.close()
+
+    def read(self) -> PacketBatch:
+        """Give the packets of the blocks that are handed over, and give the blocks back. Never waits."""
+        blocks = self._handed_over()
+        room, count = sum(used for *_, used in blocks), sum(packets for _, packets, _, _ in blocks)
+        data, columns = np.empty(2 * room, np.uint8), np.empty((4, count), np.int64)
+        row = top = 0
+        for start, packets, first, _ in blocks:
+            top = copy_packets(
+                self._bytes, start + first, packets, data, top, columns[:, row : row + packets]
+            )
+            _BLOCK_STATUS.pack_into(self._memory, start + _BLOCK_STATUS_AT, _STATUS_KERNEL)
+            row += packets
+        self._next = (self._next + len(blocks)) % self._blocks
+        starts, lengths, original_lengths, captured_at = columns
+        positions, links = np.zeros(count, np.int64), np.full(count, int(self._link_type))
+        return PacketBatch(data, top, starts, lengths, original_lengths, captured_at, positions, links)
+
+    def _handed_over(self) -> list[tuple[int, int, int, int]]:
+        """Find the blocks: where each begins, its packets, the offset of the first, the bytes used."""
+        blocks = []
+        for number in range(self._next, self._next + min(MAX_BLOCKS, self._blocks)):
+            start = number % self._blocks * BLOCK_BYTES
+            status, packets, first, used = _BLOCK.unpack_from(self._memory, start)
+            if not status & _STATUS_USER:
+                break
+            blocks.append((start, packets, first, used))
+        return blocks
+
+    @property
+    def dropped(self) -> int:
+        """How many packets the kernel has thrown away so far because no block was free."""
+        # Asking sets the kernel's own count to zero.
+        statistics = self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, _STATISTICS.size)
+        self._dropped += _STATISTICS.unpack(statistics)[1]
+        return self._dropped
+
+    def _request(self) -> bytes:
+        frames = self._blocks * BLOCK_BYTES // _FRAME_BYTES
+        return _REQUEST.pack(BLOCK_BYTES, self._blocks, _FRAME_BYTES, frames, RETIRE_MILLISECONDS, 0, 0)
+
+
+@compiled(None)
+def copy_packets(  # noqa: PLR0917 - what is compiled takes no keywords
+    memory: Any, at: int, count: int, data: Any, top: int, columns: Any
+) -> int:
+    """Copy the packets of a block that begin at a place of the ring; gives the place behind the last copy.
+
+    Fills the rows of `columns`: starts, lengths, original lengths, times of capture. A VLAN tag, which the
+    kernel takes out of a packet and tells beside it, is put back.
+    """
+    for number in range(count):
+        words, halves = memory[at : at + 40].view(np.uint32), memory[at : at + 40].view(np.uint16)
+        source, captured, taken, begin = at + halves[_MAC], words[_CAPTURED], 0, top
+        if words[_STATUS] & _VLAN_VALID:
+            taken = _VLAN_TAG
+            kind = halves[_TAG_TYPE] if words[_STATUS] & _VLAN_TPID_VALID else _ETHERTYPE_VLAN
+            tag = kind << 16 | words[_TAG] & 0xFFFF
+            for index in range(_VLAN_TAG):
+                data[begin + _BEHIND_MAC_ADDRESSES + index] = tag >> (24 - 8 * index) & 0xFF
+        for index in range(captured):
+            data[top + index + (taken if index >= _BEHIND_MAC_ADDRESSES else 0)] = memory[source + index]
+        columns[0, number] = begin
+        columns[1, number] = captured + taken
+        columns[2, number] = words[_ORIGINAL] + taken
+        columns[3, number] = np.int64(words[_SECONDS]) * 1_000_000_000 + words[_NANOSECONDS]
+        top += captured + taken
+        at += words[_NEXT]
+    return top

@@ -1,0 +1,39 @@
+"""Standard input as a stream that ends when the feeder is told to stop, however quiet the pipe is."""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+POLL_MILLISECONDS = 200
+_DESCRIPTOR = 0
+
+
+class StandardInput(io.RawIOBase):
+    """The bytes of descriptor 0, to its end or until `is_stopping`."""
+
+    def __init__(self, is_stopping: Callable[[], bool]) -> None:
+        self._is_stopping = is_stopping
+        self._poll = select.poll()
+        self._poll.register(_DESCRIPTOR, select.POLLIN)
+
+    def readable(self) -> bool:
+        """Tell `io` that this is for reading."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """Wait for bytes and read what is there; 0 at the end."""
+        while not self._is_stopping():
+            if self._poll.poll(POLL_MILLISECONDS):
+                return os.readv(_DESCRIPTOR, [buffer])
+        return 0
+
+    def has_more(self) -> bool:
+        """Whether a read would not wait."""
+        return bool(self._poll.poll(0))

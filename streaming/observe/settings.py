@@ -1,0 +1,41 @@
+"""What Prometheus and Alertmanager are told beside a kipwatch on this machine. Both read JSON as YAML."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from streaming.configuration import host_and_port
+
+RULES = Path(__file__).parents[2] / "dashboards/generated/alerts.yml"
+INTERVAL = "5s"
+"""Between two scrapes, and between two looks at the rules: somebody is watching."""
+LOOPBACK = "127.0.0.1"
+EVERYWHERE = ("0.0.0.0", "[::]", "")
+
+
+def prometheus_settings(targets: dict[str, str], alertmanager: str, rules: Path = RULES) -> dict[str, Any]:
+    """Scrape the addresses of `targets`, by job, and send alerts to `alertmanager`; both are host:port."""
+    return {
+        "global": {"scrape_interval": INTERVAL, "evaluation_interval": INTERVAL},
+        "rule_files": [str(rules)],
+        "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]},
+        "scrape_configs": [
+            {"job_name": job, "static_configs": [{"targets": [reachable(address)]}]}
+            for job, address in targets.items()
+        ],
+    }
+
+
+def alertmanager_settings() -> dict[str, Any]:
+    """Group as the committed configuration does, and tell nobody: alerts are there to be asked for."""
+    return {
+        "route": {"receiver": "nobody", "group_by": ["alertname", "rule", "client_software_name"]},
+        "receivers": [{"name": "nobody"}],
+    }
+
+
+def reachable(address: str) -> str:
+    """Where to ask what listens at an address: everywhere includes loopback."""
+    host, port = host_and_port(address)
+    return f"{LOOPBACK if host in EVERYWHERE else host}:{port}"

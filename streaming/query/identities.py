@@ -1,0 +1,68 @@
+"""A bucket of identities: the state that one Spark key of the second step holds, and one step of it.
+
+The stored bytes begin with a version, as those of a bucket of connections do.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+
+import msgspec
+
+from expectations.identity.claim import Claim, Identity
+from expectations.identity.judge import IdentityJudge, IdentityState
+from expectations.judge import Outcome
+from streaming.query.bucket import Report, StateVersionError
+
+STATE_VERSION = 1
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(IdentityState)
+
+
+def bucket_of_identity(identity: Identity, buckets: int) -> int:
+    """Choose the bucket of an identity, the same in every process."""
+    return zlib.crc32(f"{identity.kind}\0{identity.cluster}\0{identity.name}".encode()) % buckets
+
+
+def pack_identities(state: IdentityState) -> bytes:
+    """Lay a bucket of identities out for the state store."""
+    return bytes([STATE_VERSION]) + _ENCODER.encode(state)
+
+
+def unpack_identities(stored: bytes | None) -> IdentityState:
+    """Read it back; None is one that was never stored. Raises StateVersionError."""
+    if stored is None:
+        return IdentityState()
+    if stored[:1] != bytes([STATE_VERSION]):
+        raise StateVersionError(
+            f"the checkpoint holds identities of version {stored[0]}, this kipwatch writes {STATE_VERSION}: "
+            "start with a new checkpoint folder"
+        )
+    return _DECODER.decode(stored[1:])
+
+
+class IdentityStep:
+    """Steps buckets of identities. A report's number is that of no bucket of connections: below 0."""
+
+    def __init__(self, judge: IdentityJudge) -> None:
+        self._judge = judge
+
+    def hear(self, number: int, state: IdentityState, claims: Iterable[Claim]) -> Report:
+        """Take claims in."""
+        return _report(number, self._judge.hear(state, claims))
+
+    def tick(self, number: int, state: IdentityState) -> Report:
+        """Judge what has settled; to be called at even intervals."""
+        return _report(number, self._judge.tick(state))
+
+    def finish(self, number: int, state: IdentityState) -> Report:
+        """Judge all that is known."""
+        return _report(number, self._judge.finish(state))
+
+
+def _report(number: int, outcome: Outcome) -> Report:
+    report = Report(-1 - number)
+    report.add(outcome)
+    return report

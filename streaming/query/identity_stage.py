@@ -1,0 +1,126 @@
+"""The last stage of the query: claims of connections are judged together, identity by identity.
+
+It is keyed by bucket of identity. Reports of the stage before pass through it untouched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from pyspark.sql import Row
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+from decoders.schema.registry import schemas_of
+from expectations.identity.claim import Claim
+from expectations.identity.judge import IdentityJudge
+from streaming.query.bucket import Report
+from streaming.query.identities import (
+    IdentityStep,
+    bucket_of_identity,
+    pack_identities,
+    unpack_identities,
+)
+
+STEPPED_SCHEMA = "identities int, stepped binary"
+REPORT_SCHEMA = "bucket int, report binary"
+TICK_INTERVAL = 60_000
+"""Milliseconds between two ticks: a claim is settled after one to two of them."""
+PASSAGES = 16
+"""Keys by which reports pass through: each key costs round trips, be there one report of it or a hundred."""
+
+
+class Stepped(msgspec.Struct):
+    """What the stage before hands on: a report to pass through, as msgpack, or claims to judge."""
+
+    report: bytes | None = None
+    claims: list[Claim] = []
+
+
+_DECODER = msgspec.msgpack.Decoder(Stepped)
+
+
+def stepped_rows(report: Report, buckets: int) -> Iterator[Row]:
+    """Lay a report out as rows: its claims by bucket of identity, and the rest of it."""
+    claims: dict[int, list[Claim]] = {}
+    for claim in report.claims:
+        claims.setdefault(bucket_of_identity(claim.identity, buckets), []).append(claim)
+    report.claims = []
+    yield _row(report.bucket % PASSAGES, Stepped(report=msgspec.msgpack.encode(report)))
+    for number, given in claims.items():
+        yield _row(number, Stepped(claims=given))
+
+
+def _row(number: int, stepped: Stepped) -> Row:
+    return Row(identities=number, stepped=msgspec.msgpack.encode(stepped))
+
+
+class IdentityProcessor(StatefulProcessor):
+    """Steps the state of one bucket of identities, which has a timer for as long as it has a state."""
+
+    def __init__(self, listeners: dict[str, str], table: str | None = None) -> None:
+        self._listeners = listeners
+        self._table = table
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Take hold of the state and of the timer."""
+        self._handle = handle
+        self._stored = handle.getValueState("identities", "state binary")
+        names = schemas_of(self._table).api_names
+        self._step = IdentityStep(IdentityJudge(names, self._listeners))
+
+    def handleInputRows(
+        self,
+        key: Any,
+        rows: Iterator[Row],
+        timerValues: Any,
+    ) -> Iterator[Row]:
+        """Pass reports through and judge the claims."""
+        claims: list[Claim] = []
+        for row in rows:
+            stepped = _DECODER.decode(row.stepped)
+            claims.extend(stepped.claims)
+            if stepped.report is not None:
+                yield Row(bucket=key[0], report=stepped.report)
+        if claims:
+            yield self._hear(key[0], claims, timerValues.getCurrentProcessingTimeInMs())
+
+    def handleExpiredTimer(
+        self,
+        key: Any,
+        timerValues: Any,
+        expiredTimerInfo: Any,
+    ) -> Iterator[Row]:
+        """Judge what has settled; a bucket that is empty is given up."""
+        state = self._load()
+        report = self._step.tick(key[0], state)
+        if state.groups:
+            self._handle.registerTimer(timerValues.getCurrentProcessingTimeInMs() + TICK_INTERVAL)
+            yield self._store(state, report)
+        else:
+            self._stored.clear()
+            yield _report_row(report)
+
+    def close(self) -> None:
+        """Nothing is held beyond the state store."""
+
+    def _hear(self, number: int, claims: list[Claim], now: int) -> Row:
+        if not self._stored.exists():
+            self._handle.registerTimer(now + TICK_INTERVAL)
+        state = self._load()
+        return self._store(state, self._step.hear(number, state, claims))
+
+    def _load(self) -> Any:
+        stored = self._stored.get() if self._stored.exists() else None
+        return unpack_identities(bytes(stored[0]) if stored else None)
+
+    def _store(self, state: Any, report: Report) -> Row:
+        packed = pack_identities(state)
+        self._stored.update((packed,))
+        report.state_bytes = len(packed)
+        return _report_row(report)
+
+
+def _report_row(report: Report) -> Row:
+    return Row(bucket=report.bucket, report=msgspec.msgpack.encode(report))

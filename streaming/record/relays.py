@@ -1,0 +1,65 @@
+"""The relays of one recording: one for each broker, as the brokers become known."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from contextlib import ExitStack
+from types import TracebackType
+from typing import BinaryIO
+
+from decoders.schema.registry import Schemas
+from decoders.wire.packet import Packet
+from decoders.wire.pcap import PcapWriter
+from decoders.wire.segment import LinkType
+from streaming.feeder.relay import PLAIN, Encryption, Relay
+from streaming.record.passage import RewritingPassage
+from streaming.record.rewriting import Address
+
+
+class Relays:
+    """Keeps a client inside: each broker it is told of is a relay of ours. A context manager.
+
+    All of it is written to `stream` as one pcap.
+    """
+
+    def __init__(self, schemas: Schemas, stream: BinaryIO, encryption: Encryption = PLAIN) -> None:
+        self._schemas, self._encryption = schemas, encryption
+        self._stream = stream
+        self._writer = PcapWriter(stream, LinkType.ETHERNET)
+        self._relays: dict[Address, Address] = {}
+        self._complaints: set[str] = set()
+        self._stack = ExitStack()
+        # Each relay has a thread of its own, and all of them write, and meet new brokers.
+        self._writing, self._relaying = threading.Lock(), threading.Lock()
+
+    def __enter__(self) -> Relays:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+        self._stream.flush()
+
+    def address_of(self, broker: Address) -> Address:
+        """Give the address of the relay to a broker, started now if it is the first time."""
+        with self._relaying:
+            if broker not in self._relays:
+                relay = Relay(broker, self._record, passage=self._passage, encryption=self._encryption)
+                self._relays[broker] = self._stack.enter_context(relay).address
+            return self._relays[broker]
+
+    def _passage(self) -> RewritingPassage:
+        return RewritingPassage(self._schemas, self.address_of, self._complain)
+
+    def _record(self, packets: list[Packet]) -> None:
+        with self._writing:
+            for packet in packets:
+                self._writer.write(packet)
+
+    def _complain(self, complaint: str) -> None:
+        """Say each thing once."""
+        if complaint not in self._complaints:
+            self._complaints.add(complaint)
+            print(f"kipwatch: {complaint}", file=sys.stderr)

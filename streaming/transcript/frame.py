@@ -1,0 +1,134 @@
+"""A frame as one object: its envelope, header and body, what is odd about it, and why it cannot be read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from decoders.codec.failure import DecodeFailure, Remark
+from decoders.codec.request import Request, read_request
+from decoders.codec.response import Response, read_response
+from decoders.frame.record import Direction, Kind, Record
+from decoders.schema.registry import Api, Schemas
+from expectations.conversation.identifier import identifier_text
+from streaming.transcript.speaker import Speaker
+
+NO_API = -1
+
+
+class Oddness(msgspec.Struct):
+    """What is odd or wrong in a frame, at which field ("" for the frame) and byte, where it has a place."""
+
+    reason: str
+    path: str = ""
+    offset: int | None = None
+
+
+class Frame(msgspec.Struct):
+    """One frame of a capture. `decode --jsonl` prints these fields in this order.
+
+    `kind` is `request`, `response` or `sasl_token`; of a token, which has no header and is a secret,
+    `body` tells only sender and length. `captured_at` is in nanoseconds since the epoch. What an
+    answer's header does not say (its API and version) is that of the request it answers. Of the header
+    null means that it could not be read, or has no such field; `client_id` may also be null in it.
+    `body` and `failure` are never both null: a body that could not be read whole says why.
+    """
+
+    connection: str
+    client: str
+    server: str
+    kind: str
+    sequence: int
+    captured_at: int
+    api_key: int | None = None
+    api: str | None = None
+    api_version: int | None = None
+    header_version: int | None = None
+    correlation_id: int | None = None
+    client_id: str | None = None
+    client_instance_id: str | None = None
+    body: dict[str, Any] | None = None
+    remarks: list[Oddness] = []
+    failure: Oddness | None = None
+    client_software_name: str | None = None
+    client_software_version: str | None = None
+
+
+def read_frame(schemas: Schemas, record: Record, speaker: Speaker) -> Frame | None:
+    """Read the frame that a record holds, and let the speaker of its connection hear it.
+
+    None for a record that holds no frame: an event of the connection.
+    """
+    if record.kind is Kind.REQUEST:
+        request = read_request(schemas, record.frame, cut=record.is_cut)
+        speaker.hear(request)
+        told = _of_request(request, record)
+    elif record.kind is Kind.RESPONSE:
+        key, version = record.paired_api_key, record.paired_api_version
+        told = _read(read_response(schemas, record.frame, key, version, cut=record.is_cut), record)
+    elif record.kind is Kind.SASL_TOKEN:
+        told = {"body": {"sender": _sender(record), "length": record.true_length}}
+    else:
+        return None
+    return Frame(
+        connection=record.connection.hex(),
+        client=str(record.client),
+        server=str(record.server),
+        kind=record.kind.name.lower(),
+        sequence=record.sequence,
+        captured_at=record.captured_at,
+        client_software_name=speaker.software_name,
+        client_software_version=speaker.software_version,
+        **told,
+    )
+
+
+def _sender(record: Record) -> str:
+    return "broker" if record.direction is Direction.TO_CLIENT else "client"
+
+
+def _of_request(request: Request, record: Record) -> dict[str, Any]:
+    found = request.client_instance_id
+    return _read(request, record) | {
+        "client_id": request.client_id,
+        "client_instance_id": None if found is None else identifier_text(found),
+    }
+
+
+def _read(read: Request | Response, record: Record) -> dict[str, Any]:
+    return {
+        "api_key": None if read.api_key == NO_API else read.api_key,
+        "api": read.api.name if read.api else None,
+        "api_version": None if read.api_key == NO_API else read.api_version,
+        "header_version": read.header_version,
+        "correlation_id": read.correlation_id,
+        "body": read.body,
+        "remarks": [_remark(remark) for remark in read.remarks],
+        "failure": _failure(read, record),
+    }
+
+
+def _remark(remark: Remark) -> Oddness:
+    return Oddness(remark.oddity.value, remark.path, remark.offset)
+
+
+def _failure(read: Request | Response, record: Record) -> Oddness | None:
+    if read.failure is not None:
+        return _of_codec(read.failure)
+    if not read.known:
+        return Oddness(_why_unknown(read, read.api))
+    return Oddness("cut", "", len(record.frame)) if read.body is None else None
+
+
+def _of_codec(failure: DecodeFailure) -> Oddness:
+    return Oddness(failure.reason.value, failure.path, failure.offset)
+
+
+def _why_unknown(read: Request | Response, api: Api | None) -> str:
+    """Tell why a frame is not known: the schemas lack it, or cannot prove that they have it."""
+    if read.api_key == NO_API:
+        return "unpaired"
+    if api is None:
+        return "unknown-api"
+    return "unproven" if read.api_version in api.versions else "unknown-version"

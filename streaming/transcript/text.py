@@ -1,0 +1,133 @@
+"""A frame as a person reads it: a line with its header, and its fields indented beneath."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from decoders.frame.record import Direction, Flag, Kind, Record
+from expectations.finding import printable
+from streaming.transcript.frame import Frame, Oddness
+
+_INDENT = "    "
+_FIRST_INDENT = 2
+_MICROSECONDS = 1_000
+_SECOND = 1_000_000_000
+
+
+def frame_lines(frame: Frame, api_names: Mapping[int, str]) -> Iterator[str]:
+    """Write a frame; `api_names`, by key, explain the keys in an ApiVersions answer."""
+    yield _headline(frame)
+    margin = _INDENT * _FIRST_INDENT
+    if frame.failure:
+        yield f"{margin}cannot be decoded: {_oddness(frame.failure)}"
+    for remark in frame.remarks:
+        yield f"{margin}remark: {_oddness(remark)}"
+    if frame.body is not None:
+        yield from _fields(frame.body, margin, api_names)
+
+
+def event_line(record: Record) -> str | None:
+    """Write an event of a connection in one line; None for what says nothing of its bytes."""
+    told = {
+        Kind.OPENED: "joined midway" if Flag.MID_STREAM in record.flags else "opened",
+        Kind.CLOSED: f"closed ({record.closing.name.lower()})",
+        Kind.GAP: f"{record.true_length or 'some'} bytes were not captured",
+        Kind.INVALID_SIZE: f"not a frame: its length would be {record.true_length}",
+    }.get(record.kind)
+    lead = _lead(record.sequence, record.captured_at, record.client, record.server, record.direction)
+    return f"{lead}  -- {told}" if told else None
+
+
+def _headline(frame: Frame) -> str:
+    is_answer = frame.kind == "response" or (frame.body is not None and frame.body.get("sender") == "broker")
+    direction = Direction.TO_CLIENT if is_answer else Direction.TO_BROKER
+    lead = _lead(frame.sequence, frame.captured_at, frame.client, frame.server, direction)
+    return "  ".join([lead, _what(frame), *_header(frame)])
+
+
+def _lead(sequence: int, captured_at: int, client: str, server: str, direction: Direction) -> str:
+    arrow = {Direction.TO_BROKER: "→", Direction.TO_CLIENT: "←"}.get(direction, "↔")
+    return f"{sequence:>6}  {_time(captured_at)}  {client} {arrow} {server}"
+
+
+def _time(captured_at: int) -> str:
+    seconds, rest = divmod(captured_at, _SECOND)
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{rest // _MICROSECONDS:06}"
+
+
+def _what(frame: Frame) -> str:
+    if frame.kind == "sasl_token":
+        return "SASL token"
+    if frame.api_key is None:
+        return f"unknown {frame.kind}"
+    return f"{frame.api or f'API {frame.api_key}'} v{frame.api_version} {frame.kind}"
+
+
+def _header(frame: Frame) -> Iterator[str]:
+    if frame.correlation_id is not None:
+        yield f"#{frame.correlation_id}"
+    if frame.header_version is not None:
+        yield f"header v{frame.header_version}"
+    if frame.client_id is not None:
+        yield f"client_id={_word(frame.client_id)}"
+    if frame.client_instance_id is not None:
+        yield f"client_instance_id={frame.client_instance_id}"
+    if frame.client_software_name is not None:
+        yield f"software={_word(frame.client_software_name)}/{_word(frame.client_software_version or '')}"
+
+
+def _word(text: str) -> str:
+    """Quote a text where a reader could not see its end."""
+    shown = printable(text)
+    return shown if shown and " " not in shown else f'"{shown}"'
+
+
+def _oddness(oddness: Oddness) -> str:
+    field = f" at {oddness.path}" if oddness.path else ""
+    place = "" if oddness.offset is None else f", byte {oddness.offset}"
+    return f"{oddness.reason}{field}{place}"
+
+
+def _fields(values: Mapping[str, Any], margin: str, api_names: Mapping[int, str]) -> Iterator[str]:
+    for name, value in values.items():
+        if _is_flat(value):
+            yield f"{margin}{name}: {_scalar(name, value, api_names)}"
+        elif isinstance(value, Mapping):
+            yield f"{margin}{name}:"
+            yield from _fields(value, margin + _INDENT, api_names)
+        else:
+            yield f"{margin}{name}: {len(value)}"
+            for element in value:
+                yield from _element(element, margin, api_names)
+
+
+def _element(element: Mapping[str, Any], margin: str, api_names: Mapping[int, str]) -> Iterator[str]:
+    """Write a struct of an array behind a dash: in one line where it holds no other struct."""
+    if all(map(_is_flat, element.values())):
+        fields = (f"{name}: {_scalar(name, value, api_names)}" for name, value in element.items())
+        yield f"{margin}  - {', '.join(fields)}"
+        return
+    inner = margin + _INDENT
+    for position, line in enumerate(_fields(element, inner, api_names)):
+        yield f"{margin}  - {line.removeprefix(inner)}" if position == 0 else line
+
+
+def _is_flat(value: Any) -> bool:
+    """Whether a value is written in one line: no struct, and no array of structs."""
+    if isinstance(value, list):
+        return not any(isinstance(element, Mapping) for element in value)
+    return not isinstance(value, Mapping)
+
+
+def _scalar(name: str, value: Any, api_names: Mapping[int, str]) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(_scalar(name, element, api_names) for element in value)}]"
+    if isinstance(value, str):
+        return f'"{printable(value)}"'
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    named = api_names.get(value) if name == "apiKey" else None
+    return f"{value} ({named})" if named else str(value)

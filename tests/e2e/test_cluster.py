@@ -1,0 +1,122 @@
+"""A Spark of several processes: a master and two workers that have a Python and nothing of ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from decoders.schema.registry import default_schemas
+from streaming.bench.traffic import Traffic, publish
+from streaming.broker import leash
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.broker.java import java
+from streaming.broker.ports import free_ports
+from streaming.broker.topics import create_topics
+from streaming.demo.child import Child
+from streaming.demo.page import scrape
+from streaming.query.session import WORKER_PYTHON
+from streaming.query.shipment import FOLDER
+
+CONNECTIONS = 50
+READY = 60.0
+JUDGED = 200.0
+SPARK_HOME = Path(pyspark.__file__).parent
+
+
+def bare_path() -> str:
+    """The search path without this environment, in which a worker finds a Python that lacks our packages."""
+    folders = [folder for folder in [*os.defpath.split(":"), "/usr/local/bin"] if folder]
+    return ":".join(folder for folder in folders if not folder.startswith(sys.prefix))
+
+
+def lacks_our_packages() -> bool:
+    found = shutil.which(WORKER_PYTHON, path=bare_path())
+    if found is None:
+        return False
+    return subprocess.run([found, "-c", "import msgspec"], capture_output=True, check=False).returncode != 0
+
+
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.e2e,
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(not lacks_our_packages(), reason=f"there is no {WORKER_PYTHON} without our packages"),
+]
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[str]:
+    """A standalone master with two workers of a core each; gives its address."""
+    port, *pages = free_ports(4)
+    address = f"spark://127.0.0.1:{port}"
+    flags = ["--host", "127.0.0.1"]
+    with ExitStack() as stack:
+        listening = ["--port", str(port), "--webui-port", str(pages[0])]
+        start(stack, tmp_path / "master.log", "master.Master", *flags, *listening)
+        for number in (1, 2):
+            place = ["--work-dir", str(tmp_path / f"worker-{number}"), "--webui-port", str(pages[number])]
+            size = ["--cores", "1", "--memory", "1g"]
+            start(stack, tmp_path / f"worker-{number}.log", "worker.Worker", *flags, *size, *place, address)
+        wait_for(tmp_path / "worker-1.log", "Successfully registered")
+        wait_for(tmp_path / "worker-2.log", "Successfully registered")
+        yield address
+
+
+def start(stack: ExitStack, log: Path, name: str, *arguments: str) -> None:
+    jars = f"{SPARK_HOME}/jars/*"
+    environment = ["env", "-i", f"PATH={bare_path()}", f"SPARK_HOME={SPARK_HOME}", "SPARK_LOCAL_IP=127.0.0.1"]
+    command = [*environment, str(java()), "-Xmx256m", "-cp", jars, f"org.apache.spark.deploy.{name}"]
+    with log.open("wb") as output:
+        stack.callback(leash.let_go, leash.start([*command, *arguments], output))
+
+
+def wait_for(log: Path, sign: str) -> None:
+    deadline = time.monotonic() + READY
+    while sign not in log.read_text(errors="replace"):
+        assert time.monotonic() < deadline, log.read_text(errors="replace")[-2000:]
+        time.sleep(0.2)
+
+
+def test_frames_are_judged_on_workers_that_share_no_environment(master: str, tmp_path: Path) -> None:
+    page_port, driver_port = free_ports(2)
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.port": str(driver_port),
+        "spark.executor.memory": "600m",
+        "spark.executor.cores": "1",
+    }
+    configuration = tmp_path / "kipwatch.toml"
+    lines = [f"{json.dumps(name)} = {json.dumps(value)}" for name, value in settings.items()]
+    configuration.write_text("\n".join(["buckets = 8", f'master = "{master}"', "[spark]", *lines]))
+    with EmbeddedBroker() as broker:
+        create_topics(broker.internal, "kipwatch.frames", "kipwatch.findings")
+        traffic = Traffic(default_schemas(), CONNECTIONS)
+        publish(broker.internal, "kipwatch.frames", traffic.opening())
+        publish(broker.internal, "kipwatch.frames", traffic.round(0))
+        command = ["run", "--config", str(configuration), "--bootstrap", broker.internal]
+        command += [
+            "--metrics-address",
+            f"127.0.0.1:{page_port}",
+            "--checkpoint",
+            str(tmp_path / "checkpoint"),
+        ]
+        with Child(command, tmp_path / "run.log") as query:
+            query.wait_for('"frames": ', JUDGED)
+            page = scrape(f"127.0.0.1:{page_port}")
+        assert '"query": "stopped"' in query.log.read_text()
+    assert page is not None
+    assert page.total("kipwatch_frames_total") == CONNECTIONS * 12
+    assert page.total("kipwatch_open_connections") == CONNECTIONS
+    unpacked = [next((tmp_path / f"worker-{number}").rglob(FOLDER), None) for number in (1, 2)]
+    assert all(unpacked)

@@ -1,0 +1,175 @@
+"""Whatever is killed, and whenever: the same findings as if nothing had been, none lost and none new."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from decoders.frame.record import Endpoint
+from decoders.schema.registry import default_schemas
+from decoders.wire.packet import Packet
+from decoders.wire.pcap import PcapWriter
+from streaming.broker import leash
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.broker.ports import free_ports
+from streaming.broker.topics import create_topics
+from streaming.demo.child import Child
+from streaming.demo.findings_topic import FindingsTopic
+from streaming.demo.page import scrape
+from streaming.examination import examine
+from tests.streaming.captures import conforming, packets_of, violating
+
+pytestmark = [pytest.mark.jvm, pytest.mark.e2e]
+
+CONNECTIONS = 600
+FRAMES, FINDINGS = "kipwatch.frames", "kipwatch.findings"
+STARTED = 120.0
+DRAINED = 240.0
+STILL = 4.0
+"""Seconds in which nothing new may come once all is there."""
+
+
+class MortalBroker(EmbeddedBroker):
+    """A broker that can be killed and comes back with what it had on disk."""
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self._process = super()._start()
+        return self._process
+
+    def die_and_rise(self) -> None:
+        kill(self._process)
+        process = self._start()
+        self._undo.callback(leash.let_go, process)
+        self._await_answer(process)
+
+
+class Crashing:
+    """Broker, query and feeder, each of which can be killed and is started again."""
+
+    def __init__(self, folder: Path, capture: Path, broker: MortalBroker) -> None:
+        self._folder, self._broker = folder, broker
+        (application, feeder) = (f"127.0.0.1:{port}" for port in free_ports(2))
+        kafka = ["--bootstrap", broker.internal, "--frames-topic", FRAMES]
+        self._run = ["run", *kafka, "--metrics-address", application, "--buckets", "64"]
+        self._run += ["--checkpoint", str(folder / "checkpoint"), "--frames-per-batch", "2000"]
+        self._feed = ["feed", str(capture), *kafka, "--feeder-metrics-address", feeder]
+        self._page_at, self._frames, self._starts = application, 0.0, 0
+        create_topics(broker.internal, FRAMES, FINDINGS)
+        self.query = self._start(self._run)
+        self.query.wait_for('"query": "started"', STARTED)
+        self.feeder = self._start(self._feed)
+
+    def kill(self, victim: str) -> None:
+        """Kill one of the three and start it again; a feeder that has ended by itself starts anew, too."""
+        match victim:
+            case "driver":
+                kill(self.query._leash)
+                self.query = self._start(self._run)
+                self.query.wait_for('"query": "started"', STARTED)
+                self._frames = 0.0
+            case "feeder":
+                kill(self.feeder._leash)
+                self.feeder = self._start(self._feed)
+            case "broker":
+                self._broker.die_and_rise()
+
+    def look(self) -> None:
+        """The counters never run backwards but at a restart of the query."""
+        page = scrape(self._page_at)
+        frames = page.total("kipwatch_frames_total") if page else self._frames
+        assert frames >= self._frames
+        self._frames = frames
+
+    def finish(self) -> None:
+        """Let a feeder read the source to its end."""
+        self.feeder.stop()
+        self.feeder = self._start(self._feed)
+        self.feeder.wait(DRAINED)
+
+    def close(self) -> None:
+        self.feeder.stop()
+        self.query.stop()
+
+    def _start(self, command: list[str]) -> Child:
+        self._starts += 1
+        return Child(command, self._folder / f"{command[0]}-{self._starts}.log")
+
+
+def kill(held: subprocess.Popen[bytes]) -> None:
+    """Kill what is on a leash with SIGKILL, and wait until the leash has seen it."""
+    for child in Path(f"/proc/{held.pid}/task/{held.pid}/children").read_text().split():
+        os.kill(int(child), signal.SIGKILL)
+    held.wait(30)
+
+
+@pytest.fixture(scope="module")
+def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Many connections at once, each third of which offends twice."""
+    path = tmp_path_factory.mktemp("source") / "many.pcap"
+    packets = sorted((packet for packet in said()), key=lambda packet: packet.captured_at)
+    with path.open("wb") as stream:
+        writer = PcapWriter(stream, packets[0].link_type)
+        for packet in packets:
+            writer.write(packet)
+    return path
+
+
+def said() -> Iterator[Packet]:
+    for number in range(CONNECTIONS):
+        exchange = conforming() if number % 3 else violating()
+        client = Endpoint(f"10.1.{number // 250}.{number % 250 + 1}:40000")
+        exchange.records = [
+            dataclasses.replace(record, client=client, captured_at=record.captured_at + number * 1_000_000)
+            for record in exchange.records
+        ]
+        yield from packets_of(exchange)
+
+
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param(5, marks=pytest.mark.timeout(900)),
+        pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(4 * 3600)]),
+    ],
+)
+def test_whatever_is_killed_the_findings_are_those_of_an_undisturbed_run(
+    kills: int, capture: Path, tmp_path: Path
+) -> None:
+    expected = {finding.id for finding in examine(capture, default_schemas()).findings}
+    assert len(expected) >= CONNECTIONS // 3
+    random = Random(kills)
+    victims = [("driver", "feeder", "broker")[number % 3] for number in range(kills)]
+    random.shuffle(victims)
+    with MortalBroker() as broker:
+        crashing = Crashing(tmp_path, capture, broker)
+        try:
+            for victim in victims:
+                time.sleep(random.uniform(0.0, 3.0))
+                crashing.look()
+                crashing.kill(victim)
+            crashing.finish()
+            assert found(broker.internal, expected, crashing) == expected
+        finally:
+            crashing.close()
+
+
+def found(bootstrap: str, expected: set[str], crashing: Crashing) -> set[str]:
+    """The ids in the topic, when all are there and a while has passed, or no more time is left."""
+    topic, deadline = FindingsTopic(bootstrap, FINDINGS), time.monotonic() + DRAINED
+    try:
+        while not expected <= topic.findings.keys() and time.monotonic() < deadline:
+            topic.poll(1.0)
+            crashing.query.demand_life()
+            crashing.look()
+        topic.poll(STILL)
+        return set(topic.findings)
+    finally:
+        topic.close()

@@ -1,0 +1,168 @@
+"""What people see and what wakes them, alive: demo traffic, real Prometheus and Alertmanager, a webhook.
+
+The committed rules, routes and dashboards, with nothing changed but pauses: violations end after seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from dashboards.runbook import RUNBOOK
+from expectations.finding import Finding
+from expectations.rule import Level, Role
+from streaming.broker.ports import free_ports
+from streaming.configuration import Configuration
+from streaming.demo.demo import Demo
+from streaming.demo.instance_client import InstanceClient, new_instance_id
+from streaming.demo.road import Road
+from streaming.demo.scenario import api_versions
+from streaming.demo.screen import Screen
+from streaming.demo.verdict import found_of
+from streaming.feeder.capture import can_capture
+from streaming.observe.observers import Observers
+from tests.dashboards.dashboard_files import DASHBOARDS, PANELS, queries
+from tests.dashboards.rule_file import RULE_FILE, runbook_anchors
+from tests.deploy.alertmanager import Told, catching, until
+
+pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(420)]
+
+RANGE, RATE, STEP = 600, "30s", 5
+FOUND_SECONDS, RESOLVED_SECONDS = 150.0, 120.0
+
+
+def quickly(rules: str) -> str:
+    """The rule file with windows of half a minute in place of five, and no patience at the end."""
+    return re.sub(r"\b5m\b", "30s", re.sub(r"keep_firing_for: \w+", "keep_firing_for: 5s", rules))
+
+
+@dataclass
+class Seen:
+    """What Prometheus and the webhook were told while the demo played."""
+
+    prometheus: str
+    told: Told
+    findings: list[Finding]
+
+    def ask(self, query: str, *, over_time: bool) -> list[dict[str, Any]]:
+        """Give the series that a query yields. Fails when Prometheus refuses it."""
+        now = time.time()
+        when = {"start": now - RANGE, "end": now, "step": STEP} if over_time else {"time": now}
+        path = "query_range" if over_time else "query"
+        body = urllib.parse.urlencode({"query": query, **when}).encode()
+        with urllib.request.urlopen(f"{self.prometheus}/api/v1/{path}", body, timeout=20) as answer:
+            told = json.load(answer)
+        assert told["status"] == "success", told
+        found: list[dict[str, Any]] = told["data"]["result"]
+        return found
+
+    def alerts(self, status: str) -> set[tuple[str, str, str]]:
+        """The alerts of one status that the webhook was told: name, rule, client software."""
+        return {
+            tuple(alert["labels"].get(name, "") for name in ("alertname", "rule", "client_software_name"))  # type: ignore[misc]
+            for hook in self.told.hooks
+            for alert in hook["alerts"]
+            if alert["status"] == status
+        }
+
+    def planted(self) -> set[tuple[str, str, str]]:
+        """The alerts that the findings call for."""
+        return {
+            ("KafkaClientProtocolViolation", finding.rule, finding.client_software_name or "unknown")
+            for finding in self.findings
+            if finding.level == Level.VIOLATION and finding.role == Role.CLIENT
+        }
+
+
+def found_all(demo: Demo) -> bool:
+    """Whether all that was planted was found; new findings are looked for first."""
+    demo.show(0.5)
+    return all(found for _, found in found_of(demo.findings(), demo.played))
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
+    """Play the demo's clients on a road with observers beside it, and leave all of it running."""
+    folder = tmp_path_factory.mktemp("observed")
+    application, feeder = free_ports(2)
+    configuration = Configuration(
+        metrics_address=f"127.0.0.1:{application}", feeder_metrics_address=f"127.0.0.1:{feeder}"
+    )
+    rules = folder / "rules.yml"
+    rules.write_text(quickly(RULE_FILE.read_text()))
+    screen, captured = Screen(Console()), can_capture()
+    with (
+        catching(folder) as (routing, told),
+        Observers(configuration, rules=rules, routing=routing) as observers,
+        Road(folder, captured, configuration, screen.say) as road,
+    ):
+        demo = Demo(road, configuration, screen, captured)
+        try:
+            demo.play(100.0)
+            until(lambda: found_all(demo), FOUND_SECONDS)
+            seen = Seen(observers.prometheus.url, told, demo.findings())
+            # All others have left, perhaps before anybody asked who is connected.
+            with InstanceClient(road.schemas, road.front_address, "stays", new_instance_id()) as staying:
+                api_versions(staying)
+                until(lambda: seen.ask("kipwatch_connections", over_time=False), 60.0)
+                yield seen
+        finally:
+            demo.close()
+
+
+@pytest.mark.parametrize(
+    "panel", [panel for _, panel in PANELS], ids=[f"{uid}: {panel['title']}" for uid, panel in PANELS]
+)
+def test_every_panel_shows_something_of_the_demo(seen: Seen, panel: dict[str, Any]) -> None:
+    asked = queries(panel, span=f"{RANGE}s", rate=RATE)
+    for target, query in zip(panel["targets"], asked, strict=True):
+        # The demo is too short for states to be looked at once a minute.
+        series = seen.ask(query.replace(":1m]", f":{STEP}s]"), over_time=target.get("range", False))
+        assert series, f"{panel['title']}: {query}"
+
+
+def test_what_was_planted_arrives_as_alerts(seen: Seen) -> None:
+    assert len(seen.planted()) >= 8
+    until(lambda: seen.planted() <= seen.alerts("firing"), 60.0)
+    told = {name for name, *_ in seen.alerts("firing")}
+    assert told <= {
+        "KafkaClientProtocolViolation",
+        "KafkaClientSoftwareNewlyViolating",
+        "KipwatchWatchdog",
+        "KipwatchUndecodableFrames",
+    }
+
+
+def test_the_links_of_alerts_work(seen: Seen) -> None:
+    """The runbook has the section, Grafana would find the dashboard, and on it the rule is chosen."""
+    sections = runbook_anchors()
+    for alert in (alert for hook in seen.told.hooks for alert in hook["alerts"]):
+        path, _, anchor = alert["annotations"]["runbook_url"].partition("#")
+        assert (path, anchor in sections) == (RUNBOOK, True), alert
+        address = urllib.parse.urlsplit(alert["annotations"]["dashboard_url"])
+        assert address.path.removeprefix("/d/") in DASHBOARDS
+        chosen = urllib.parse.parse_qs(address.query)
+        if alert["labels"]["alertname"] == "KafkaClientProtocolViolation":
+            assert chosen["var-rule"] == [alert["labels"]["rule"]]
+            assert chosen["var-software"] == [alert["labels"]["client_software_name"]]
+
+
+def test_violations_that_do_not_come_back_are_over(seen: Seen) -> None:
+    until(lambda: seen.planted() <= seen.alerts("resolved"), RESOLVED_SECONDS)
+
+
+def test_prometheus_reaches_both_and_evaluates_every_rule(seen: Seen) -> None:
+    """No rule fails on real series, which promtool's parser could not tell."""
+    assert {series["value"][1] for series in seen.ask("up", over_time=False)} == {"1"}
+    with urllib.request.urlopen(f"{seen.prometheus}/api/v1/rules", timeout=10) as answer:
+        groups = json.load(answer)["data"]["groups"]
+    assert {rule["health"] for group in groups for rule in group["rules"]} == {"ok"}

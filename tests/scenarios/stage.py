@@ -1,0 +1,182 @@
+"""The stage of the scenarios: a real broker with every listener they need, watched by recording relays."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from decoders.schema.registry import default_schemas
+from decoders.wire.packet import Packet
+from decoders.wire.pcap import PcapWriter
+from decoders.wire.segment import LinkType, TcpFlag
+from expectations.readings import read_choices, rules_read_as
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.broker.ports import HOST, free_ports
+from streaming.demo.front import Address, Front
+from streaming.demo.instance_client import InstanceClient, new_instance_id
+from streaming.examination import Examination, examine
+from streaming.feeder import relay
+from tests.exchange import ID_A
+from tests.scenarios.requests import JOIN, LEAVE, TOPIC, beat, find_coordinator
+
+ATTEMPTS, RETRY = 200, 0.1
+"""How often to ask for a coordinator, and how many seconds lie between."""
+MEMBER = "kcjqdTIoQMuWKqjv0mmNEw"
+READ = 6 * 1_000_000_000
+"""Nanoseconds after which a relay takes an answer for read, and some more."""
+REAUTHENTICATION = 2_000
+"""Milliseconds that an authentication holds."""
+PATIENCE = 2.0
+"""Seconds to wait for the end of connections that were closed."""
+FLAGS_AT = 14 + 20 + 13
+"""Where the flags of TCP stand behind Ethernet and IPv4."""
+USER, PASSWORD = "tester", "secret"
+
+
+class StageBroker(EmbeddedBroker):
+    """A broker with two listeners more: SECURED asks for SASL, LIFTED is told to clients as another port."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.secured_port, self.lifted_port, self.lifted_told = free_ports(3)
+
+    def _write_settings(self) -> None:
+        super()._write_settings()
+        with self._folder.properties.open("a") as properties:
+            properties.write(self._listeners())
+
+    def _listeners(self) -> str:
+        ports, login = self.ports, "org.apache.kafka.common.security.plain.PlainLoginModule"
+        plain = f"WATCHED://{HOST}:{ports.watched},INTERNAL://{HOST}:{ports.internal}"
+        secured = f"SECURED://{HOST}:{self.secured_port}"
+        return f"""
+listeners={plain},CONTROLLER://{HOST}:{ports.controller},{secured},LIFTED://{HOST}:{self.lifted_port}
+advertised.listeners={plain},{secured},LIFTED://{HOST}:{self.lifted_told}
+listener.security.protocol.map=WATCHED:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURED:SASL_PLAINTEXT,LIFTED:PLAINTEXT
+listener.name.secured.sasl.enabled.mechanisms=PLAIN
+listener.name.secured.plain.sasl.jaas.config={login} required user_{USER}="{PASSWORD}";
+listener.name.secured.plain.connections.max.reauth.ms={REAUTHENTICATION}
+auto.create.topics.enable=true
+"""
+
+
+class Clock:
+    """The relays' clock, which can be moved on, so that nobody has to wait until an answer counts as read."""
+
+    def __init__(self) -> None:
+        self._ahead = 0
+
+    def time_ns(self) -> int:
+        """Nanoseconds since the epoch, and how far the clock was moved."""
+        return time.time_ns() + self._ahead
+
+    def settle(self) -> None:
+        """Let every answer so far have been read."""
+        self._ahead += READ
+
+
+class Watch:
+    """What passed one recording relay."""
+
+    def __init__(self, address: Address, packets: list[Packet]) -> None:
+        self.address, self.packets = address, packets
+
+    def client(self, client_id: str = "tester") -> InstanceClient:
+        """Connect a client that sends what it is told to."""
+        return InstanceClient(default_schemas(), self.address, client_id, new_instance_id())
+
+
+@dataclass
+class Stage:
+    """Where scenarios are played."""
+
+    broker: StageBroker
+    front: Front
+    clock: Clock
+    folder: Path
+
+    @property
+    def old(self) -> Address:
+        """The real broker."""
+        return HOST, self.broker.ports.watched
+
+    @property
+    def new(self) -> Address:
+        """The real broker, made to speak KIP-1313."""
+        return self.front.address
+
+    @contextmanager
+    def watch(self, target: Address, passage: Any = relay.Unchanged) -> Iterator[Watch]:
+        """Record what passes to a target."""
+        packets: list[Packet] = []
+        with relay.Relay(target, packets.extend, passage=passage) as recording:
+            yield Watch(recording.address, packets)
+            self._await_end(packets)
+
+    def _await_end(self, packets: list[Packet]) -> None:
+        """Wait, but not for long, until both sides of every connection have ended."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline and not _have_ended(packets):
+            time.sleep(0.005)
+
+    def examine(self, *watches: Watch, readings: tuple[str, ...] = ()) -> Examination:
+        """Judge what was recorded, all of it as one capture."""
+        capture = self.folder / "scenario.pcap"
+        packets = [packet for watch in watches for packet in watch.packets]
+        with capture.open("wb") as stream:
+            writer = PcapWriter(stream, LinkType.ETHERNET)
+            for packet in sorted(packets, key=lambda packet: packet.captured_at):
+                writer.write(packet)
+        ports = [watch.address[1] for watch in watches]
+        return examine(capture, default_schemas(), ports, rules=rules_read_as(read_choices(readings)))
+
+
+def _have_ended(packets: list[Packet]) -> bool:
+    flags = [packet.data[FLAGS_AT] for packet in packets]
+    opened = sum(flag & (TcpFlag.SYN | TcpFlag.ACK) == TcpFlag.SYN for flag in flags)
+    resets = sum(bool(flag & TcpFlag.RST) for flag in flags)
+    return opened <= resets + sum(bool(flag & TcpFlag.FIN) for flag in flags) // 2
+
+
+def found(examination: Examination) -> set[str]:
+    """The rules that were broken."""
+    return {finding.rule for finding in examination.findings}
+
+
+@contextmanager
+def raised_stage(folder: Path) -> Iterator[Stage]:
+    """Start the broker, its front and the clock."""
+    clock = Clock()
+    with pytest.MonkeyPatch.context() as patch, StageBroker() as broker:
+        patch.setattr(relay, "time", SimpleNamespace(time_ns=clock.time_ns))
+        prepare(broker)
+        with Front(default_schemas(), (HOST, broker.ports.watched)) as front:
+            yield Stage(broker, front, clock, folder)
+
+
+def prepare(broker: EmbeddedBroker) -> None:
+    """Create the topic, and wait until groups have a coordinator."""
+    admin = AdminClient({"bootstrap.servers": broker.internal, "log_level": 0})
+    for created in admin.create_topics([NewTopic(TOPIC, 2)]).values():
+        created.result()
+    with InstanceClient(default_schemas(), (HOST, broker.ports.internal), "stage", ID_A) as client:
+        await_success(lambda: find_coordinator(client, 6)["coordinators"][0]["errorCode"])
+        await_success(lambda: beat(client, MEMBER, JOIN)["errorCode"])
+        beat(client, MEMBER, LEAVE)
+
+
+def await_success(ask: Callable[[], int]) -> None:
+    """Ask until there is no error; a coordinator takes its time when it is first asked for."""
+    for _ in range(ATTEMPTS):
+        if not ask():
+            return
+        time.sleep(RETRY)
+    raise TimeoutError("the stage has no coordinator")

@@ -1,0 +1,48 @@
+"""The connections of the state bench are what they are taken for, and small."""
+
+from __future__ import annotations
+
+import itertools
+
+from decoders.frame.record import Kind, unpack
+from decoders.schema.registry import default_schemas
+from expectations.conversation.observation import Evidence
+from expectations.conversation.window import windows_of
+from expectations.judge import Judge
+from streaming.bench.state import bytes_per_connection, distinct
+from streaming.bench.traffic import FRAMES_IN_ROUND, Traffic, captured_now, connection_id
+from streaming.query.bucket import Bucket, BucketStep
+
+
+def test_a_connection_takes_at_most_three_hundred_bytes() -> None:
+    assert bytes_per_connection() <= 300
+
+
+def test_no_two_connections_are_alike() -> None:
+    one, other = (distinct(connection_id(1, number), number).conversation for number in (1, 2))
+    assert one.client_id != other.client_id
+    assert one.client != other.client
+    assert one.opened_at != other.opened_at
+    assert one.advertised == other.advertised
+
+
+def test_the_traffic_is_whole_and_conforms() -> None:
+    names, traffic, bucket = default_schemas().api_names, Traffic(default_schemas(), 5), Bucket()
+    said = itertools.chain(traffic.opening(), *(traffic.round(number) for number in range(3)))
+    records = [unpack(key, value) for key, value in said]
+    assert len(records) == 5 * (3 + 3 * FRAMES_IN_ROUND)
+    placed = [(record, Evidence.in_topic("frames", 0, 0, record)) for record in records]
+    report = BucketStep(Judge(names), names).hear(0, bucket, windows_of(default_schemas(), placed))
+    assert report.findings == [] and report.undecodable == {}
+    assert len(bucket.connections) == 5
+    assert report.frames["ConsumerGroupHeartbeat"]["request"] == 3
+
+
+def test_traffic_may_be_captured_now() -> None:
+    traffic = Traffic(default_schemas(), 1)
+    before = [unpack(key, value) for key, value in traffic.round(0)]
+    after = [unpack(key, value) for key, value in captured_now(traffic.round(0))]
+    assert [record.frame for record in after] == [record.frame for record in before]
+    assert all(record.captured_at != old.captured_at for record, old in zip(after, before, strict=True))
+    answers = [record for record in after if record.kind is Kind.RESPONSE]
+    assert all(record.paired_sequence == record.sequence - 1 for record in answers)

@@ -1,0 +1,49 @@
+"""The bench runs, and its capture is what it says."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from decoders.frame.record import Closing, Kind, Pairing
+from decoders.wire.pcap import PcapReader
+from streaming.bench import wire
+from streaming.bench.wire_capture import SyntheticCapture
+from streaming.failure import UserError
+from tests.decoders.wire.conversation import SCHEMAS, fed, tracker
+
+
+def test_the_capture_is_one_conversation_a_client() -> None:
+    capture = SyntheticCapture(clients=3)
+    file = io.BytesIO()
+    for block in capture.blocks():
+        file.write(block)
+        if capture.packets > 1_500:
+            break
+    file.seek(0)
+    packets = list(PcapReader(file))
+    assert len(packets) == capture.packets
+    followed = tracker()
+    records = fed(followed, packets)
+    assert len({record.connection for record in records}) == 3
+    assert {record.kind for record in records} == {Kind.OPENED, Kind.REQUEST, Kind.RESPONSE}
+    assert {record.pairing for record in records if record.kind is Kind.RESPONSE} == {Pairing.MATCHED}
+    assert {record.closing for record in records} == {Closing.NONE}
+    assert followed.ledger.captured == followed.ledger.framed > 0
+    assert [packet.captured_at for packet in packets] == sorted(packet.captured_at for packet in packets)
+    assert SCHEMAS.api(records[-1].paired_api_key) is not None
+
+
+def test_the_bench_reports_its_ratios() -> None:
+    measured = wire.measure(packets=20_000, rounds=1, long_capture=20_000_000)
+    assert measured["name"] == "wire"
+    assert set(measured["ratios"]) == {"frames_vs_dpkt", "frames_vs_libpcap", "memory_latter_vs_former_half"}
+    assert measured["figures"]["frames"] > 1_000
+    assert all(value > 0 for value in (measured["figures"] | measured["ratios"]).values())
+
+
+def test_a_missing_peer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UserError, match="package tcpdump"):
+        wire.measure()

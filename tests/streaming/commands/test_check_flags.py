@@ -1,0 +1,174 @@
+"""`kipwatch check`: several files, its other forms of output, decisions in a configuration, evidence."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from expectations.catalogue import RULES
+from tests.captures import planted, real_clients
+from tests.exchange import Exchange
+from tests.streaming.captures import write_capture
+from tests.streaming.commands.ran import Ran
+
+Kipwatch = Callable[..., Ran]
+CHANGED, MALFORMED = "kip1313/instance-id-changed", "kip511/software-name-malformed"
+SUPPRESSED = f"""
+[[suppress]]
+rule = "{CHANGED}"
+client_software_name = "RP Console"
+reason = "fixed in 2.0"
+until = 2999-01-01
+
+[[suppress]]
+rule = "{MALFORMED}"
+reason = "long ago"
+until = 2001-01-01
+"""
+
+
+def configured(folder: Path, text: str) -> Path:
+    path = folder / "kipwatch.toml"
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture
+def improvement(tmp_path: Path) -> Path:
+    """A capture with one finding, of level improvement."""
+    exchange = Exchange()
+    body = {"groupId": "g", "memberId": "", "memberEpoch": 5}
+    exchange.request("ConsumerGroupHeartbeat", 0, body, client_id="app")
+    return write_capture(tmp_path / "improvement.pcap", exchange)
+
+
+def test_several_files_are_one_object(kipwatch: Kipwatch) -> None:
+    ran = kipwatch("check", "--json", planted.CAPTURE, real_clients.CAPTURE)
+    together = json.loads(ran.output)
+    apart = [
+        json.loads(kipwatch("check", "--json", each).output)
+        for each in (planted.CAPTURE, real_clients.CAPTURE)
+    ]
+    for name in ("frames", "connections", "opaque"):
+        assert together[name] == sum(each[name] for each in apart)
+    for name in ("findings", "files", "clients"):
+        assert len(together[name]) == sum(len(each[name]) for each in apart)
+    assert together["ledger"]["framed"] == sum(each["ledger"]["framed"] for each in apart)
+    for at, row in enumerate(together["coverage"]):
+        assert row["conforms"] == sum(each["coverage"][at]["conforms"] for each in apart)
+
+
+def test_a_folder_is_judged_as_one_capture(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    (tmp_path / "a.pcap").write_bytes(planted.CAPTURE.read_bytes())
+    assert kipwatch("check", tmp_path).status == 1
+
+
+def test_jsonl_is_a_finding_a_line(kipwatch: Kipwatch, captures: Path) -> None:
+    ran = kipwatch("check", "--jsonl", captures / "violating.pcap")
+    assert {json.loads(line)["rule"] for line in ran.output.splitlines()} == {CHANGED, MALFORMED}
+    assert ran.status == 1
+
+
+def test_a_finding_names_the_packet_that_its_frame_begins_in(kipwatch: Kipwatch, captures: Path) -> None:
+    """After the three packets of the handshake each packet carries a frame."""
+    ran = kipwatch("check", "--jsonl", captures / "violating.pcap")
+    for finding in map(json.loads, ran.output.splitlines()):
+        assert finding["evidence"]["packet"] == finding["sequence"] + 2
+
+
+@pytest.mark.parametrize(
+    ("level", "status"), [("violation", 0), ("improvement", 1), ("information", 1), ("never", 0)]
+)
+def test_the_level_that_fails_is_chosen(
+    kipwatch: Kipwatch, improvement: Path, level: str, status: int
+) -> None:
+    assert kipwatch("check", "--fail-on", level, improvement).status == status
+
+
+def test_never_does_not_fail(kipwatch: Kipwatch, captures: Path) -> None:
+    assert kipwatch("check", "--fail-on", "never", captures / "violating.pcap").status == 0
+
+
+def test_junit_fails_what_fails_the_check(kipwatch: Kipwatch, improvement: Path, tmp_path: Path) -> None:
+    for level, failing in (("violation", []), ("improvement", ["kip1082/member-id-empty"])):
+        kipwatch("check", "--junit", tmp_path / "report.xml", "--fail-on", level, improvement)
+        cases = ET.parse(tmp_path / "report.xml").iter("testcase")
+        assert [case.get("name") for case in cases if case.find("failure") is not None] == failing
+
+
+def test_a_suppressed_finding_does_not_count_and_does_not_vanish(
+    kipwatch: Kipwatch, captures: Path, tmp_path: Path
+) -> None:
+    path = configured(tmp_path, SUPPRESSED)
+    ran = kipwatch("check", "--json", "--config", path, captures / "violating.pcap")
+    report = json.loads(ran.output)
+    assert [finding["rule"] for finding in report["findings"]] == [MALFORMED]
+    (suppressed,) = report["suppressed"]
+    assert (suppressed["finding"]["rule"], suppressed["suppression"]["reason"]) == (CHANGED, "fixed in 2.0")
+    assert "the suppression of kip511/software-name-malformed (long ago) ended on 2001-01-01" in ran.errors
+    assert ran.status == 1
+
+
+def test_suppressions_are_shown_to_a_person(kipwatch: Kipwatch, captures: Path, tmp_path: Path) -> None:
+    path = configured(tmp_path, SUPPRESSED)
+    output = kipwatch("check", "--config", path, captures / "violating.pcap").output
+    assert "suppressed findings: 1" in output
+    assert "until 2999-01-01: fixed in 2.0" in output
+    assert "ended on 2001-01-01 and suppresses no more" in output
+
+
+def test_with_all_violations_suppressed_the_check_passes(
+    kipwatch: Kipwatch, captures: Path, tmp_path: Path
+) -> None:
+    path = configured(tmp_path, SUPPRESSED.replace("2001", "2998"))
+    assert kipwatch("check", "--config", path, captures / "violating.pcap").status == 0
+
+
+def test_a_rule_that_is_off_has_no_coverage_and_is_named(
+    kipwatch: Kipwatch, captures: Path, tmp_path: Path
+) -> None:
+    path = configured(tmp_path, f'disable = ["{CHANGED}"]\n[levels]\n"{MALFORMED}" = "information"')
+    ran = kipwatch("check", "--json", "--config", path, captures / "violating.pcap")
+    report = json.loads(ran.output)
+    assert (ran.status, report["disabled"]) == (0, [CHANGED])
+    assert len(report["coverage"]) == len(RULES) - 1
+    assert (
+        f"disabled by configuration: {CHANGED}"
+        in kipwatch("check", "--config", path, captures / "violating.pcap").output
+    )
+
+
+def test_evidence_is_checked_by_itself(kipwatch: Kipwatch, captures: Path, tmp_path: Path) -> None:
+    assert kipwatch("check", "--evidence", tmp_path / "e", captures / "violating.pcap").errors == ""
+    files = sorted((tmp_path / "e").iterdir())
+    assert len(files) == 2
+    assert [kipwatch("check", path).status for path in files] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('disable = ["nonsense"]', "names a rule 'nonsense'"),
+        ('[levels]\n"wire/unknown-api" = "grave"', "Invalid enum value 'grave'"),
+        ('[[suppress]]\nrule = "wire/unknown-api"\nuntil = 2999-01-01', "missing required field `reason`"),
+        ('[[suppress]]\nrule = "x"\nreason = ""\nuntil = 2999-01-01', "Expected `str` of length >= 1"),
+        ('[[suppress]]\nrule = "x"\nreason = "y"\nuntil = "soon"', "Invalid RFC3339"),
+    ],
+)
+def test_a_mistaken_decision_is_one_line(
+    kipwatch: Kipwatch, captures: Path, tmp_path: Path, text: str, expected: str
+) -> None:
+    ran = kipwatch("check", "--config", configured(tmp_path, text), captures / "clean.pcap")
+    assert expected in ran.complaint
+
+
+def test_what_cannot_be_written_is_one_line(kipwatch: Kipwatch, captures: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    inside = tmp_path / "file" / "inside"
+    for flag in ("--junit", "--evidence"):
+        ran = kipwatch("check", flag, inside, captures / "violating.pcap")
+        assert "cannot write" in ran.complaint

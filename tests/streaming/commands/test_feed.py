@@ -1,0 +1,152 @@
+"""`kipwatch feed`: dry runs, rights, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from streaming.feeder.capture import can_capture
+from streaming.feeder.heartbeat import Heartbeat
+from tests.streaming.commands.ran import Ran
+
+PATIENCE = 120.0
+"""Seconds. What was not compiled before is so at the start."""
+Kipwatch = Callable[..., Ran]
+
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0 or not can_capture(), reason="only root, with the right to capture, can give it up"
+)
+
+
+def test_a_dry_run_shows_each_record_and_the_totals(kipwatch: Kipwatch, captures: Path) -> None:
+    """And needs no Kafka: nobody listens at the address given."""
+    ran = kipwatch("feed", captures / "clean.pcap", "--dry-run", "--bootstrap", "127.0.0.1:1")
+    assert ran.status == 0
+    ready, *lines, stopped = ran.output.splitlines()
+    assert json.loads(ready) == {"feeder": "ready"}
+    totals = json.loads(stopped)
+    assert len(lines) == sum(totals["records"].values()) > 4
+    assert "opened" in lines[0]
+    assert "request API 18 v4" in lines[1]
+    assert "response matched 2" in lines[2]
+    assert "closed fin" in lines[-1]
+    assert totals["bytes"]["framed"] > 0
+
+
+def test_heartbeats_are_numbered_and_belong_to_no_connection() -> None:
+    beats = Heartbeat(run=7, cluster="orders", feeder="rack-1")
+    first, second = beats.at(100), beats.at(200)
+    assert (first.sequence, second.sequence) == (1, 2)
+    assert (first.captured_at, second.captured_at) == (100, 200)
+    assert first.connection == second.connection
+    assert first.connection != Heartbeat(run=8, cluster="orders", feeder="rack-1").at(1).connection
+
+
+def test_settings_of_the_client_are_checked_before_anything_is_read(
+    kipwatch: Kipwatch, captures: Path, tmp_path: Path
+) -> None:
+    configuration = tmp_path / "kipwatch.toml"
+    configuration.write_text('[kafka]\n"sasl.mechanism" = "MAGIC"\n"no.such" = true')
+    flags = ["--config", configuration, "--feeder-metrics-address", "127.0.0.1:0"]
+    complaint = kipwatch("feed", captures / "clean.pcap", *flags).complaint
+    assert complaint.startswith("the table [kafka] does not fit")
+
+
+def test_a_quiet_pipe_does_not_keep_the_feeder_from_its_end(captures: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "streaming.commands.main", "feed", "-", "--dry-run", "--ports", "9092"]
+    log = tmp_path / "feeder.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT)
+    assert process.stdin is not None
+    process.stdin.write((captures / "clean.pcap").read_bytes())
+    process.stdin.flush()
+    try:
+        _wait_for("closed fin", log, process)
+    finally:
+        process.terminate()
+        assert process.wait(10) == 0, log.read_text()
+    assert json.loads(log.read_text().splitlines()[-1])["feeder"] == "stopped"
+
+
+@pytest.mark.capture
+@needs_root
+def test_with_the_capability_alone_no_root_is_needed(tmp_path: Path) -> None:
+    command = ["setpriv", "--reuid=nobody", "--clear-groups", "--inh-caps=-all,+net_raw"]
+    command += ["--ambient-caps=-all,+net_raw", "--bounding-set=-all,+net_raw", *_feed("--dry-run")]
+    # Not below the folder of the test, which belongs to root alone.
+    with TemporaryDirectory() as compiled:
+        _copy_what_is_compiled(Path(compiled))
+        environment = {**os.environ, "NUMBA_CACHE_DIR": compiled}
+        status = _status_of_short_run(command, tmp_path, environment)
+    assert status["Uid"].split()[1] != "0"
+
+
+@pytest.mark.capture
+@needs_root
+def test_root_is_given_up_once_the_capture_is_open(tmp_path: Path) -> None:
+    status = _status_of_short_run(_feed("--dry-run", "--user", "nobody"), tmp_path)
+    assert "0" not in status["Uid"].split() + status["Gid"].split()
+    assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == 0
+
+
+@pytest.mark.capture
+@needs_root
+def test_a_user_that_does_not_exist_is_one_line(kipwatch: Kipwatch) -> None:
+    flags = ["--user", "no-such-user", "--feeder-metrics-address", "127.0.0.1:0"]
+    assert kipwatch("feed", *flags).complaint.startswith("there is no user 'no-such-user'")
+
+
+@pytest.mark.capture
+@pytest.mark.skipif(not can_capture(), reason="no right to capture packets")
+def test_an_interface_that_is_missing_is_one_line(kipwatch: Kipwatch) -> None:
+    complaint = kipwatch("feed", "--interface", "lo,nope0", "--dry-run").complaint
+    assert complaint == "cannot capture on interface nope0: No such device"
+
+
+def _feed(*flags: str) -> list[str]:
+    command = [sys.executable, "-m", "streaming.commands.main", "feed", "--interface", "lo", "--ports", "1"]
+    return [*command, "--feeder-metrics-address", "127.0.0.1:0", *flags]
+
+
+def _copy_what_is_compiled(folder: Path) -> None:
+    """Copy what was compiled to where another user may read and keep it."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kipwatch" / "numba"
+    if cache.is_dir():
+        shutil.copytree(cache, folder / "kipwatch" / "numba")
+    for place in (folder, *folder.rglob("*")):
+        place.chmod(0o777)
+
+
+def _wait_for(told: str, log: Path, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while told not in log.read_text() and time.monotonic() < deadline:
+        assert process.poll() is None, log.read_text()
+        time.sleep(0.05)
+    assert told in log.read_text()
+
+
+def _status_of_short_run(
+    command: list[str], folder: Path, environment: dict[str, str] | None = None
+) -> dict[str, str]:
+    """Run a feeder until it is ready, and give what the kernel says of it then."""
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    log = folder / "feeder.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
+    try:
+        _wait_for('"ready"', log, process)
+        lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0, log.read_text()

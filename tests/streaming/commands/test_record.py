@@ -1,0 +1,108 @@
+"""`kipwatch record`: real clients behind relays, against a real broker."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from decoders.schema.registry import default_schemas
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.broker.request_log import read_request_log
+from streaming.examination import records_of
+from streaming.feeder.source import open_capture
+from tests.streaming.commands.ran import Ran, run_process
+from tests.streaming.feeder.live import assert_same_requests
+
+Kipwatch = Callable[..., Ran]
+
+WORKLOAD = """
+import os, sys, threading
+from streaming.demo.workload import run_workload
+assert sys.argv[1] == os.environ["KIPWATCH_BOOTSTRAP"]
+run_workload(sys.argv[1], print, threading.Event())
+"""
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate for loopback that signs itself, and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    made = (folder / "certificate.pem", folder / "key.pem")
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "1"]
+    subprocess.run(
+        [*command, "-out", made[0], "-keyout", made[1]], check=True, capture_output=True, timeout=60
+    )
+    return made
+
+
+@pytest.mark.jvm
+def test_every_connection_of_real_clients_stays_inside(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """The broker's own log has no connection that the recording has not."""
+    save = tmp_path / "recorded.pcap"
+    flags = ["--bootstrap", broker.watched, "--save", save, "--json"]
+    ran = run_process("record", *flags, "--", sys.executable, "-c", WORKLOAD, "{bootstrap}")
+    assert ran.status == 0, ran.errors
+    examination = json.loads(ran.output.splitlines()[-1])
+    logged = list(read_request_log(broker.request_log))
+    assert examination["connections"] == len({line.connection for line in logged})
+    with open_capture(save) as packets:
+        records, _ = records_of(default_schemas(), packets, (), 1)
+        assert_same_requests(list(records), logged)
+    assert examination["ledger"]["lost"] == 0
+    # Real clients have habits worth telling, but nobody here breaks a rule.
+    assert "violation" not in {finding["level"] for finding in examination["findings"]}
+
+
+@pytest.mark.jvm
+def test_tls_ends_at_the_relay(
+    broker: EmbeddedBroker, certificate: tuple[Path, Path], tmp_path: Path
+) -> None:
+    client = (
+        "import sys; from confluent_kafka.admin import AdminClient\n"
+        "settings = {'bootstrap.servers': sys.argv[1], 'ssl.ca.location': sys.argv[2]}\n"
+        "admin = AdminClient({**settings, 'security.protocol': 'ssl'})\n"
+        "admin.list_topics(timeout=20)\n"
+        "admin.describe_cluster(request_timeout=20).result()\n"
+    )
+    flags = ["--bootstrap", broker.watched, "--save", tmp_path / "tls.pcap", "--json"]
+    flags += ["--tls-certificate", certificate[0], "--tls-key", certificate[1]]
+    ran = run_process("record", *flags, "--", sys.executable, "-c", client, "{bootstrap}", certificate[0])
+    assert ran.status == 0, ran.errors
+    assert json.loads(ran.output.splitlines()[-1])["frames"] >= 8
+
+
+def test_a_command_that_fails_is_told_with_status_2(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    save = tmp_path / "x.pcap"
+    ran = kipwatch("record", "--bootstrap", "127.0.0.1:1", "--save", save, "--", "sh", "-c", "exit 7")
+    assert ran.status == 2
+    assert "kipwatch: the command ended with status 7" in ran.errors
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["--bootstrap", "127.0.0.1:1"], "name the command to run"),
+        (["--bootstrap", "here", "--", "true"], "'here' is not host:port"),
+        (["--bootstrap", "127.0.0.1:1", "--", "no-such-command"], "cannot run no-such-command"),
+        (["--bootstrap", "127.0.0.1:1", "--tls-key", "k", "--", "true"], "without --tls-certificate"),
+        (["--bootstrap", "127.0.0.1:1", "--upstream-ca", "k", "--", "true"], "without --upstream-tls"),
+        (
+            ["--bootstrap", "127.0.0.1:1", "--tls-certificate", "missing.pem", "--", "true"],
+            "the files of TLS cannot be used: No such file",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line(kipwatch: Kipwatch, tmp_path: Path, flags: list[str], complaint: str) -> None:
+    assert complaint in kipwatch("record", "--save", tmp_path / "x.pcap", *flags).complaint

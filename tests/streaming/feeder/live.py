@@ -1,0 +1,117 @@
+"""A feeder as a process of its own, and what it says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar, cast
+
+import pytest
+
+from decoders.codec.request import read_request
+from decoders.frame.record import Kind, Record
+from decoders.schema.registry import default_schemas
+from streaming.broker.request_log import LoggedRequest
+from streaming.feeder.capture import can_capture
+
+FRAMES = "kipwatch.frames"
+PATIENCE = 120.0
+"""Seconds. A start takes one of them, or half a minute where nothing was compiled before."""
+Asked = tuple[int, int, int | None, str]
+
+Test = TypeVar("Test", bound=Callable[..., None])
+
+
+def captures(test: Test) -> Test:
+    """Mark a test that needs the right to capture, and skip it without."""
+    skip = pytest.mark.skipif(not can_capture(), reason="no right to capture packets")
+    return cast(Test, pytest.mark.capture(skip(test)))
+
+
+class LiveFeeder:
+    """`kipwatch feed` on the loopback interface. A context manager; leaving it stops the feeder."""
+
+    def __init__(self, log: Path, ports: Iterable[int], bootstrap: str, *flags: str) -> None:
+        command = [sys.executable, "-m", "streaming.commands.main", "feed", "--interface", "lo"]
+        command += ["--ports", ",".join(map(str, ports)), "--bootstrap", bootstrap]
+        command += ["--feeder-metrics-address", "127.0.0.1:0", *flags]
+        self._log = log
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+
+    def __enter__(self) -> LiveFeeder:
+        self.wait_for("ready")
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def told(self, event: str) -> list[dict[str, Any]]:
+        """What the feeder said so far of one kind of event."""
+        lines = [line for line in self._log.read_text().splitlines(keepends=True) if line.startswith("{")]
+        said = [json.loads(line) for line in lines if line.endswith("\n")]
+        return [facts for facts in said if facts["feeder"] == event]
+
+    def wait_for(self, event: str) -> dict[str, Any]:
+        """Wait until the feeder has said something."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            if told := self.told(event):
+                return told[-1]
+            assert self._process.poll() is None, self._log.read_text()
+            time.sleep(0.05)
+        raise AssertionError(f"the feeder did not say {event}: {self._log.read_text()}")
+
+    def kill(self) -> None:
+        """End it without a chance to finish."""
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> dict[str, Any]:
+        """Tell it to finish, and give its last words."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            # What was captured until now is read first: at the highest rate that takes a while.
+            self._process.wait(4 * PATIENCE)
+        return (self.told("stopped") or [{}])[-1]
+
+
+def assert_same_requests(records: Sequence[Record], lines: Iterable[LoggedRequest], *, but: str = "") -> None:
+    """Hold the topic against the broker's log, both without the requests of one client.
+
+    The broker logs a request when its answer is sent: the last of a client that left may not be there.
+    """
+    in_log = logged(line for line in lines if not but or line.client_id != but)
+    requests = sorted((one for one in records if one.kind is Kind.REQUEST), key=lambda one: one.sequence)
+    last = {request.connection: request.sequence for request in requests}
+    answered = {one.paired_sequence for one in records if one.kind is Kind.RESPONSE} - {*last.values()}
+    unseen = in_log - asked(records)
+    unlogged = asked(request for request in requests if request.sequence in answered) - in_log
+    assert (unseen, unlogged) == (Counter(), Counter()), f"unseen: {unseen}, unlogged: {unlogged}"
+    assert in_log
+
+
+def logged(lines: Iterable[LoggedRequest]) -> Counter[Asked]:
+    """The requests of the broker's log."""
+    return Counter((line.api_key, line.api_version, line.correlation_id, line.client_id) for line in lines)
+
+
+def asked(records: Iterable[Record]) -> Counter[Asked]:
+    """The requests among records, as the broker's log knows them."""
+    requests = [
+        read_request(default_schemas(), record.frame, cut=record.is_cut)
+        for record in records
+        if record.kind is Kind.REQUEST
+    ]
+    return Counter(
+        (request.api_key, request.api_version, request.correlation_id, request.client_id or "")
+        for request in requests
+    )

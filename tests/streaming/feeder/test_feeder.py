@@ -1,0 +1,119 @@
+"""One run of the feeder, without an interface and without Kafka."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from decoders.frame.record import Kind, Record
+from decoders.wire.columnar.frames import FrameBatch
+from decoders.wire.columnar.packets import PacketBatch
+from decoders.wire.packet import Packet
+from decoders.wire.synthesis import SyntheticConnection
+from streaming.configuration import Configuration
+from streaming.failure import UserError
+from streaming.feeder.feeder import Feeder
+from tests.decoders.wire.conversation import CLIENT, SERVER, TO_BROKER, metadata, prefixed
+
+
+class Outlet:
+    """Takes every record, or says that it cannot."""
+
+    shed_bytes, waiting_bytes = 5, 7
+
+    def __init__(self, fatal: str = "", left: int = 0) -> None:
+        self.records: list[Record] = []
+        self.fatal, self._left = fatal, left
+        self.is_taken = not fatal
+
+    @property
+    def fates(self) -> dict[str, int]:
+        return {"delivered": len(self.records), "refused": 0, "shed": 0}
+
+    def publish(self, record: Record) -> None:
+        self.records.append(record)
+
+    def publish_batch(self, batch: FrameBatch) -> None:
+        self.records.extend(batch.records())
+
+    def attend(self) -> None:
+        pass
+
+    def flush(self, seconds: float) -> int:
+        return self._left
+
+
+def packets() -> list[Packet]:
+    synthetic = SyntheticConnection(CLIENT, SERVER)
+    return [*synthetic.opened(1), *synthetic.sent(2, TO_BROKER, prefixed(metadata(1)))]
+
+
+def batches(*sent: list[Packet]) -> Iterator[PacketBatch]:
+    return map(PacketBatch.of, sent)
+
+
+def test_packets_become_records_and_the_metrics_say_so() -> None:
+    feeder, outlet = Feeder(Configuration(), run=1), Outlet()
+    assert not feeder.is_ready()
+    feeder.run(batches(packets(), []), outlet)
+    assert feeder.is_ready() and feeder.is_healthy()
+    assert [record.kind for record in outlet.records] == [Kind.OPENED, Kind.REQUEST]
+    value = feeder.registry.get_sample_value
+    assert value("kipwatch_feed_records_total", {"fate": "delivered"}) == 2
+    assert value("kipwatch_feed_shed_bytes_total") == 5
+    assert value("kipwatch_feed_waiting_bytes") == 7
+    assert value("kipwatch_capture_bytes_total", {"fate": "framed"}) == len(prefixed(metadata(1)))
+
+
+def test_what_was_not_taken_at_the_end_is_told() -> None:
+    with pytest.raises(UserError, match="did not take 3 records"):
+        Feeder(Configuration(), run=1).run(batches(packets()), Outlet(left=3))
+
+
+def test_when_nothing_can_be_taken_any_more_the_feeder_ends() -> None:
+    feeder = Feeder(Configuration(), run=1)
+    with pytest.raises(UserError, match="fenced; start the feeder again"):
+        feeder.run(batches(packets(), packets()), Outlet(fatal="fenced"))
+    assert not feeder.is_ready()
+
+
+def test_a_stopped_feeder_reads_no_further() -> None:
+    stopping, outlet = threading.Event(), Outlet()
+    feeder = Feeder(Configuration(), run=1, stopping=stopping)
+    stopping.set()
+    feeder.run(batches(packets(), packets()), outlet)
+    assert len(outlet.records) == 2
+
+
+def test_packets_of_several_kinds_in_one_file_are_one_clear_line() -> None:
+    other = packets()[0]._replace(link_type=101)
+    with pytest.raises(UserError, match="--save takes packets of one kind"):
+        Feeder(Configuration(), run=1, save=io.BytesIO()).run(batches([packets()[0], other]), Outlet())
+
+
+def test_skipped_packets_and_what_is_not_kafka_are_on_the_metrics_page() -> None:
+    synthetic = SyntheticConnection(CLIENT, SERVER)
+    opened = synthetic.opened(1)
+    hello = synthetic.sent(2, TO_BROKER, b"\x16\x03\x01" + bytes(200))
+    unread = packets()[0]._replace(data=bytes(60))
+    feeder = Feeder(Configuration(), run=1)
+    feeder.run(batches([*opened, *hello, unread]), Outlet())
+    value = feeder.registry.get_sample_value
+    assert value("kipwatch_capture_packets_total", {"fate": "tcp"}) == 4
+    assert value("kipwatch_capture_packets_total", {"fate": "not-ip"}) == 1
+    assert value("kipwatch_capture_opaque_connections_total") == 1
+    assert value("kipwatch_capture_bytes_total", {"fate": "skipped-opaque"}) == 203
+
+
+def test_a_request_beyond_the_longest_that_brokers_take_is_an_invalid_size() -> None:
+    synthetic, outlet = SyntheticConnection(CLIENT, SERVER), Outlet()
+    configuration = Configuration(max_request_bytes=1024)
+    sent = synthetic.opened(1) + synthetic.sent(2, TO_BROKER, prefixed(metadata(1)))
+    sent += synthetic.sent(3, TO_BROKER, (1025).to_bytes(4) + metadata(2))
+    Feeder(configuration, run=1).run(batches(sent), outlet)
+    kinds = [record.kind for record in outlet.records]
+    assert kinds == [Kind.OPENED, Kind.REQUEST, Kind.INVALID_SIZE, Kind.GAP]
+    assert outlet.records[2].true_length == 1025

@@ -1,0 +1,234 @@
+"""The feeder against a real broker with real clients, held against the broker's own log of requests."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from decoders.frame.record import Flag, Kind, Record
+from streaming.broker import leash
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.broker.request_log import read_request_log
+from streaming.broker.topics import create_topics
+from streaming.demo.workload import run_workload
+from streaming.frames_topic import latest_records
+from tests.decoders.wire.conversation import metadata, metadata_answer, prefixed
+from tests.streaming.feeder.live import FRAMES, LiveFeeder, asked, assert_same_requests, captures, logged
+
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(240)]
+
+OWN = "kipwatch-feeder"
+EVERYTHING = 10_000_000
+
+
+class RestartableBroker(EmbeddedBroker):
+    """A broker that can be stopped and started again with its data."""
+
+    def stop(self) -> None:
+        leash.let_go(self._process)
+
+    def start(self) -> None:
+        self._await_answer(self._start())
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self._process = super()._start()
+        return self._process
+
+
+@pytest.fixture
+def broker() -> Iterator[RestartableBroker]:
+    with RestartableBroker() as running:
+        create_topics(running.internal, FRAMES, "kipwatch.findings")
+        yield running
+        running.stop()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "feeder.log"
+
+
+def watched_port(broker: EmbeddedBroker) -> int:
+    return broker.ports.watched
+
+
+def published(broker: EmbeddedBroker) -> list[Record]:
+    return [record for _, _, record in latest_records(broker.internal, FRAMES, EVERYTHING)]
+
+
+def play(broker: EmbeddedBroker) -> None:
+    run_workload(broker.watched, lambda _: None, threading.Event())
+
+
+def press(bootstrap: str, seconds: float) -> None:
+    """Send requests as fast as they are answered, from several clients at once."""
+    deadline = time.monotonic() + seconds
+
+    def ask() -> None:
+        admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "asking", "log_level": 2})
+        while time.monotonic() < deadline:
+            admin.list_topics(timeout=10)
+
+    def produce(number: int) -> None:
+        settings = {"bootstrap.servers": bootstrap, "client.id": f"producing-{number}", "log_level": 2}
+        producer = Producer({**settings, "linger.ms": 0, "batch.num.messages": 1})
+        while time.monotonic() < deadline:
+            producer.produce("kipwatch-demo", value=b"x" * 100)
+            producer.poll(0)
+            if len(producer) > 1000:
+                producer.poll(0.01)
+        assert producer.flush(60) == 0
+
+    threads = [threading.Thread(target=ask), *(threading.Thread(target=produce, args=(n,)) for n in range(2))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def converse(client: socket.socket, server: socket.socket, numbers: range) -> int:
+    """Ask and answer once for each number, and give how many bytes that took."""
+    sent = 0
+    for number in numbers:
+        for source, destination, frame in (
+            (client, server, metadata(number)),
+            (server, client, metadata_answer(number)),
+        ):
+            source.sendall(prefixed(frame))
+            received = destination.recv(65536)
+            assert received == prefixed(frame)
+            sent += len(received)
+    return sent
+
+
+@captures
+def test_ordinary_load_is_published_request_by_request(broker: RestartableBroker, log: Path) -> None:
+    with LiveFeeder(log, [watched_port(broker)], broker.internal) as feeder:
+        play(broker)
+        told = feeder.stop()
+    records = published(broker)
+    assert_same_requests(records, read_request_log(broker.request_log))
+    assert asked(records).total() > 50
+    assert told["dropped_packets"] == 0
+    assert told["records"] == {"delivered": len(records), "refused": 0, "shed": 0}
+    assert told["bytes"]["lost"] == 0
+
+
+@captures
+def test_the_feeder_never_sees_itself(broker: RestartableBroker, log: Path) -> None:
+    """Also where it publishes to the very listener that it watches."""
+    with LiveFeeder(log, [watched_port(broker)], broker.watched) as feeder:
+        play(broker)
+        told = feeder.stop()
+    lines = list(read_request_log(broker.request_log))
+    assert any(line.client_id == OWN for line in lines)
+    assert_same_requests(published(broker), lines, but=OWN)
+    assert all(client != OWN for _, _, _, client in asked(published(broker)))
+    assert told["bytes"]["skipped-own"] > 0
+
+
+@captures
+def test_the_feeder_outlives_its_broker(broker: RestartableBroker, log: Path) -> None:
+    with LiveFeeder(log, [watched_port(broker)], broker.internal, "--feeder", "patient") as feeder:
+        play(broker)
+        broker.stop()
+        feeder.wait_for("kafka-trouble")
+        broker.start()
+        press(broker.watched, 1)
+        feeder.wait_for("delivering")
+        told = feeder.stop()
+    records = published(broker)
+    # A broker that is stopped does not log all that it has answered.
+    assert logged(read_request_log(broker.request_log)) - asked(records) == Counter()
+    assert told["records"]["delivered"] == len(records)
+    assert told["records"]["shed"] == told["records"]["refused"] == told["left"] == 0
+
+
+@captures
+def test_a_killed_feeder_publishes_nothing_twice_and_what_survives_says_so(
+    broker: RestartableBroker, log: Path
+) -> None:
+    ports, pressing = [watched_port(broker)], threading.Thread(target=press, args=(broker.watched, 12))
+    play(broker)
+    killed = LiveFeeder(log, ports, broker.internal)
+    killed.wait_for("ready")
+    pressing.start()
+    time.sleep(4)
+    killed.kill()
+    with LiveFeeder(log.with_name("second.log"), ports, broker.internal) as feeder:
+        pressing.join()
+        feeder.stop()
+    records = published(broker)
+    places = Counter((record.connection, record.run, record.sequence) for record in records)
+    assert set(places.values()) == {1}
+    requests = Counter((record.client, record.frame[:8]) for record in records if record.kind is Kind.REQUEST)
+    assert set(requests.values()) == {1}
+    first, second = sorted({record.run for record in records})
+    of_first = {record.client for record in records if record.run == first}
+    survivors = [
+        record
+        for record in records
+        if record.run == second and record.kind is Kind.OPENED and record.client in of_first
+    ]
+    assert survivors
+    assert all(record.flags is Flag.MID_STREAM for record in survivors)
+    assert {record.connection for record in records if record.run == first}.isdisjoint(
+        record.connection for record in records if record.run == second
+    )
+
+
+@captures
+def test_while_kafka_is_away_the_feeder_sheds_and_tells_what(broker: RestartableBroker, log: Path) -> None:
+    """Every byte of a watched conversation is in a frame of the topic or in a gap of it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        flags = ["--queue-mebibytes", "1"]
+        with (
+            LiveFeeder(log, [listener.getsockname()[1]], broker.internal, *flags) as feeder,
+            closing(socket.create_connection(listener.getsockname(), timeout=10)) as client,
+            closing(listener.accept()[0]) as server,
+        ):
+            sent = converse(client, server, range(10))
+            broker.stop()
+            sent += converse(client, server, range(10, 3000))
+            feeder.wait_for("shedding")
+            broker.start()
+            feeder.wait_for("recovered")
+            sent += converse(client, server, range(3000, 3010))
+            told = feeder.stop()
+    records = [record for record in published(broker) if record.kind is not Kind.HEARTBEAT]
+    ordered = sorted(records, key=lambda record: record.sequence)
+    assert [record.kind for record in ordered].count(Kind.GAP) == 2
+    assert ordered[0].kind is Kind.OPENED
+    gaps = sum(record.true_length for record in records if record.kind is Kind.GAP)
+    frames = [record for record in records if record.kind in (Kind.REQUEST, Kind.RESPONSE)]
+    assert sum(record.true_length + 4 for record in frames) + gaps == sent
+    assert told["records"]["shed"] == 2 * 3010 - len(frames)
+    assert told["dropped_packets"] == told["left"] == 0
+
+
+@captures
+@pytest.mark.parametrize("seconds", [3, pytest.param(60, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
+def test_the_highest_rate_is_published_or_its_drops_are_told(
+    broker: RestartableBroker, log: Path, seconds: int
+) -> None:
+    flags = ["--ring-mebibytes", "1024"]
+    with LiveFeeder(log, [watched_port(broker)], broker.internal, *flags) as feeder:
+        play(broker)
+        press(broker.watched, seconds)
+        told = feeder.stop()
+    records, lines = published(broker), list(read_request_log(broker.request_log))
+    print(told, f"{len(lines)} requests in the broker's log")
+    if told["dropped_packets"]:
+        assert any(record.kind is Kind.GAP for record in records)
+    else:
+        assert_same_requests(records, lines)

@@ -1,0 +1,94 @@
+"""The connections of this very process, found and taken out."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from decoders.frame.record import Direction
+from decoders.wire.columnar.packets import PacketBatch
+from decoders.wire.ledger import Ledger, Reason
+from decoders.wire.packet import Packet
+from decoders.wire.segment import SocketAddress
+from decoders.wire.synthesis import SyntheticConnection
+from streaming.feeder import own_traffic
+from streaming.feeder.own_traffic import OwnTraffic
+
+HERE = socket.inet_aton("127.0.0.1")
+PAYLOAD = b"a request of our own"
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+def packets(client_port: int, server_port: int) -> list[Packet]:
+    """A connection's opening and a payload, as captured."""
+    client, server = SocketAddress(HERE, client_port), SocketAddress(HERE, server_port)
+    synthetic = SyntheticConnection(client, server)
+    return [*synthetic.opened(1), *synthetic.sent(2, Direction.TO_BROKER, PAYLOAD)]
+
+
+def sifted(own: OwnTraffic, captured: list[Packet], ledger: Ledger | None = None) -> list[Packet]:
+    return list(own.sift(PacketBatch.of(captured), ledger or Ledger()).packets())
+
+
+def test_own_packets_are_taken_out_and_booked(listener: socket.socket) -> None:
+    port = listener.getsockname()[1]
+    ledger, own = Ledger(), OwnTraffic({port})
+    with socket.create_connection(listener.getsockname()) as client:
+        strangers = packets(1, port)
+        mixed = packets(client.getsockname()[1], port) + strangers
+        assert sifted(own, mixed, ledger) == strangers
+    assert ledger.skipped[Reason.OWN] == len(PAYLOAD)
+    assert ledger.packets["own"] == 4
+    assert ledger.balances
+
+
+def test_a_connection_that_has_ended_is_still_known(listener: socket.socket) -> None:
+    port = listener.getsockname()[1]
+    own = OwnTraffic({port})
+    with socket.create_connection(listener.getsockname()) as client:
+        ours = client.getsockname()[1]
+        sifted(own, [])
+    assert sifted(own, packets(ours, port)) == []
+
+
+def test_and_is_forgotten_when_others_may_have_its_addresses(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_traffic, "REMEMBERED", 0.05)
+    port = listener.getsockname()[1]
+    own = OwnTraffic({port})
+    with socket.create_connection(listener.getsockname()) as client:
+        ours = packets(client.getsockname()[1], port)
+        sifted(own, [])
+    time.sleep(0.1)
+    assert sifted(own, ours) == ours
+
+
+def test_a_connection_that_lives_for_milliseconds_is_seen(listener: socket.socket) -> None:
+    port = listener.getsockname()[1]
+    with OwnTraffic({port}) as own:
+        with socket.create_connection(listener.getsockname()) as client:
+            ours = packets(client.getsockname()[1], port)
+            time.sleep(0.1)
+        assert sifted(own, ours) == []
+
+
+def test_one_that_is_still_connecting_is_known_by_its_own_end(listener: socket.socket) -> None:
+    with socket.socket() as client:
+        client.bind(("127.0.0.1", 0))
+        ours = packets(client.getsockname()[1], listener.getsockname()[1])
+        assert sifted(OwnTraffic({listener.getsockname()[1]}), ours) == []
+
+
+def test_other_connections_of_this_process_are_no_matter(listener: socket.socket) -> None:
+    with socket.create_connection(listener.getsockname()) as client:
+        ours = packets(client.getsockname()[1], listener.getsockname()[1])
+        assert sifted(OwnTraffic({1}), ours) == ours

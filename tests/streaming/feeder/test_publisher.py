@@ -1,0 +1,75 @@
+"""The publisher without a broker: it buffers, sheds, and refuses settings that would break its promises."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from decoders.frame.record import Kind, pack
+from decoders.wire.columnar.packets import PacketBatch
+from decoders.wire.columnar.tracker import ColumnarTracker
+from streaming.failure import UserError
+from streaming.feeder.publisher import ATTENDED, OVERHEAD, ClientSettings, Publisher
+from tests.decoders.wire.columnar.equality import packets_between
+from tests.decoders.wire.conversation import SCHEMAS, exchanges
+from tests.streaming.feeder.test_shedding import record
+
+NOWHERE = "127.0.0.1:1"
+BUFFER = 100_000
+
+
+def publisher(settings: ClientSettings | None = None, buffer: int = BUFFER) -> Publisher:
+    return Publisher(NOWHERE, "frames", settings or {}, buffer, lambda: True)
+
+
+def test_without_a_broker_it_buffers_and_then_sheds_and_says_both(capsys: pytest.CaptureFixture[str]) -> None:
+    away = publisher()
+    away.publish(record(Kind.OPENED, 1))
+    for sequence in range(2, 300):
+        away.publish(record(Kind.REQUEST, sequence, size=1_000))
+        away.attend()
+    assert not away.is_taken
+    assert 0 < away.waiting_bytes < BUFFER
+    assert away.fates["delivered"] == away.fates["refused"] == 0
+    assert away.fates["shed"] > 200
+    assert away.shed_bytes == away.fates["shed"] * 1_004
+    told = [json.loads(line)["feeder"] for line in capsys.readouterr().out.splitlines()]
+    assert told.count("shedding") == 1
+
+
+def test_a_wait_for_room_ends_when_the_feeder_is_to_stop() -> None:
+    full = publisher()
+    for sequence in range(1, 1_000):
+        full.publish(record(Kind.CLOSED, sequence))
+    assert full.fates["refused"] > 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"enable.idempotence": False}, "the feeder itself decides enable.idempotence"),
+        ({"message.timeout.ms": 5}, "the feeder itself decides message.timeout.ms"),
+        ({"no.such.setting": 1}, "the table \\[kafka\\] does not fit: No such configuration property"),
+        ({"security.protocol": "rot13"}, "the table \\[kafka\\] does not fit: Invalid value"),
+    ],
+)
+def test_settings_that_do_not_fit_are_one_clear_line(settings: ClientSettings, complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        publisher(settings)
+
+
+def test_client_settings_pass_through() -> None:
+    assert publisher({"compression.type": "zstd", "security.protocol": "ssl"}).is_taken
+
+
+def test_a_batch_is_shed_from_where_its_records_find_no_room() -> None:
+    """Frames that go from columns to the topic count as their records do."""
+    packets = packets_between(exchanges(600), close=False)
+    batch = ColumnarTracker(SCHEMAS, ports={9092}, run=7).feed(PacketBatch.of(packets))
+    away, records = publisher(buffer=4 * BUFFER), list(batch.records())
+    away.publish_batch(batch)
+    admitted = len(records) - away.fates["shed"]
+    assert ATTENDED <= admitted < len(records)
+    assert away.waiting_bytes == sum(len(pack(record)) + OVERHEAD for record in records[:admitted])
+    assert away.shed_bytes == sum(record.true_length + 4 for record in records[admitted:])

@@ -1,0 +1,137 @@
+"""`--observe`: the two servers beside a kipwatch, on loopback, and gone with it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.broker.ports import free_ports
+from streaming.commands import demo, run
+from streaming.configuration import Configuration
+from streaming.exposition import Exposition, serve
+from streaming.failure import UserError
+from streaming.metrics import ApplicationMetrics
+from streaming.observe.observers import Observers, observed, start_prometheus
+from streaming.observe.settings import RULES, alertmanager_settings, prometheus_settings, reachable
+from tests.dashboards.prometheus import promtool
+from tests.deploy.alertmanager import CONFIGURATION, until
+
+
+def get(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        return json.load(answer)
+
+
+@pytest.fixture
+def application() -> Iterator[Exposition]:
+    metrics = ApplicationMetrics(["kip35/version-out-of-range"], version="0.1.0", kafka="4.4.0")
+    exposition = serve(metrics.registry, 0, lambda: True, lambda: True)
+    yield exposition
+    exposition.close()
+
+
+def watched(exposition: Exposition) -> Configuration:
+    nobody = free_ports(1)[0]
+    return Configuration(
+        metrics_address=f"127.0.0.1:{exposition.port}", feeder_metrics_address=f"127.0.0.1:{nobody}"
+    )
+
+
+def targets(prometheus: str) -> dict[str, str]:
+    told = get(f"{prometheus}/api/v1/targets")["data"]["activeTargets"]
+    return {target["labels"]["job"]: target["health"] for target in told}
+
+
+def test_prometheus_scrapes_and_brings_alerts_to_alertmanager(application: Exposition) -> None:
+    """The watchdog comes through within seconds; a feeder that is not there is told as down."""
+    with Observers(watched(application)) as observers:
+        until(lambda: targets(observers.prometheus.url) == {"kipwatch": "up", "kipwatch-feeder": "down"})
+        alerts = until(lambda: get(f"{observers.alertmanager.url}/api/v2/alerts"))
+        assert {alert["labels"]["alertname"] for alert in alerts} == {"KipwatchWatchdog"}
+        assert set(observers.addresses) == {"prometheus", "alertmanager"}
+        for address in observers.addresses.values():
+            with urllib.request.urlopen(address, timeout=5) as answer:
+                assert answer.status == 200
+
+
+def test_they_listen_on_loopback_alone_and_are_gone_afterwards(application: Exposition) -> None:
+    """None of them asks for a password."""
+    with Observers(watched(application)) as observers:
+        ports = {
+            int(server.address.rpartition(":")[2])
+            for server in (observers.prometheus, observers.alertmanager)
+        }
+        listening = {address for address in listeners() if address[1] in ports}
+        assert listening == {("127.0.0.1", port) for port in ports}
+    assert not ports & {port for _, port in listeners()}
+
+
+def listeners() -> set[tuple[str, int]]:
+    """Every IPv4 and IPv6 address that somebody listens on here, IPv6 as `::`."""
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            _, local, _, state, *_ = line.split()
+            address, port = local.split(":")
+            if state == "0A":
+                host = socket.inet_ntoa(bytes.fromhex(address)[::-1]) if table == "tcp" else "::"
+                found.add((host, int(port, 16)))
+    return found
+
+
+def test_nothing_is_started_where_it_is_not_wanted() -> None:
+    told: list[dict[str, str]] = []
+    with observed(False, Configuration(), told.append):
+        assert told == []
+
+
+def test_a_server_that_is_not_installed_is_one_line_that_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(UserError, match=r"--observe needs prometheus.*apt-get install") as raised:
+        Observers(Configuration())
+    assert "\n" not in str(raised.value)
+
+
+def test_a_server_that_ends_at_once_is_told_with_its_last_words(tmp_path: Path) -> None:
+    bad = tmp_path / "prometheus.json"
+    bad.write_text('{"scrape": 1}')
+    with (
+        start_prometheus("prometheus", bad, free_ports(1)[0], tmp_path) as server,
+        pytest.raises(UserError, match=r"Prometheus ended at once: .*scrape"),
+    ):
+        server.wait()
+
+
+def test_prometheus_accepts_what_it_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "prometheus.json"
+    file.write_text(json.dumps(prometheus_settings({"kipwatch": "0.0.0.0:9108"}, "127.0.0.1:9093")))
+    assert RULES.is_file()
+    promtool("check", "config", file)
+
+
+def test_what_listens_everywhere_is_asked_on_loopback() -> None:
+    assert reachable("0.0.0.0:9108") == reachable("[::]:9108") == "127.0.0.1:9108"
+    assert reachable("monitor:9108") == "monitor:9108"
+
+
+def test_alerts_are_grouped_as_in_the_committed_configuration() -> None:
+    for label in alertmanager_settings()["route"]["group_by"]:
+        assert label in CONFIGURATION.read_text().partition("group_by:")[2].splitlines()[0]
+
+
+@pytest.mark.parametrize("command", [demo, run])
+def test_the_commands_have_the_flag(command: Any) -> None:
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    assert parser.parse_args(["--observe"]).observe
+    assert not parser.parse_args([]).observe
