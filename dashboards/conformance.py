@@ -6,69 +6,40 @@ never look alike.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable
-
 from grafana_foundation_sdk.builders import dashboard as builder
-from grafana_foundation_sdk.models.dashboard import DashboardCursorSync, DynamicConfigValue
 
-from dashboards import panels, queries, variables
-from dashboards.alerts import STALLED_AFTER
+from dashboards import links, panels, queries, states
+from dashboards.layout import dashboard as laid_out
 from dashboards.panels import AMBER, BLUE, GREEN, GREY, RED
-from expectations.rule import Rule, Verdict
-from streaming import metrics
+from dashboards.recordings import NEVER_EXERCISED
+from dashboards.thresholds import LOST_SHARE, SLOW_BATCH_AFTER, STALLED_AFTER, UNDECODABLE_SHARE
+from expectations.rule import Verdict
 
-UID = "kipwatch-conformance"
-
-
-STATES = {
-    queries.NEVER_EXERCISED: ("never exercised", GREY),
-    queries.ONLY_UNDECIDED: ("only undecided", BLUE),
-    queries.CONFORMS: ("conforms", GREEN),
-    queries.COULD_BE_BETTER: ("breaks a recommendation", AMBER),
-    queries.VIOLATES: ("violates", RED),
-}
+TIMELINE_HEIGHT = 24
 
 
-def dashboard(rules: Iterable[Rule]) -> builder.Dashboard:
-    """The dashboard; the rules tell which offences are violations and which only recommendations."""
-    made = (
-        builder.Dashboard("Kafka protocol conformance")
-        .uid(UID)
-        .description("Whether clients and brokers keep the rules of KIP-1313, 1082, 511, 35 and 1242.")
-        .tags([variables.TAG])
-        .time("now-1h", "now")
-        .refresh("30s")
-        .tooltip(DashboardCursorSync.CROSSHAIR)
-        .link(variables.links())
-        .variables(variables.variables(rules))
+def dashboard() -> builder.Dashboard:
+    """The dashboard that one opens first."""
+    return laid_out(
+        links.CONFORMANCE,
+        "Kafka protocol: conformance",
+        "Whether clients and brokers keep the rules of KIP-1313, 1082, 511, 35 and 1242.",
+        {
+            "Is the fleet conformant?": [_violations(), _since(), _exercised(), _checks()],
+            "Was it looked at?": [_undecided_share(), since_batch(), undecodable_share(), lost_share()],
+            "Which rules": [
+                states.timeline("Rules", queries.STATE_BY_RULE, TIMELINE_HEIGHT),
+                _offences(),
+                _coverage(),
+            ],
+        },
     )
-    identifiers = itertools.count(1)
-    for title, row in _rows().items():
-        made.with_row(builder.Row(title).id(next(identifiers)))
-        for panel in row:
-            made.with_panel(panel.id(next(identifiers)))
-    return made
-
-
-def _rows() -> dict[str, list[panels.Panel]]:
-    return {
-        "Is the fleet conformant?": [
-            _violations(),
-            _rules_exercised(),
-            _checks(),
-            _undecided_share(),
-            _states(),
-        ],
-        "Who, and how much was looked at": [_findings(), _coverage(), _connections()],
-        "The monitor itself": [_since_batch(), _lag(), _dropped(), _undecodable(), _delay(), _bytes()],
-    }
 
 
 def _violations() -> panels.Panel:
     return panels.stat_panel(
         "Violations",
-        "Offences against what a KIP demands, over the range. Recommendations are not among them. "
+        "Offences against what a KIP demands, over the range. What could only be better is not among them. "
         "A zero is worth as much as the rules exercised beside it.",
         {"violations": queries.VIOLATIONS},
         unit=panels.COUNT,
@@ -77,7 +48,19 @@ def _violations() -> panels.Panel:
     )
 
 
-def _rules_exercised() -> panels.Panel:
+def _since() -> panels.Panel:
+    return panels.stat_panel(
+        "Since the last violation",
+        "How long no rule was violated. Drawn from what was recorded within the range.",
+        {"since": queries.SINCE_VIOLATION},
+        unit=panels.SECONDS,
+        steps=[(0, RED), (3600, AMBER), (86400, GREEN)],
+        span=6,
+        empty="none in the range",
+    )
+
+
+def _exercised() -> panels.Panel:
     return panels.stat_panel(
         "Rules exercised",
         "How many of the rules were decided at least once in the range, and how many there are. "
@@ -113,135 +96,70 @@ def _undecided_share() -> panels.Panel:
     )
 
 
-def _states() -> panels.Panel:
-    return panels.timeline_panel(
-        "Rules",
-        "The gravest thing that happened to each rule in the five minutes before. Grey says that the rule "
-        f"was never exercised. Drawn from the recording rule {queries.RULE_STATE}.",
-        queries.STATE_BY_RULE,
-        "{{rule}}",
-        STATES,
-    )
-
-
-def _findings() -> panels.Panel:
-    return panels.table_panel(
-        "Offences by rule and client software",
-        "What was found over the range, of every level.",
-        {"Offences": queries.FINDINGS_BY_SOFTWARE},
-        span=12,
-        empty="no offence found: see the coverage beside",
-    ).override_by_name("rule", _link_to_rule())
-
-
-def _coverage() -> panels.Panel:
-    return panels.table_panel(
-        "Coverage",
-        "How often each rule was checked over the range, and how it ended.",
-        {
-            "Exercised": queries.DECIDED_BY_RULE,
-            "Conforms": queries.checks_by_rule(Verdict.CONFORMS),
-            "Violates": queries.checks_by_rule(Verdict.VIOLATES),
-            "Undecided": queries.checks_by_rule(Verdict.UNDECIDED),
-        },
-        span=12,
-        empty="no data",
-    ).override_by_name("Exercised", _never_exercised())
-
-
-def _connections() -> panels.Panel:
-    return panels.graph_panel(
-        "Open connections by client software",
-        "What clients call themselves in ApiVersions (KIP-511); unknown where they do not.",
-        {"{{client_software_name}} {{client_software_version}}": queries.CONNECTIONS_BY_SOFTWARE},
-        unit=panels.COUNT,
-        span=24,
-        empty="no client is connected",
-    )
-
-
-def _since_batch() -> panels.Panel:
+def since_batch() -> panels.Panel:
+    """How long ago anything was judged."""
     return panels.stat_panel(
         "Since the last batch",
         "While no batch is finished, nothing is judged.",
         {"seconds": queries.SECONDS_SINCE_BATCH},
         unit=panels.SECONDS,
-        steps=[(0, GREEN), (30, AMBER), (STALLED_AFTER, RED)],
+        steps=[(0, GREEN), (SLOW_BATCH_AFTER, AMBER), (STALLED_AFTER, RED)],
         span=6,
+        empty="kipwatch is not scraped",
     )
 
 
-def _lag() -> panels.Panel:
-    return panels.stat_panel(
-        "Records waiting",
-        "Records of the frames topic that were not judged yet.",
-        {"lag": queries.LAG},
-        unit=panels.COUNT,
-        steps=[(0, GREEN), (100_000, AMBER), (1_000_000, RED)],
-        span=6,
-    )
-
-
-def _dropped() -> panels.Panel:
-    return panels.stat_panel(
-        "Packets dropped",
-        "Packets that the kernel dropped because the feeder did not keep up; what follows is undecided.",
-        {"dropped packets": queries.DROPPED_PACKETS},
-        unit=panels.COUNT,
-        steps=[(0, GREEN), (1, AMBER)],
-        span=6,
-        empty="no feeder is scraped",
-    )
-
-
-def _undecodable() -> panels.Panel:
+def undecodable_share() -> panels.Panel:
+    """How much could not be read."""
     return panels.stat_panel(
         "Undecodable frames",
-        "Complete frames that no known schema could read, over the range.",
-        {"undecodable frames": queries.UNDECODABLE_FRAMES},
-        unit=panels.COUNT,
-        steps=[(0, GREEN), (1, AMBER)],
+        "The share of complete frames that no known schema could read, over 15 minutes. They are not judged.",
+        {"undecodable share": queries.UNDECODABLE_SHARE},
+        unit=panels.SHARE,
+        steps=[(0, GREEN), (UNDECODABLE_SHARE / 10, AMBER), (UNDECODABLE_SHARE, RED)],
         span=6,
+        empty="kipwatch is not scraped",
     )
 
 
-def _delay() -> panels.Panel:
-    return panels.graph_panel(
-        "Delay from capture to judgement",
-        "Half of the frames were judged faster than p50, all but one in a hundred faster than p99.",
+def lost_share() -> panels.Panel:
+    """How much was missed."""
+    return panels.stat_panel(
+        "Bytes not captured",
+        "The largest share of bytes that a feeder missed or did not publish, over 5 minutes.",
+        {"lost share": queries.LOST_SHARE},
+        unit=panels.SHARE,
+        steps=[(0, GREEN), (LOST_SHARE / 10, AMBER), (LOST_SHARE, RED)],
+        span=6,
+        empty="no feeder sees traffic",
+    )
+
+
+def _offences() -> panels.Panel:
+    table = panels.table_panel(
+        "Offences by rule and client software",
+        "What was found over the range, of every level.",
+        {"Offences": queries.OFFENCES_BY_RULE_AND_SOFTWARE},
+        span=12,
+        empty="no offence found: see the coverage beside",
+    )
+    table.override_by_name("rule", panels.link("This rule", links.to_rule()))
+    return table.override_by_name("client_software_name", panels.link("This client", links.to_software()))
+
+
+def _coverage() -> panels.Panel:
+    table = panels.table_panel(
+        "Coverage",
+        "How often each rule was checked over the range, and how it ended.",
         {
-            "p50": queries.quantile(0.5, metrics.DETECTION_DELAY),
-            "p99": queries.quantile(0.99, metrics.DETECTION_DELAY),
+            "Exercised": queries.checks_by_rule(Verdict.CONFORMS, Verdict.VIOLATES),
+            "Conforms": queries.checks_by_rule(Verdict.CONFORMS),
+            "Violates": queries.checks_by_rule(Verdict.VIOLATES),
+            "Undecided": queries.checks_by_rule(Verdict.UNDECIDED),
         },
-        unit=panels.SECONDS,
         span=12,
-        empty="nothing was judged",
+        empty="kipwatch is not scraped",
     )
-
-
-def _bytes() -> panels.Panel:
-    return panels.graph_panel(
-        "Captured bytes by fate",
-        "TCP payload that was framed, skipped for a reason, or lost, that is, passed without being captured.",
-        {"{{fate}}": queries.BYTES_BY_FATE},
-        unit=panels.BYTES_PER_SECOND,
-        span=12,
-        empty="no feeder is scraped",
-    )
-
-
-def _link_to_rule() -> list[DynamicConfigValue]:
-    link = {
-        "title": "Only this rule",
-        "url": f"/d/{UID}?${{__url_time_range}}&${{datasource:queryparam}}&var-rule=${{__value.text}}",
-    }
-    return [DynamicConfigValue(id_val="links", value=[link])]
-
-
-def _never_exercised() -> list[DynamicConfigValue]:
-    never = panels.mapping({queries.NEVER_EXERCISED: STATES[queries.NEVER_EXERCISED]})
-    return [
-        DynamicConfigValue(id_val="mappings", value=[never]),
-        DynamicConfigValue(id_val="custom.cellOptions", value={"type": "color-text"}),
-        DynamicConfigValue(id_val="thresholds", value=panels.thresholds([(0, GREY), (1, BLUE)]).build()),
-    ]
+    never = {NEVER_EXERCISED: states.STATES[NEVER_EXERCISED]}
+    table.override_by_name("Exercised", panels.coloured(never, [(0, GREY), (1, BLUE)]))
+    return table.override_by_name("rule", panels.link("This rule", links.to_rule()))

@@ -22,6 +22,9 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 DATA_SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 COUNT = "short"
+PER_SECOND = "cps"
+BYTES = "bytes"
+MOMENT = "dateTimeFromNow"
 SECONDS = "s"
 SHARE = "percentunit"
 BYTES_PER_SECOND = "Bps"
@@ -97,7 +100,13 @@ def graph_panel(
 
 
 def timeline_panel(
-    title: str, description: str, query: str, legend: str, states: dict[int, tuple[str, str]]
+    title: str,
+    description: str,
+    query: str,
+    *,
+    legend: str,
+    states: dict[int, tuple[str, str]],
+    height: int,
 ) -> statetimeline.Panel:
     """One bar a series, coloured by state. `states` maps a value to its text and colour."""
     return (
@@ -111,7 +120,7 @@ def timeline_panel(
         .interval(TIMELINE_STEP)
         .no_value("no data: is dashboards/generated/alerts.yml loaded by Prometheus?")
         .with_target(over_time(query).legend_format(legend))
-        .height(GRAPH_HEIGHT)
+        .height(height)
         .span(24)
     )
 
@@ -163,6 +172,30 @@ def mapping(states: dict[int, tuple[str, str]]) -> model.ValueMap:
             for place, (value, (text, colour)) in enumerate(states.items())
         }
     )
+
+
+def link(title: str, url: str) -> list[model.DynamicConfigValue]:
+    """Make the cells of a column lead somewhere."""
+    return [model.DynamicConfigValue(id_val="links", value=[{"title": title, "url": url}])]
+
+
+def hidden() -> list[model.DynamicConfigValue]:
+    """Keep a column for links alone."""
+    return [model.DynamicConfigValue(id_val="custom.hidden", value=True)]
+
+
+def column(unit: str) -> list[model.DynamicConfigValue]:
+    """Give a column a unit of its own."""
+    return [model.DynamicConfigValue(id_val="unit", value=unit)]
+
+
+def coloured(states: dict[int, tuple[str, str]], steps: Steps) -> list[model.DynamicConfigValue]:
+    """Show some values of a column as words, and all of them in colour."""
+    return [
+        model.DynamicConfigValue(id_val="mappings", value=[mapping(states)]),
+        model.DynamicConfigValue(id_val="custom.cellOptions", value={"type": "color-text"}),
+        model.DynamicConfigValue(id_val="thresholds", value=thresholds(steps).build()),
+    ]
 
 
 def _columns(names: list[str]) -> dict[str, object]:

@@ -1,114 +1,135 @@
-"""Every question that dashboards and alerts ask Prometheus, in one place.
+"""Every question that the dashboards ask Prometheus, in one place.
 
-Names of metrics come from their one definition. `$rule`, `$software` and `$violation_rules` are the
-dashboards' variables, `$__range` and `$__rate_interval` are Grafana's.
+`$job`, `$rule` and `$software` are the dashboards' variables, `$__range` and `$__rate_interval` Grafana's.
+What may be nothing on a healthy system is written so that it is 0 as long as kipwatch is scraped, and nothing
+when it is not: a zero must never stand for "blind".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from expectations.rule import Level, Rule, Verdict
+from dashboards.promql import DECIDED, grown, level, one_of, quantile, role, select, share, total, verdict
+from dashboards.recordings import COULD_BE_BETTER, LOST, RULE_STATE, UNDECODABLE, VIOLATES, slow_share
+from expectations.rule import Level, Role, Verdict
 from streaming import metrics
+from streaming.label_values import UNKNOWN
 from streaming.metrics import Metric
 
-CHOSEN_RULES = 'rule=~"$rule"'
-CHOSEN_SOFTWARE = 'client_software_name=~"$software"'
-VIOLATION_RULES = 'rule=~"$violation_rules"'
-RULE_STATE = "rule:kipwatch_rule_checks:state5m"
-"""Recorded by the alert rules' file: one of the states below, by rule."""
-
-NEVER_EXERCISED, ONLY_UNDECIDED, CONFORMS, COULD_BE_BETTER, VIOLATES = range(5)
-
-
-def verdict(*verdicts: Verdict) -> str:
-    """A matcher of checks by their verdict."""
-    operator = "=" if len(verdicts) == 1 else "=~"
-    return f'verdict{operator}"{"|".join(verdicts)}"'
+JOB = 'job=~"$job"'
+RULE = 'rule=~"$rule"'
+SOFTWARE = 'client_software_name=~"$software"'
+RANGE, RATE = "$__range", "$__rate_interval"
+BY_SOFTWARE = metrics.SOFTWARE
+MILLISECONDS = 1000
+"""Grafana counts its dates in them."""
 
 
-def select(metric: Metric, *matchers: str) -> str:
-    """An instant vector selector: `name{matcher, …}`."""
-    return f"{metric.name}{{{', '.join(matchers)}}}" if matchers else metric.name
+def growth(metric: Metric, *matchers: str) -> str:
+    """How far the chosen series of a counter grew over the dashboard's range."""
+    return grown(select(metric, JOB, *matchers), RANGE)
 
 
-def grown(metric: Metric, *matchers: str) -> str:
-    """How far each series of a counter grew over the dashboard's range.
-
-    `increase` alone loses the first value of a series that was born inside the range, and with it a
-    first violation. Such a series began at 0, so its highest value is its growth.
-    """
-    series = select(metric, *matchers)
-    return (
-        f"((increase({series}[$__range]) and {series} offset $__range) or max_over_time({series}[$__range]))"
-    )
+def rate(metric: Metric | str, *by: str) -> str:
+    """How fast a counter grows at each step, by some labels if any are named."""
+    return total(f"rate({select(metric, JOB)}[{RATE}])", *by)
 
 
-def ids_of_level(rules: Iterable[Rule], level: Level) -> str:
-    """A regular expression of the rules of one level; their IDs hold no character that means more."""
-    return "|".join(sorted(rule.id for rule in rules if rule.level is level))
+def gauge(metric: Metric) -> str:
+    """A gauge, over all jobs chosen."""
+    return total(select(metric, JOB))
 
 
-def violations_in_5_minutes(violation_rules: str) -> str:
-    """Violations by rule, over five minutes. `increase` extrapolates, so the figure is about right."""
-    offences = select(metrics.RULE_CHECKS, verdict(Verdict.VIOLATES), f'rule=~"{violation_rules}"')
-    return f"sum by (rule) (increase({offences}[5m]))"
+def or_zero(expression: str) -> str:
+    """0 where there is nothing though the application is scraped."""
+    return f"{expression} or 0 * {total(select(metrics.RULE_CHECKS, JOB))}"
 
 
-def state_in_5_minutes(violation_rules: str) -> str:
-    """The gravest thing that happened to each rule in five minutes, as one of the states above.
-
-    Undecided checks weigh less than decided ones: a join in mid-stream makes some every time.
-    """
-    violation, recommendation = f'rule=~"{violation_rules}"', f'rule!~"{violation_rules}"'
-    happened = (
-        _happened(VIOLATES, verdict(Verdict.VIOLATES), violation),
-        _happened(COULD_BE_BETTER, verdict(Verdict.VIOLATES), recommendation),
-        _happened(CONFORMS, verdict(Verdict.CONFORMS)),
-        _happened(ONLY_UNDECIDED, verdict(Verdict.UNDECIDED)),
-    )
-    return f"max by (rule) ({' or '.join(happened)})"
+def offences(*matchers: str) -> str:
+    """Offences over the dashboard's range, by all labels that findings have."""
+    return growth(metrics.FINDINGS, RULE, SOFTWARE, *matchers)
 
 
-def _happened(state: int, *matchers: str) -> str:
-    """The state where such checks were made within five minutes, else 0."""
-    return f"{state} * (increase({select(metrics.RULE_CHECKS, *matchers)}[5m]) > bool 0)"
+def checks(*matchers: str) -> str:
+    """Checks over the dashboard's range, by rule and verdict."""
+    return growth(metrics.RULE_CHECKS, RULE, *matchers)
 
 
-VIOLATIONS = (
-    f"round(sum({grown(metrics.RULE_CHECKS, verdict(Verdict.VIOLATES), VIOLATION_RULES, CHOSEN_RULES)}))"
+def checks_by_rule(*verdicts: Verdict) -> str:
+    """Checks with these verdicts over the range, by rule."""
+    return f"round({total(checks(verdict(*verdicts)), 'rule')})"
+
+
+VIOLATIONS = or_zero(f"round({total(offences(level(Level.VIOLATION)))})")
+CHECKS = f"round({total(checks())})"
+RULES = f"count({total(select(metrics.RULE_CHECKS, JOB, RULE), 'rule')})"
+RULES_EXERCISED = or_zero(f"count({checks_by_rule(*DECIDED)} > 0)")
+UNDECIDED_SHARE = share(total(checks(verdict(Verdict.UNDECIDED))), total(checks()))
+STATE_BY_RULE = f"max by (rule) ({select(RULE_STATE, JOB, RULE)})"
+OFFENCES_BY_RULE_AND_SOFTWARE = f"round({total(offences(), 'rule', 'level', *BY_SOFTWARE)}) > 0"
+
+
+def moments(state: int) -> str:
+    """When, within the range and to the minute, each chosen rule was in a state or a graver one."""
+    return f"timestamp({select(RULE_STATE, JOB, RULE)} >= {state})[{RANGE}:1m]"
+
+
+SINCE_VIOLATION = f"time() - max(max_over_time({moments(VIOLATES)}))"
+FIRST_SEEN = f"{MILLISECONDS} * min(min_over_time({moments(COULD_BE_BETTER)}))"
+LAST_SEEN = f"{MILLISECONDS} * max(max_over_time({moments(COULD_BE_BETTER)}))"
+FIRST_SEEN_BY_RULE = f"{MILLISECONDS} * min by (rule) (min_over_time({moments(COULD_BE_BETTER)}))"
+LAST_SEEN_BY_RULE = f"{MILLISECONDS} * max by (rule) (max_over_time({moments(COULD_BE_BETTER)}))"
+OFFENCES = or_zero(f"round({total(offences())})")
+OFFENDING_SOFTWARE = or_zero(f"count({total(offences(), *BY_SOFTWARE)} > 0)")
+OFFENCE_RATE_BY_SOFTWARE = total(
+    f"rate({select(metrics.FINDINGS, JOB, RULE, SOFTWARE)}[{RATE}])", *BY_SOFTWARE
 )
-CHECKS = f"round(sum({grown(metrics.RULE_CHECKS, CHOSEN_RULES)}))"
-RULES = f"count(sum by (rule) ({select(metrics.RULE_CHECKS, CHOSEN_RULES)}))"
-DECIDED_BY_RULE = (
-    f"round(sum by (rule) ("
-    f"{grown(metrics.RULE_CHECKS, verdict(Verdict.CONFORMS, Verdict.VIOLATES), CHOSEN_RULES)}))"
-)
-RULES_EXERCISED = f"count({DECIDED_BY_RULE} > 0) or vector(0)"
-UNDECIDED_SHARE = (
-    f"sum({grown(metrics.RULE_CHECKS, verdict(Verdict.UNDECIDED), CHOSEN_RULES)})"
-    f" / (sum({grown(metrics.RULE_CHECKS, CHOSEN_RULES)}) > 0)"
-)
-STATE_BY_RULE = f"max by (rule) ({RULE_STATE}{{{CHOSEN_RULES}}})"
-FINDINGS_BY_SOFTWARE = (
-    "round(sum by (rule, level, client_software_name, client_software_version) ("
-    f"{grown(metrics.FINDINGS, CHOSEN_RULES, CHOSEN_SOFTWARE)})) > 0"
-)
-CONNECTIONS_BY_SOFTWARE = (
-    f"sum by (client_software_name, client_software_version) ({select(metrics.CONNECTIONS, CHOSEN_SOFTWARE)})"
-)
-SECONDS_SINCE_BATCH = f"time() - max({metrics.LAST_BATCH_TIMESTAMP.name})"
-LAG = f"sum({metrics.TOPIC_LAG.name})"
-DROPPED_PACKETS = f"round(sum({grown(metrics.CAPTURE_DROPPED_PACKETS)}))"
-UNDECODABLE_FRAMES = f"round(sum({grown(metrics.UNDECODABLE_FRAMES)})) or vector(0)"
-BYTES_BY_FATE = f"sum by (fate) (rate({metrics.CAPTURE_BYTES.name}[$__rate_interval]))"
+CHECK_RATE_BY_VERDICT = total(f"rate({select(metrics.RULE_CHECKS, JOB, RULE)}[{RATE}])", "verdict")
+OFFENCES_BY_RULE = f"round({total(offences(), 'rule')}) > 0"
+
+OPEN_BY_SOFTWARE = total(select(metrics.CONNECTIONS, JOB, SOFTWARE), *BY_SOFTWARE)
+OPEN_BY_LISTENER = total(select(metrics.CONNECTIONS, JOB, SOFTWARE), "listener")
 
 
-def checks_by_rule(of: Verdict) -> str:
-    """Checks with one verdict over the dashboard's range, by rule."""
-    return f"round(sum by (rule) ({grown(metrics.RULE_CHECKS, verdict(of), CHOSEN_RULES)}))"
+def most_open(*matchers: str) -> str:
+    """The most connections that were open at once within the range, by all labels that they have."""
+    return f"max_over_time({select(metrics.CONNECTIONS, JOB, *matchers)}[{RANGE}])"
 
 
-def quantile(fraction: float, metric: Metric) -> str:
-    """A quantile of a histogram, over the panel's step."""
-    return f"histogram_quantile({fraction}, sum by (le) (rate({metric.name}_bucket[$__rate_interval])))"
+CONNECTED_SOFTWARE = or_zero(f"count({total(most_open(SOFTWARE), *BY_SOFTWARE)})")
+MOST_OPEN_BY_SOFTWARE = total(most_open(SOFTWARE), *BY_SOFTWARE)
+NAMELESS_SHARE = or_zero(
+    share(total(most_open(one_of("client_software_name", [UNKNOWN]))), total(most_open()))
+)
+
+
+def client_offences(of: Level, *by: str) -> str:
+    """Offences of clients at a level over the range, summed by some labels."""
+    return f"round({total(offences(role(Role.CLIENT), level(of)), *by)}) > 0"
+
+
+def offending_clients(of: Level) -> str:
+    """How many versions of client software offended at a level, over the range."""
+    return or_zero(f"count({client_offences(of, *BY_SOFTWARE)})")
+
+
+SECONDS_SINCE_BATCH = f"time() - max({select(metrics.LAST_BATCH_TIMESTAMP, JOB)})"
+LAG = gauge(metrics.TOPIC_LAG)
+STATE_BYTES = gauge(metrics.STATE_BYTES)
+OPEN_CONNECTIONS = gauge(metrics.OPEN_CONNECTIONS)
+WAITING_BYTES = gauge(metrics.FEED_WAITING_BYTES)
+DROPPED_PACKETS = f"round({total(growth(metrics.CAPTURE_DROPPED_PACKETS))})"
+LABEL_OVERFLOW = f"round({total(growth(metrics.LABEL_OVERFLOW))})"
+UNDECODABLE_SHARE = or_zero(f"max({select(UNDECODABLE, JOB)})")
+UNDECODABLE_BY_REASON = f"round({total(growth(metrics.UNDECODABLE_FRAMES), 'reason')})"
+LOST_SHARE = f"max({select(LOST, JOB)})"
+SLOW_SHARE = or_zero(slow_share(JOB, window=RANGE))
+BUILDS = f"max by (job, version, kafka) ({select(metrics.BUILD_INFO, JOB)})"
+FRAMES_BY_KIND = rate(metrics.FRAMES, "kind")
+FRAMES_BY_API = f"topk(10, {rate(metrics.FRAMES, 'api')})"
+BYTES_BY_FATE = rate(metrics.CAPTURE_BYTES, "fate")
+RECORDS_BY_FATE = rate(metrics.FEED_RECORDS, "fate")
+SHED_BYTES = rate(metrics.FEED_SHED_BYTES)
+
+
+def quantile_of(fraction: float, metric: Metric) -> str:
+    """A quantile of a histogram at each step."""
+    return quantile(fraction, select(f"{metric.name}_bucket", JOB), RATE)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from grafana_foundation_sdk.builders import dashboard as builder
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models.dashboard import (
     DashboardLinkType,
-    VariableHide,
     VariableModel,
-    VariableOption,
     VariableRefresh,
 )
 
-from dashboards import panels, queries
-from expectations.rule import Level, Rule
+from dashboards import panels
 from streaming import metrics
 
 TAG = "kipwatch"
@@ -33,25 +28,18 @@ def links() -> builder.DashboardLink:
     )
 
 
-def variables(rules: Iterable[Rule]) -> list[Builder[VariableModel]]:
-    """Data source, rule and client software to choose from, and the hidden list of violation rules."""
-    software = f"label_values({metrics.CONNECTIONS.name}, client_software_name)"
+def variables() -> list[Builder[VariableModel]]:
+    """Data source, installation, rule and client software to choose from: the same on every dashboard."""
     return [
         builder.DatasourceVariable("datasource").label("Data source").type("prometheus"),
-        _chosen("rule", "Rule", f"label_values({metrics.RULE_CHECKS.name}, rule)"),
-        _chosen("software", "Client software", software),
-        _violation_rules(queries.ids_of_level(rules, Level.VIOLATION)),
+        _chosen("job", "Job", f"label_values({metrics.BUILD_INFO.name}, job)"),
+        _chosen("rule", "Rule", f'label_values({metrics.RULE_CHECKS.name}{{job=~"$job"}}, rule)'),
+        _chosen(
+            "software",
+            "Client software",
+            f'label_values({metrics.CONNECTIONS.name}{{job=~"$job"}}, client_software_name)',
+        ),
     ]
-
-
-def _violation_rules(ids: str) -> builder.CustomVariable:
-    return (
-        builder.CustomVariable("violation_rules")
-        .description("The rules of level violation, as a regular expression.")
-        .values(ids)
-        .current(VariableOption(selected=True, text=ids, value=ids))
-        .hide(VariableHide.HIDE_VARIABLE)
-    )
 
 
 def _chosen(name: str, label: str, query: str) -> builder.QueryVariable:

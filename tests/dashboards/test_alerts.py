@@ -2,74 +2,149 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
+import pytest
 import yaml
 
-from dashboards import alerts, queries
+from dashboards import alerts
+from dashboards.links import Places
+from dashboards.protocol_alerts import MISROUTED, SHARED
 from dashboards.runbook import PAGES, RUNBOOK
-from expectations.catalogue import RULES
+from dashboards.thresholds import DELAY_SECONDS
+from expectations.catalogue import RULES as JUDGED
 from expectations.finding import runbook_anchor
-from expectations.rule import Level
+from streaming.metrics import DETECTION_DELAY
+from tests.dashboards import rule_file
+from tests.dashboards.dashboard_files import DASHBOARDS, variables
 from tests.dashboards.prometheus import promtool
+from tests.dashboards.rule_file import ALERTS, CASES, NAMES, REPOSITORY, RULE_FILE, runbook_anchors
 
-REPOSITORY = Path(__file__).parents[2]
-RULE_FILE = REPOSITORY / "dashboards/generated/alerts.yml"
+ALWAYS_FIRING = "KipwatchWatchdog"
+PARTS = ["### Impact", "### Diagnosis", "### What to do", "### When to silence"]
 
-
-def alert_rules() -> list[dict[str, object]]:
-    groups = yaml.safe_load(RULE_FILE.read_text())["groups"]
-    return [rule for group in groups for rule in group["rules"] if "alert" in rule]
+each_alert = pytest.mark.parametrize("alert", ALERTS, ids=[str(alert["alert"]) for alert in ALERTS])
 
 
-def anchors() -> set[str]:
-    """The runbook's anchors, as a Markdown renderer makes them of headings."""
-    headings = re.findall(r"^#+ (.+)$", (REPOSITORY / RUNBOOK).read_text(), flags=re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+def fires(moment: dict[str, Any]) -> bool:
+    return bool(moment.get("exp_alerts"))
 
 
 def test_prometheus_accepts_the_rule_file() -> None:
     """A rule file with an error keeps Prometheus from starting."""
-    promtool("check", "rules", RULE_FILE)
+    promtool("check", "rules", "--lint=all", "--lint-fatal", RULE_FILE)
 
 
-def test_alerts_fire_resolve_and_stay_silent() -> None:
-    """The cases stand in alerts_test.yml, with every label and annotation in full."""
-    promtool("test", "rules", Path(__file__).with_name("alerts_test.yml"))
+@pytest.mark.parametrize("cases", CASES, ids=[case.stem for case in CASES])
+def test_alerts_fire_resolve_and_stay_silent(cases: Path) -> None:
+    """With every label and annotation in full."""
+    promtool("test", "rules", cases)
 
 
-def test_only_rules_of_level_violation_wake_people() -> None:
-    """A recommendation is shown on the dashboard and pages nobody."""
-    pattern = re.compile(queries.ids_of_level(RULES, Level.VIOLATION))
-    for rule in RULES:
-        assert bool(pattern.fullmatch(rule.id)) == (rule.level is Level.VIOLATION), rule.id
+@pytest.mark.parametrize("name", [name for name in NAMES if name != ALWAYS_FIRING])
+def test_every_alert_has_a_case_that_fires_one_that_resolves_and_one_that_is_silent(name: str) -> None:
+    """An alert that was never seen to resolve may fire for ever."""
+    told = [[fires(moment) for moment in case["moments"]] for case in rule_file.cases(name)]
+    assert any(any(moments) for moments in told)
+    assert any((True, False) in itertools.pairwise(moments) for moments in told)
+    assert any(not any(moments) for moments in told)
 
 
-def test_every_alert_says_what_to_do() -> None:
-    """Severity, constant summary, description, and a page of its own in the runbook."""
-    assert {rule["alert"] for rule in alert_rules()} == {page.stem for page in PAGES.glob("*.md")}
-    for rule in alert_rules():
-        annotations = rule["annotations"]
-        assert isinstance(annotations, dict)
-        assert "{{" not in annotations["summary"]
-        assert set(annotations) == {"summary", "description", "runbook_url"}
-        assert rule["labels"] in ({"severity": "critical"}, {"severity": "warning"})
+def test_every_window_of_the_budget_is_seen_to_fire() -> None:
+    """They share a name, so that the test above cannot tell them apart."""
+    windows = {alert["labels"]["window"] for alert in ALERTS if "window" in alert["labels"]}
+    seen = {
+        expected["exp_labels"]["window"]
+        for case in rule_file.cases("KipwatchDetectionDelayBudgetBurn")
+        for moment in case["moments"]
+        for expected in moment.get("exp_alerts", [])
+    }
+    assert seen == windows
+
+
+@each_alert
+def test_every_alert_says_what_is_wrong_and_where_to_look(alert: dict[str, Any]) -> None:
+    """A summary that is the same for all it fires for, a description, and two links."""
+    assert set(alert["annotations"]) == {"summary", "description", "runbook_url", "dashboard_url"}
+    assert "{{" not in alert["annotations"]["summary"]
+    assert alert["labels"]["severity"] in ("critical", "warning", "info", "none")
+    assert alert["labels"]["watches"] in ("kafka", "kipwatch")
+
+
+@each_alert
+def test_an_alert_about_kafka_outlasts_a_pause_of_the_client(alert: dict[str, Any]) -> None:
+    """Else a client that reconnects every ten minutes would wake people every ten minutes."""
+    assert ("keep_firing_for" in alert) or alert["labels"]["watches"] == "kipwatch"
+
+
+def test_every_alert_has_a_page_with_every_part() -> None:
+    assert {page.stem for page in PAGES.glob("*.md")} == set(NAMES)
+    for page in PAGES.glob("*.md"):
+        text = page.read_text()
+        assert [line for line in text.splitlines() if line.startswith("#")] == PARTS, page.stem
+        diagnosis = text.partition(PARTS[1])[2].partition(PARTS[2])[0]
+        assert "```promql\n" in diagnosis and "```\n\n```\n" in diagnosis, page.stem
+
+
+def test_every_query_of_the_runbook_can_be_asked(tmp_path: Path) -> None:
+    """Those of the alerts' pages and those of every rule."""
+    blocks = re.findall(r"```promql\n(.*?)```", (REPOSITORY / RUNBOOK).read_text(), flags=re.DOTALL)
+    asked = [line for block in blocks for line in block.splitlines()]
+    assert len(asked) > len(JUDGED)
+    rules = [{"record": f"runbook:query:{number}", "expr": query} for number, query in enumerate(asked)]
+    file = tmp_path / "runbook.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "runbook", "rules": rules}]}))
+    promtool("check", "rules", file)
 
 
 def test_every_runbook_link_resolves_in_the_repository() -> None:
     """Of alerts, and of the findings of every rule."""
-    links = [runbook_anchor(rule.id) for rule in RULES]
-    links += [f"{RUNBOOK}#{str(rule['alert']).lower()}" for rule in alert_rules()]
+    links = {runbook_anchor(rule.id) for rule in JUDGED}
+    links |= {alert["annotations"]["runbook_url"] for alert in ALERTS}
+    anchors = runbook_anchors()
     for link in links:
         path, _, anchor = link.partition("#")
         assert path == RUNBOOK
-        assert anchor in anchors(), link
+        if "{{" not in anchor:
+            assert anchor in anchors, link
 
 
-def test_the_builder_and_the_committed_file_agree_on_what_is_judged() -> None:
-    """No rule of level violation is missing from the alert's expression."""
-    (protocol,) = (rule for rule in alert_rules() if rule["alert"] == "KafkaProtocolViolation")
-    for rule in RULES:
-        assert (rule.id in str(protocol["expr"])) == (rule.level is Level.VIOLATION), rule.id
-    assert alerts.groups(RULES) == yaml.safe_load(RULE_FILE.read_text())
+def test_a_link_by_rule_leads_to_the_section_of_any_rule_that_the_alert_may_name() -> None:
+    """The anchor that the template makes of the label is the one that findings carry."""
+    by_rule = [alert for alert in ALERTS if "$labels.rule" in alert["annotations"]["runbook_url"]]
+    assert len(by_rule) == 4
+    for alert in by_rule:
+        assert alert["annotations"]["runbook_url"].endswith('#{{ $labels.rule | reReplaceAll "/" "" }}')
+    for rule in JUDGED:
+        assert runbook_anchor(rule.id) == f"{RUNBOOK}#{rule.id.replace('/', '')}"
+
+
+@each_alert
+def test_every_dashboard_link_leads_to_a_dashboard_and_to_variables_that_exist(alert: dict[str, Any]) -> None:
+    address = urlsplit(alert["annotations"]["dashboard_url"])
+    uid = address.path.removeprefix("/d/")
+    assert uid in DASHBOARDS
+    chosen = {name.removeprefix("var-") for name in parse_qs(address.query) if name.startswith("var-")}
+    assert chosen <= {variable["name"] for variable in variables(uid)}
+
+
+def test_the_rules_that_alerts_name_exist() -> None:
+    """A rule ID in an expression that no rule has would keep its alert silent for ever."""
+    assert {*SHARED, MISROUTED} <= {rule.id for rule in JUDGED}
+
+
+def test_the_objective_is_a_bucket_of_the_histogram() -> None:
+    """Between two buckets nothing could be counted."""
+    assert DELAY_SECONDS in DETECTION_DELAY.buckets
+
+
+def test_own_places_are_written_into_every_link() -> None:
+    """A platform team has its own Grafana, and its own place for the runbook."""
+    places = Places("https://grafana.example", "https://wiki.example/runbook")
+    for alert in alerts.alerts(places):
+        assert alert.dashboard.startswith("https://grafana.example/d/")
+        assert alert.runbook.startswith("https://wiki.example/runbook#")

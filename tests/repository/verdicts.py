@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from expectations.judge import Outcome
 from tests.exchange import Exchange
 
-CASES = Path(__file__).parents[1] / "expectations" / "rules"
+TESTS = Path(__file__).parents[1]
+CASES = [TESTS / "expectations" / "rules", TESTS / "cases"]
 
 
 class Listener:
@@ -28,8 +30,8 @@ class Listener:
         """Note what each case's exchange was judged to be."""
         judge = Exchange.judge
 
-        def heard(exchange: Exchange, size: int = 10_000) -> Outcome:
-            outcome = judge(exchange, size)
+        def heard(exchange: Exchange, *arguments: Any, **named: Any) -> Outcome:
+            outcome = judge(exchange, *arguments, **named)
             self.heard |= outcome.checks.keys()
             return outcome
 
@@ -38,6 +40,6 @@ class Listener:
 
 if __name__ == "__main__":
     listener = Listener()
-    status = pytest.main([str(CASES), "--quiet", "-p", "no:cacheprovider"], plugins=[listener])
+    status = pytest.main([*map(str, CASES), "--quiet", "-p", "no:cacheprovider"], plugins=[listener])
     print("\n" + json.dumps(sorted(listener.heard)))
     sys.exit(status)

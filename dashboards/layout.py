@@ -1,0 +1,34 @@
+"""What makes panels a dashboard: its head, its rows, and what all dashboards share."""
+
+from __future__ import annotations
+
+import itertools
+
+from grafana_foundation_sdk.builders import dashboard as builder
+from grafana_foundation_sdk.models.dashboard import DashboardCursorSync
+
+from dashboards import variables
+from dashboards.panels import Panel
+
+Rows = dict[str, list[Panel]]
+
+
+def dashboard(uid: str, title: str, description: str, rows: Rows) -> builder.Dashboard:
+    """A dashboard of rows with their titles. Panels stand in their order and are numbered through."""
+    made = (
+        builder.Dashboard(title)
+        .uid(uid)
+        .description(description)
+        .tags([variables.TAG])
+        .time("now-6h", "now")
+        .refresh("30s")
+        .tooltip(DashboardCursorSync.CROSSHAIR)
+        .link(variables.links())
+        .variables(variables.variables())
+    )
+    identifiers = itertools.count(1)
+    for name, row in rows.items():
+        made.with_row(builder.Row(name).id(next(identifiers)))
+        for panel in row:
+            made.with_panel(panel.id(next(identifiers)))
+    return made

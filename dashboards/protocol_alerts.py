@@ -1,0 +1,157 @@
+"""Alerts on the watched Kafka: clients and brokers that break the rules.
+
+They go by the level of each judgement. What is below a violation is shown on dashboards and wakes nobody,
+except in a storm.
+"""
+
+from __future__ import annotations
+
+from dashboards.alert import Alert, Severity, Watches
+from dashboards.links import CLIENTS, RULE, SECTION_OF_LABEL, Places
+from dashboards.promql import level, none_of, one_of, role, select, total, verdict
+from dashboards.recordings import OFFENCES, SOFTWARE
+from dashboards.thresholds import KEEP_FIRING, KNOWN_FOR, MISROUTED_STORM, NEW_FOR
+from expectations.rule import Level, Role, Verdict
+from streaming import metrics
+
+INSTANCE_ID_SHARED = "kip1313/instance-id-shared"
+MEMBER_ID_SHARED = "kip1082/member-id-shared"
+MISROUTED = "kip1242/misrouted"
+SHARED = (INSTANCE_ID_SHARED, MEMBER_ID_SHARED)
+"""Rules that have alerts of their own: data is at risk, not the next upgrade."""
+
+BY_RULE = ("job", "rule")
+BY_SOFTWARE = (*BY_RULE, "client_software_name")
+ABOUT = '{{ printf "%.0f" $value }}'
+
+
+def alerts(places: Places) -> list[Alert]:
+    """The alerts that tell of clients and brokers."""
+    return [
+        _client_violation(places),
+        _broker_violation(places),
+        _new_software(places),
+        _instance_id_shared(places),
+        _member_id_shared(places),
+        _misrouted(places),
+    ]
+
+
+def _offences(*matchers: str) -> str:
+    return select(OFFENCES, level(Level.VIOLATION), *matchers)
+
+
+def _client_violation(places: Places) -> Alert:
+    offences = _offences(role(Role.CLIENT), none_of("rule", SHARED))
+    return Alert(
+        "KafkaClientProtocolViolation",
+        Watches.KAFKA,
+        Severity.WARNING,
+        f"{total(offences, *BY_SOFTWARE)} > 0",
+        summary="A Kafka client breaks a rule of the protocol.",
+        description=(
+            f"{{{{ $labels.client_software_name }}}} broke {{{{ $labels.rule }}}} about {ABOUT} times in 5 "
+            "minutes. The topic kipwatch.findings holds the connections and the bytes."
+        ),
+        runbook=places.section(SECTION_OF_LABEL),
+        dashboard=places.dashboard(RULE, *BY_SOFTWARE),
+        keep=KEEP_FIRING,
+    )
+
+
+def _broker_violation(places: Places) -> Alert:
+    return Alert(
+        "KafkaBrokerProtocolViolation",
+        Watches.KAFKA,
+        Severity.WARNING,
+        f"{total(_offences(role(Role.BROKER)), *BY_RULE)} > 0",
+        summary="A Kafka broker breaks a rule of the protocol.",
+        description=(
+            f"A broker broke {{{{ $labels.rule }}}} about {ABOUT} times in 5 minutes. The topic "
+            "kipwatch.findings names the broker, the connections and the bytes."
+        ),
+        runbook=places.section(SECTION_OF_LABEL),
+        dashboard=places.dashboard(RULE, *BY_RULE),
+        keep=KEEP_FIRING,
+    )
+
+
+def _new_software(places: Places) -> Alert:
+    offences, software = _offences(role(Role.CLIENT)), ("job", *SOFTWARE)
+    known = total(f"max_over_time({offences}[{KNOWN_FOR}] offset {NEW_FOR})", *software)
+    return Alert(
+        "KafkaClientSoftwareNewlyViolating",
+        Watches.KAFKA,
+        Severity.INFO,
+        f"{total(offences, *software)} > 0 unless {known} > 0",
+        summary="A version of a client software violates that did not before.",
+        description=(
+            "{{ $labels.client_software_name }} {{ $labels.client_software_version }} broke rules about "
+            f"{ABOUT} times in 5 minutes, and never in the {KNOWN_FOR} before: a new release or a new client."
+        ),
+        runbook=places.section("kafkaclientsoftwarenewlyviolating"),
+        dashboard=places.dashboard(CLIENTS, "job", "client_software_name"),
+        keep=KEEP_FIRING,
+    )
+
+
+def _instance_id_shared(places: Places) -> Alert:
+    return _shared(
+        places,
+        "KafkaClientInstanceIdShared",
+        Severity.WARNING,
+        INSTANCE_ID_SHARED,
+        summary="Different clients present the same instance ID.",
+        consequence="Brokers take them for one client: the telemetry of one is booked to the other.",
+    )
+
+
+def _member_id_shared(places: Places) -> Alert:
+    return _shared(
+        places,
+        "KafkaMemberIdShared",
+        Severity.CRITICAL,
+        MEMBER_ID_SHARED,
+        summary="Two consumers of a group present the same member ID.",
+        consequence=(
+            "The coordinator takes them for one member: each fences the other, and records may go unread."
+        ),
+    )
+
+
+def _shared(
+    places: Places, name: str, severity: Severity, rule: str, *, summary: str, consequence: str
+) -> Alert:
+    offences = _offences(one_of("rule", [rule]))
+    return Alert(
+        name,
+        Watches.KAFKA,
+        severity,
+        f"{total(offences, *BY_SOFTWARE)} > 0",
+        summary=summary,
+        description=(
+            f"{{{{ $labels.client_software_name }}}}: {ABOUT} connections in 5 minutes presented an ID that "
+            f"another one uses. {consequence}"
+        ),
+        runbook=places.section(SECTION_OF_LABEL),
+        dashboard=places.dashboard(RULE, *BY_SOFTWARE),
+        keep=KEEP_FIRING,
+    )
+
+
+def _misrouted(places: Places) -> Alert:
+    checks = select(metrics.RULE_CHECKS, one_of("rule", [MISROUTED]), verdict(Verdict.VIOLATES))
+    return Alert(
+        "KafkaClientsMisrouted",
+        Watches.KAFKA,
+        Severity.WARNING,
+        f"{total(f'increase({checks}[5m])', *BY_RULE)} > {MISROUTED_STORM}",
+        summary="Many clients reach another broker than they meant to.",
+        description=(
+            f"Brokers told about {ABOUT} connections in 5 minutes that they came to the wrong broker or "
+            "cluster: addresses changed hands, or a load balancer or DNS mixes them up."
+        ),
+        runbook=places.section("kafkaclientsmisrouted"),
+        dashboard=places.dashboard(RULE, *BY_RULE),
+        keep=KEEP_FIRING,
+    )

@@ -1,0 +1,109 @@
+"""The recording rules: what alerts and dashboards both go by, worked out once.
+
+Their names are `level:metric:operation`, where the level names the labels that tell the series apart beside
+`job`, which is kept so that several installations may share one Prometheus.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dashboards.promql import DECIDED, grown, level, one_of, select, share, total, verdict
+from dashboards.thresholds import BURN_RATES, DELAY_SECONDS
+from expectations.rule import Level, Verdict
+from streaming import metrics
+
+SOFTWARE = metrics.SOFTWARE
+OFFENCES = "rule_software:kipwatch_findings:increase5m"
+"""Offences of five minutes by rule, level, role and client software.
+
+By the level of each judgement: checks know only the rule, and a rule may judge one offence more gravely than
+another. A Prometheus that meets an application for the first time is told once of all that it has counted.
+"""
+RULE_STATE = "rule:kipwatch_rule_checks:state5m"
+"""The gravest thing that happened to each rule in five minutes: one of the states below."""
+EXERCISED = "rule:kipwatch_rule_checks:exercised1h"
+"""1 where a rule was decided within an hour, else 0."""
+UNDECODABLE = "job:kipwatch_undecodable_frames:share15m"
+"""The share of frames that could not be decoded."""
+LOST = "instance:kipwatch_capture_bytes_lost:share5m"
+"""The share of bytes that passed a feeder and were not captured, or captured and not published."""
+
+NEVER_EXERCISED, ONLY_UNDECIDED, CONFORMS, COULD_BE_BETTER, VIOLATES = range(5)
+
+
+def slow(window: str) -> str:
+    """The recorded share of frames that were judged too late, within a window."""
+    return f"job:kipwatch_detection_delay_slow:share{window}"
+
+
+def groups() -> list[dict[str, Any]]:
+    """The groups of recording rules. Within a group Prometheus evaluates in order."""
+    states = {
+        OFFENCES: _offences(),
+        RULE_STATE: _state(),
+        EXERCISED: _exercised(),
+        UNDECODABLE: _undecodable(),
+        LOST: _lost(),
+    }
+    windows = sorted({window for short, long, _ in BURN_RATES for window in (short, long)}, key=_minutes)
+    delays = {slow(window): slow_share(window=window, by=("job",)) for window in windows}
+    return [_group("kipwatch-states", states), _group("kipwatch-delay", delays)]
+
+
+def _group(name: str, recordings: dict[str, str]) -> dict[str, Any]:
+    return {"name": name, "rules": [{"record": record, "expr": expr} for record, expr in recordings.items()]}
+
+
+def _offences() -> str:
+    return total(grown(metrics.FINDINGS.name, "5m"), "job", "rule", "level", "role", *SOFTWARE)
+
+
+def _state() -> str:
+    """Undecided checks weigh less than decided ones: a join in mid-stream makes some every time."""
+    violations = f"{total(select(OFFENCES, level(Level.VIOLATION)), 'job', 'rule')} > bool 0"
+    happened = (
+        f"{VIOLATES} * ({violations})",
+        _happened(COULD_BE_BETTER, Verdict.VIOLATES),
+        _happened(CONFORMS, Verdict.CONFORMS),
+        _happened(ONLY_UNDECIDED, Verdict.UNDECIDED),
+    )
+    return f"max by (job, rule) ({' or '.join(happened)})"
+
+
+def _happened(state: int, of: Verdict) -> str:
+    """The state where such checks were made within five minutes, else 0."""
+    return f"{state} * (increase({select(metrics.RULE_CHECKS, verdict(of))}[5m]) > bool 0)"
+
+
+def _exercised() -> str:
+    decided = f"increase({select(metrics.RULE_CHECKS, verdict(*DECIDED))}[1h])"
+    return f"{total(decided, 'job', 'rule')} > bool 0"
+
+
+def _undecodable() -> str:
+    return share(
+        total(f"rate({metrics.UNDECODABLE_FRAMES.name}[15m])", "job"),
+        total(f"rate({metrics.FRAMES.name}[15m])", "job"),
+    )
+
+
+def _lost() -> str:
+    feeder = ("job", "instance")
+    not_captured = total(f"rate({select(metrics.CAPTURE_BYTES, one_of('fate', ['lost']))}[5m])", *feeder)
+    not_published = total(f"rate({metrics.FEED_SHED_BYTES.name}[5m])", *feeder)
+    passed = total(f"rate({metrics.CAPTURE_BYTES.name}[5m])", *feeder)
+    return share(f"({not_captured} + {not_published})", passed)
+
+
+def slow_share(*matchers: str, window: str, by: tuple[str, ...] = ()) -> str:
+    """The share of frames that were judged later than the objective allows, within a window."""
+    name = metrics.DETECTION_DELAY.name
+    # prometheus_client writes the bounds of buckets as floating-point numbers.
+    fast = select(f"{name}_bucket", *matchers, one_of("le", [str(float(DELAY_SECONDS))]))
+    judged = select(f"{name}_count", *matchers)
+    return f"1 - {share(total(f'rate({fast}[{window}])', *by), total(f'rate({judged}[{window}])', *by))}"
+
+
+def _minutes(window: str) -> int:
+    return int(window[:-1]) * {"m": 1, "h": 60, "d": 1440}[window[-1]]

@@ -1,0 +1,37 @@
+"""Every number that decides when somebody is woken or a figure changes its colour.
+
+Alerts, dashboards and the runbook's pages take them from here.
+"""
+
+from __future__ import annotations
+
+STALLED_AFTER = 120
+"""Seconds without a batch. One is due every few seconds, also when there is no traffic."""
+SLOW_BATCH_AFTER = 30
+"""Seconds without a batch that are worth a look."""
+KEEP_FIRING = "15m"
+"""Outlasts the pauses of a client that reconnects now and then, so that it wakes people once."""
+KNOWN_FOR = "7d"
+"""How far back a software, or a rule's coverage, is remembered."""
+NEW_FOR = "1h"
+"""How long a software counts as one that begins to violate."""
+MISROUTED_STORM = 50
+"""Misrouted connections in five minutes. One or two are a client that follows a broker's move."""
+UNDECODABLE_SHARE = 0.01
+"""Of all frames. Below it is a single odd client, above it a release or a filter that does not fit."""
+LOST_SHARE = 0.001
+"""Of the bytes that passed. Each gap leaves the checks around it undecided."""
+GROWING_LAG = 10_000
+"""Records that wait. A backlog below it is gone in a batch or two."""
+EXERCISED_HOURS = 0.5
+"""Of the hours of a week: a rule exercised in more of them is expected to be exercised each day."""
+DELAY_SECONDS = 10
+"""The objective: a frame is judged within so many seconds of its capture; a bucket of the histogram."""
+DELAY_OBJECTIVE = 0.99
+"""The share of frames that shall keep it, over 30 days."""
+BURN_RATES = (("5m", "1h", 14.4), ("30m", "6h", 6.0), ("2h", "1d", 3.0), ("6h", "3d", 1.0))
+"""Short window, long window, and how many times as fast as it may be the budget is spent.
+
+The first two spend 2 % and 5 % of a 30-day budget in the long window, the others 10 %: the usual rates of
+multi-window alerts. The short window lets the alert end soon after the trouble does.
+"""

@@ -1,0 +1,160 @@
+"""A real Alertmanager with the committed configuration, and what it tells, caught on loopback."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import json
+import shutil
+import socketserver
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.message import EmailMessage
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from streaming.broker.ports import free_ports
+from streaming.observe.observers import start_alertmanager
+from streaming.observe.server import Server
+from tests.dashboards.rule_file import REPOSITORY
+
+CONFIGURATION = REPOSITORY / "deploy/alertmanager/alertmanager.yml"
+HERE = ("127.0.0.1", 0)
+
+
+@dataclass
+class Told:
+    """What was told so far. `chat` and `hooks` hold JSON bodies."""
+
+    chat: list[dict[str, Any]] = field(default_factory=list)
+    hooks: list[dict[str, Any]] = field(default_factory=list)
+    mail: list[EmailMessage] = field(default_factory=list)
+
+    def titles(self) -> list[str]:
+        """The titles of what was told in chat."""
+        return [message["attachments"][0]["title"] for message in self.chat]
+
+
+def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+    """Wait for something to come true, and give it."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.1)
+    return found
+
+
+@contextmanager
+def listening(server: socketserver.TCPServer) -> Iterator[tuple[str, int]]:
+    """Serve in the background, and give the address."""
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        host, port = server.socket.getsockname()
+        yield host, port
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@contextmanager
+def web(told: list[dict[str, Any]]) -> Iterator[str]:
+    """A web address that keeps the JSON posted to it."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"ok")
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (named so in the base class)
+            """What is told is looked at by the tests."""
+
+    with listening(ThreadingHTTPServer(HERE, Handler)) as (host, port):
+        yield f"http://{host}:{port}"
+
+
+@contextmanager
+def mailbox(told: list[EmailMessage]) -> Iterator[str]:
+    """A mail server, as far as Alertmanager speaks to one: host:port."""
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            self._say("220 here")
+            while command := self.rfile.readline().strip().upper():
+                if command == b"DATA":
+                    self._say("354 go on")
+                    self._take()
+                self._say("221 bye" if command == b"QUIT" else "250 well")
+
+        def _take(self) -> None:
+            lines = iter(self.rfile.readline, b".\r\n")
+            message = email.message_from_bytes(b"".join(lines), policy=email.policy.default)
+            assert isinstance(message, EmailMessage)
+            told.append(message)
+
+        def _say(self, line: str) -> None:
+            self.wfile.write(f"{line}\r\n".encode())
+
+    with listening(socketserver.ThreadingTCPServer(HERE, Handler)) as (host, port):
+        yield f"{host}:{port}"
+
+
+def changed(folder: Path, chat: str, hook: str, smarthost: str) -> dict[str, Any]:
+    """The committed configuration, changed in pauses and addresses alone; hooks hear everything as well."""
+    settings: dict[str, Any] = yaml.safe_load(CONFIGURATION.read_text())
+    settings["global"] |= {"smtp_smarthost": smarthost, "smtp_require_tls": False}
+    settings["templates"] = [str(CONFIGURATION.parent / pattern) for pattern in settings["templates"]]
+    for route in (settings["route"], *settings["route"]["routes"]):
+        route |= {"group_wait": "1s", "group_interval": "1s"}
+    for receiver in settings["receivers"]:
+        receiver["webhook_configs"] = [{"url": f"{hook}/{receiver['name']}"}]
+        for slack in receiver.get("slack_configs", []):
+            (folder / "chat-url").write_text(chat)
+            slack["api_url_file"] = str(folder / "chat-url")
+    return settings
+
+
+@contextmanager
+def catching(folder: Path) -> Iterator[tuple[Path, Told]]:
+    """A configuration file for Alertmanager, and what it then makes heard."""
+    told = Told()
+    with web(told.chat) as chat, web(told.hooks) as hook, mailbox(told.mail) as smarthost:
+        file = folder / "routing.yml"
+        file.write_text(yaml.safe_dump(changed(folder, chat, hook, smarthost)))
+        yield file, told
+
+
+@contextmanager
+def alertmanager(folder: Path) -> Iterator[tuple[Server, Told]]:
+    """A real Alertmanager that is ready."""
+    program = shutil.which("prometheus-alertmanager")
+    assert program, "apt-get install --no-install-recommends prometheus-alertmanager, or `make test` as root"
+    with (
+        catching(folder) as (file, told),
+        start_alertmanager(program, file, free_ports(1)[0], folder) as server,
+    ):
+        server.wait()
+        yield server, told
+
+
+def send(server: Server, *alerts: dict[str, Any], over: bool = False) -> None:
+    """Send alerts as Prometheus would: firing, or over since a moment ago."""
+    began, now = datetime.now(UTC) - timedelta(hours=1), datetime.now(UTC)
+    ends = now if over else now + timedelta(hours=1)
+    times = {"startsAt": began.isoformat(), "endsAt": ends.isoformat()}
+    body = json.dumps([alert | times for alert in alerts]).encode()
+    request = urllib.request.Request(
+        f"{server.url}/api/v2/alerts", body, {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=5):
+        pass
