@@ -74,7 +74,9 @@ def master(tmp_path: Path) -> Iterator[str]:
 
 def start(stack: ExitStack, log: Path, name: str, *arguments: str) -> None:
     jars = f"{SPARK_HOME}/jars/*"
-    environment = ["env", "-i", f"PATH={bare_path()}", f"SPARK_HOME={SPARK_HOME}", "SPARK_LOCAL_IP=127.0.0.1"]
+    # The Scala version is what Spark's own scripts export.
+    spark = [f"SPARK_HOME={SPARK_HOME}", "SPARK_SCALA_VERSION=2.13", "SPARK_LOCAL_IP=127.0.0.1"]
+    environment = ["env", "-i", f"PATH={bare_path()}", *spark]
     command = [*environment, str(java()), "-Xmx256m", "-cp", jars, f"org.apache.spark.deploy.{name}"]
     with log.open("wb") as output:
         stack.callback(leash.let_go, leash.start([*command, *arguments], output))
