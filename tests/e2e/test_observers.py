@@ -139,6 +139,8 @@ def test_what_was_planted_arrives_as_alerts(seen: Seen) -> None:
         "KafkaClientSoftwareNewlyViolating",
         "KipwatchWatchdog",
         "KipwatchUndecodableFrames",
+        # A cold Spark's first batch is late, and in windows of seconds that burns the budget.
+        "KipwatchDetectionDelayBudgetBurn",
     }
 
 
