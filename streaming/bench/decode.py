@@ -32,7 +32,7 @@ from streaming.bench.frame_mix import MixedFrames, mixed_frames
 from streaming.bench.report import report
 from streaming.failure import UserError
 
-FRAMES: Final = 200_000
+FRAMES: Final = 1_000_000
 ROUNDS: Final = 7
 _BATCH: Final = 40_000
 """Frames in a batch: Spark hands over up to 100,000, of which the processor's cache keeps less."""
@@ -74,7 +74,7 @@ def _sides(schemas: Schemas, mix: MixedFrames) -> dict[str, Callable[[], object]
     batches, reader = mix.batches(_BATCH), ColumnarReader(schemas, RULE_FIELDS)
     few = range(0, len(mix.contents), _SCALAR_SHARE)
     return {
-        "columnar": lambda: _exhaust(reader.read(batch).record_batch() for batch in batches),
+        "columnar": lambda: _exhaust(reader.record_batch(batch) for batch in batches),
         "columnar_without_arrow": lambda: _exhaust(reader.read(batch) for batch in batches),
         "kio": _kio(mix),
         "scalar": lambda: _exhaust(_read_scalar(schemas, mix, number) for number in few),

@@ -35,6 +35,11 @@ class Room(NamedTuple):
         """Copy what is taken: the room itself serves again, as making it anew would cost more."""
         return Room._make(memory.copied(room[:count]) for room, count in zip(self, counts, strict=True))
 
+    def lent(self, counts: npt.NDArray[np.int64]) -> Room:
+        """Give what is taken as it stands here, until the room serves again; only client IDs outlast it."""
+        lent = Room._make(room[:count] for room, count in zip(self, counts, strict=True))
+        return lent._replace(client_ids=memory.copied(lent.client_ids))
+
 
 def _enlarged(room: npt.NDArray[Any], needed: int) -> npt.NDArray[Any]:
     if needed <= len(room):

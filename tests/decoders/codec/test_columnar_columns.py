@@ -167,3 +167,14 @@ def test_what_is_wanted_stays_what_it_was_when_the_next_frames_are_read() -> Non
     reader.read(frames_of([Sample(other)]))
     assert first.record_batch().column("client_id").to_pylist() == [b"cid"]
     assert first.column("group_id").to_pylist() == [b"g"]
+
+
+def test_columns_at_once_are_those_of_a_reading_and_stay_what_they_were() -> None:
+    wanted = {name: WANTED[name] for name in ("member_id", "group_id")}
+    wanted["topic_errors"] = ["MetadataResponse.topics.errorCode"]
+    reader = ColumnarReader(SCHEMAS, wanted)
+    answer = write_response(SCHEMAS, "Metadata", 13, 7, {"topics": [{"errorCode": 3, "name": "t"}]})
+    samples = [Sample(HEARTBEAT), Sample(answer, paired=(3, 13)), Sample(b"\0")]
+    at_once = reader.record_batch(frames_of(samples))
+    reader.record_batch(frames_of([Sample(HEARTBEAT.replace(b"cid", b"dic"))] * 3))
+    assert at_once.equals(read(wanted, *samples))
