@@ -7,7 +7,8 @@ import json
 import signal
 
 from streaming.broker.java import java
-from streaming.configuration import add_flags, configure
+from streaming.configuration import Configuration, add_flags, configure
+from streaming.failure import UserError
 from streaming.observe.observers import add_observe_flag, observed
 
 SETTINGS = (
@@ -39,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run until SIGTERM or SIGINT, or show what would run."""
     configuration = configure(arguments)
+    _refuse_decisions(configuration)
     java()
     if arguments.dry_run:
         from streaming.query.dry_run import show_plan  # noqa: PLC0415  # as below
@@ -55,3 +57,12 @@ def run(arguments: argparse.Namespace) -> int:
     ):
         application.run()
     return 0
+
+
+def _refuse_decisions(configuration: Configuration) -> None:
+    """Say what the query does not do, rather than judge otherwise than its user believes."""
+    if configuration.disable or configuration.levels or configuration.suppress:
+        raise UserError(
+            "run judges by every rule and publishes every finding: `disable`, `levels` and `suppress` "
+            "are for check and report; take them out of the configuration"
+        )

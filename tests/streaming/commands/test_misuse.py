@@ -117,6 +117,12 @@ def test_a_mistaken_configuration(kipwatch: Kipwatch, tmp_path: Path, content: b
     assert expected in complaint
 
 
+def test_decisions_that_the_query_does_not_follow_are_refused(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    path = tmp_path / "kipwatch.toml"
+    path.write_text('disable = ["kip1082/member-id-not-uuid"]')
+    assert "`disable`, `levels` and `suppress` are for check" in kipwatch("run", "--config", path).complaint
+
+
 @pytest.mark.parametrize("command", ["run", "demo"])
 def test_without_java(kipwatch: Kipwatch, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     """Told before Spark or a broker is touched, with what to install."""
