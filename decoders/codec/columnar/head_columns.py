@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 from numba import from_dtype, types
 
-from decoders.codec.columnar import memory
 from decoders.codec.columnar.head import HEAD, NO_LAYOUT, TAGGED_LAYOUT
+from decoders.codec.columnar.memory import empty, zeros
 from decoders.compilation import inlined
 
 # The rows of `flags`. Behind them stands a row for each wanted column of single values.
@@ -48,8 +48,8 @@ class HeadColumns(NamedTuple):
     @classmethod
     def room_for(cls, count: int) -> Self:
         """Make columns for so many frames."""
-        heads = [memory.empty(count, HEAD[name]) for name in cls._fields[:-1]]
-        return cls._make([*heads, memory.zeros(count + 1, np.int64)])
+        heads = [empty(count, HEAD[name]) for name in cls._fields[:-1]]
+        return cls._make([*heads, zeros(count + 1, np.int64)])
 
 
 HEAD_COLUMNS: Final = types.NamedTuple(
