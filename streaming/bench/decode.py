@@ -34,8 +34,8 @@ from streaming.failure import UserError
 
 FRAMES: Final = 1_000_000
 ROUNDS: Final = 7
-_BATCH: Final = 40_000
-"""Frames in a batch: Spark hands over up to 100,000, of which the processor's cache keeps less."""
+_BATCH: Final = 100_000
+"""Frames in a batch, as many as the query lets Spark hand over at a time."""
 _SCALAR_SHARE: Final = 100
 """The scalar reader reads one frame in so many: it would take most of the time."""
 _LARGEST_FRAME: Final = 1 << 20
