@@ -127,7 +127,31 @@ class Record:
         return self.true_length > len(self.frame)
 
 
-_ENVELOPE = struct.Struct(f">BBBBBBQqqqhhqq16sH16sH{NAME_BYTES}s{NAME_BYTES}sI")
+ENVELOPE = (
+    ("version", "B"),
+    ("kind", "B"),
+    ("direction", "B"),
+    ("pairing", "B"),
+    ("closing", "B"),
+    ("flags", "B"),
+    ("run", "Q"),
+    ("sequence", "q"),
+    ("captured_at", "q"),
+    ("paired_sequence", "q"),
+    ("paired_api_key", "h"),
+    ("paired_api_version", "h"),
+    ("position", "q"),
+    ("true_length", "q"),
+    ("client_address", "16s"),
+    ("client_port", "H"),
+    ("server_address", "16s"),
+    ("server_port", "H"),
+    ("cluster", f"{NAME_BYTES}s"),
+    ("feeder", f"{NAME_BYTES}s"),
+    ("captured_length", "I"),
+)
+"""The envelope's fields in their order, each with its code in the module `struct`; all are big-endian."""
+_ENVELOPE = struct.Struct(">" + "".join(code for _, code in ENVELOPE))
 
 
 @functools.lru_cache(maxsize=100_000)

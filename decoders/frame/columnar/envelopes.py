@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from decoders.compilation import compiled, inlined
+from decoders.frame.columnar.layout import ENVELOPE_TYPE, offset_of
 from decoders.frame.record import (
     ENVELOPE_VERSION,
     Closing,
@@ -22,25 +23,24 @@ from decoders.frame.record import (
 )
 from decoders.wire.columnar.frames import FrameBatch, FrameColumns
 
-# Where the fields stand that `frame/record.py` packs.
-_VERSION: Final = 0
-_KIND: Final = 1
-_DIRECTION: Final = 2
-_PAIRING: Final = 3
-_CLOSING: Final = 4
-_FLAGS: Final = 5
-_RUN: Final = 6
-_SEQUENCE: Final = 14
-_CAPTURED_AT: Final = 22
-_PAIRED_SEQUENCE: Final = 30
-_PAIRED_API_KEY: Final = 38
-_PAIRED_API_VERSION: Final = 40
-_POSITION: Final = 42
-_TRUE_LENGTH: Final = 50
-_ENDPOINTS: Final = 58
+_VERSION: Final = offset_of("version")
+_KIND: Final = offset_of("kind")
+_DIRECTION: Final = offset_of("direction")
+_PAIRING: Final = offset_of("pairing")
+_CLOSING: Final = offset_of("closing")
+_FLAGS: Final = offset_of("flags")
+_RUN: Final = offset_of("run")
+_SEQUENCE: Final = offset_of("sequence")
+_CAPTURED_AT: Final = offset_of("captured_at")
+_PAIRED_SEQUENCE: Final = offset_of("paired_sequence")
+_PAIRED_API_KEY: Final = offset_of("paired_api_key")
+_PAIRED_API_VERSION: Final = offset_of("paired_api_version")
+_POSITION: Final = offset_of("position")
+_TRUE_LENGTH: Final = offset_of("true_length")
+_ENDPOINTS: Final = offset_of("client_address")
 """Client and server, then the names of cluster and feeder."""
-_CAPTURED_LENGTH: Final = 142
-_SIZE: Final = 146
+_CAPTURED_LENGTH: Final = offset_of("captured_length")
+_SIZE: Final = ENVELOPE_TYPE.itemsize
 
 _REQUEST: Final = int(Kind.REQUEST)
 _RESPONSE: Final = int(Kind.RESPONSE)

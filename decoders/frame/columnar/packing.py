@@ -8,32 +8,25 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from decoders.frame.record import NAME_BYTES, Kind, pack
-from decoders.wire.columnar.frames import FrameBatch, FrameColumns
+from decoders.frame.columnar.layout import ENVELOPE_TYPE
+from decoders.frame.record import Kind, pack
+from decoders.wire.columnar.frames import FrameBatch
 
-_ENVELOPE: Final = np.dtype(
-    [
-        ("version", "u1"),
-        ("kinds", "u1"),
-        ("directions", "u1"),
-        ("pairings", "u1"),
-        ("closing", "u1"),
-        ("flags", "u1"),
-        ("run", ">u8"),
-        ("sequences", ">i8"),
-        ("captured_at", ">i8"),
-        ("paired_sequences", ">i8"),
-        ("paired_api_keys", ">i2"),
-        ("paired_api_versions", ">i2"),
-        ("positions", ">i8"),
-        ("true_lengths", ">i8"),
-        ("client_and_server", "V36"),
-        ("cluster_and_feeder", f"V{2 * NAME_BYTES}"),
-        ("lengths", ">u4"),
-    ]
-)
-"""The layout of `frame/record.py`; what is of each frame has the names of `FrameColumns`."""
-_OF_FRAMES: Final = [name for name in FrameColumns._fields if name in (_ENVELOPE.names or ())]
+_OF_FRAMES: Final = {
+    "kind": "kinds",
+    "direction": "directions",
+    "pairing": "pairings",
+    "flags": "flags",
+    "sequence": "sequences",
+    "captured_at": "captured_at",
+    "paired_sequence": "paired_sequences",
+    "paired_api_key": "paired_api_keys",
+    "paired_api_version": "paired_api_versions",
+    "position": "positions",
+    "true_length": "true_lengths",
+    "captured_length": "lengths",
+}
+"""The envelope's fields that are of each frame, with their columns; the others are of its connection."""
 
 
 class PackedFrames:
@@ -53,8 +46,8 @@ class PackedFrames:
 
     def value(self, row: int) -> bytes:
         """Give the envelope and the frame."""
-        begin, start = row * _ENVELOPE.itemsize, self._starts[row]
-        envelope = self._envelopes[begin : begin + _ENVELOPE.itemsize]
+        begin, start = row * ENVELOPE_TYPE.itemsize, self._starts[row]
+        envelope = self._envelopes[begin : begin + ENVELOPE_TYPE.itemsize]
         return b"".join((envelope, self._data[start : start + self._lengths[row]]))
 
 
@@ -62,7 +55,7 @@ def _envelopes(batch: FrameBatch) -> NDArray[np.void]:
     # A record of each connection says what all have in common; what is of each frame is put over it.
     named, numbers = np.unique(batch.frames.connections, return_inverse=True)
     blank = (dataclasses.replace(batch.openings[each], kind=Kind.REQUEST) for each in named.tolist())
-    envelopes: NDArray[np.void] = np.frombuffer(b"".join(map(pack, blank)), _ENVELOPE)[numbers]
-    for name in _OF_FRAMES:
-        envelopes[name] = getattr(batch.frames, name)
+    envelopes: NDArray[np.void] = np.frombuffer(b"".join(map(pack, blank)), ENVELOPE_TYPE)[numbers]
+    for field, column in _OF_FRAMES.items():
+        envelopes[field] = getattr(batch.frames, column)
     return envelopes
