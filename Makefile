@@ -28,7 +28,7 @@ test: packages setup lint ## everything the project promises, checked
 	$(BIN)/pytest -m "not (jvm or e2e or long)"
 	$(BIN)/pytest -m "(jvm or e2e) and not long"
 
-long: packages setup ## what takes minutes: fuzzing, and a million messages against Kafka's own classes
+long: packages setup ## what takes minutes to hours: fuzzing, Kafka's own classes, 200 kills, an hour of traffic
 	$(BIN)/pytest -m long
 
 bench: setup ## every bench, each with a JSON object as its last line

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from dashboards import monitor_alerts, protocol_alerts, recordings
+from dashboards import monitor_alerts, presence_alerts, protocol_alerts, recordings
 from dashboards.alert import Alert
 from dashboards.links import Places
 
 
 def alerts(places: Places) -> list[Alert]:
     """Every alert."""
-    return protocol_alerts.alerts(places) + monitor_alerts.alerts(places)
+    return [*protocol_alerts.alerts(places), *presence_alerts.alerts(places), *monitor_alerts.alerts(places)]
 
 
 def groups(places: Places) -> dict[str, Any]:
@@ -20,6 +20,7 @@ def groups(places: Places) -> dict[str, Any]:
         "groups": [
             *recordings.groups(),
             _group("kipwatch-protocol", protocol_alerts.alerts(places)),
+            _group("kipwatch-presence", presence_alerts.alerts(places)),
             _group("kipwatch-monitor", monitor_alerts.alerts(places)),
         ]
     }

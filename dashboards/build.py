@@ -2,7 +2,7 @@
 
 The generated files are what people import, so they are committed; `--check` names those that differ
 from what the builders would write, and exits 1. With `--folder`, `--grafana` and `--runbook` a platform team
-writes files of its own, whose links lead to its own places.
+writes files of its own, the runbook among them, whose links lead to its own places.
 """
 
 from __future__ import annotations
@@ -65,24 +65,32 @@ def write(repository: Path, places: Places | None = None) -> None:
 
 def main() -> int:
     """Write the files, or with `--check` say which have drifted."""
-    arguments = _parser().parse_args()
-    if not arguments.check:
+    parser = _parser()
+    arguments = parser.parse_args()
+    own = arguments.folder, arguments.grafana, arguments.runbook
+    if any(own) and (arguments.check or not all(own)):
+        parser.error("--folder, --grafana and --runbook go together: every link must lead somewhere")
+    if arguments.check:
+        return _tell(drifted(REPOSITORY))
+    if all(own):
         write(arguments.folder, Places(arguments.grafana, arguments.runbook))
-        return 0
-    for path in (files := drifted(REPOSITORY)):
+    else:
+        write(REPOSITORY)
+    return 0
+
+
+def _tell(files: list[str]) -> int:
+    for path in files:
         print(f"{path} has drifted: run python -m dashboards.build", file=sys.stderr)
     return 1 if files else 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    places = Places()
     parser = argparse.ArgumentParser(prog="python -m dashboards.build", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; name the files that drifted")
-    parser.add_argument("--folder", type=Path, default=REPOSITORY, help="write below another folder")
-    parser.add_argument(
-        "--grafana", default=places.grafana, help="where Grafana answers, for links of alerts"
-    )
-    parser.add_argument("--runbook", default=places.runbook, help="where the runbook can be read, for links")
+    parser.add_argument("--folder", type=Path, help="write below another folder")
+    parser.add_argument("--grafana", metavar="URL", help="where Grafana answers, for links of alerts")
+    parser.add_argument("--runbook", metavar="URL", help="where the runbook can be read, for links")
     return parser
 
 

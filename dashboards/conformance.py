@@ -105,7 +105,7 @@ def since_batch() -> panels.Panel:
         unit=panels.SECONDS,
         steps=[(0, GREEN), (SLOW_BATCH_AFTER, AMBER), (STALLED_AFTER, RED)],
         span=6,
-        empty="kipwatch is not scraped",
+        empty="no batch yet, or kipwatch is not scraped",
     )
 
 

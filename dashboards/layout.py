@@ -20,6 +20,7 @@ def dashboard(uid: str, title: str, description: str, rows: Rows) -> builder.Das
         .uid(uid)
         .description(description)
         .tags([variables.TAG])
+        .readonly()
         .time("now-6h", "now")
         .refresh("30s")
         .tooltip(DashboardCursorSync.CROSSHAIR)

@@ -1,7 +1,7 @@
 """Where alerts and dashboards lead: the dashboards of a Grafana, and the sections of the runbook.
 
-Alerts carry whole addresses. As committed they are those of the stack in `deploy/compose.yaml` and of this
-repository; `python -m dashboards.build --grafana URL --runbook URL` writes others.
+Alerts carry whole addresses. As committed they are those of the stack in `deploy/compose.yaml` and, for the
+runbook, paths in this repository; `python -m dashboards.build` writes others for those who name their own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ CONFORMANCE, CLIENTS, RULE, PIPELINE = (
 """The identifiers of the dashboards, which their addresses are made of."""
 KEPT = "${__url_time_range}&${datasource:queryparam}&${job:queryparam}"
 """What every link between dashboards takes along: the time and the choices that lead nowhere else."""
-ANCHOR_LABEL = "page"
+PAGE = "page"
+"""The label of a table's row that holds the address of a rule's page in the runbook."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,13 @@ class Places:
         return f"{self.grafana}/d/{uid}?from=now-6h&to=now{chosen}"
 
     @property
-    def section_of_row(self) -> str:
-        """The address of the runbook's section on a table's row, from its label `page`."""
-        return self.section(f"${{__data.fields.{ANCHOR_LABEL}}}")
+    def is_published(self) -> bool:
+        """Whether a browser can open the runbook: a path in a repository means nothing to Grafana."""
+        return "://" in self.runbook
+
+    def with_page(self, expression: str) -> str:
+        """Give each row the address of its rule's page, whose anchor is the rule's ID without the slash."""
+        return f'label_replace({expression}, "{PAGE}", "{self.section("$1$2")}", "rule", "(.*)/(.*)")'
 
 
 _VARIABLES = {"job": "job", "rule": "rule", "client_software_name": "software"}
@@ -58,6 +63,6 @@ def to_software() -> str:
     return f"/d/{CLIENTS}?{KEPT}&${{rule:queryparam}}&var-software=${{__value.text}}"
 
 
-def with_anchor(expression: str) -> str:
-    """Give each row the anchor of its rule in the runbook: the rule's ID without the slash."""
-    return f'label_replace({expression}, "{ANCHOR_LABEL}", "$1$2", "rule", "(.*)/(.*)")'
+def to_page() -> str:
+    """From a table's row to the page that its label names."""
+    return f"${{__data.fields.{PAGE}}}"

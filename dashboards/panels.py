@@ -179,11 +179,6 @@ def link(title: str, url: str) -> list[model.DynamicConfigValue]:
     return [model.DynamicConfigValue(id_val="links", value=[{"title": title, "url": url}])]
 
 
-def hidden() -> list[model.DynamicConfigValue]:
-    """Keep a column for links alone."""
-    return [model.DynamicConfigValue(id_val="custom.hidden", value=True)]
-
-
 def column(unit: str) -> list[model.DynamicConfigValue]:
     """Give a column a unit of its own."""
     return [model.DynamicConfigValue(id_val="unit", value=unit)]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as builder
 
-from dashboards import conformance, links, panels, queries
+from dashboards import capture, conformance, links, panels, queries
 from dashboards.layout import dashboard as laid_out
 from dashboards.panels import AMBER, GREEN, RED
 from dashboards.thresholds import DELAY_OBJECTIVE, DELAY_SECONDS, GROWING_LAG
 from streaming import metrics
 
-NO_FEEDER = "no feeder is scraped"
 NOTHING_JUDGED = "nothing was judged"
 NOT_SCRAPED = "kipwatch is not scraped"
 BUDGET = 1 - DELAY_OBJECTIVE
@@ -28,11 +27,21 @@ def dashboard() -> builder.Dashboard:
                 conformance.undecodable_share(),
                 conformance.lost_share(),
                 _slow(),
+                _lag(),
+                capture.dropped(),
+                capture.opaque(),
+                _overflow(),
             ],
-            "Capture": [_dropped(), _bytes(), _records(), _waiting()],
+            "Capture": [
+                capture.payload(),
+                capture.missed(),
+                capture.packets(),
+                capture.records(),
+                capture.waiting(),
+            ],
             "What is decoded": [_kinds(), _apis(), _reasons()],
-            "Judgement": [_lag(), _delay(), _batches(), _connections(), _state()],
-            "The monitor itself": [_overflow(), _builds()],
+            "Judgement": [_delay(), _batches(), _connections(), _state()],
+            "The monitor itself": [_endings(), _builds()],
         },
     )
 
@@ -50,48 +59,28 @@ def _slow() -> panels.Panel:
     )
 
 
-def _dropped() -> panels.Panel:
+def _lag() -> panels.Panel:
     return panels.stat_panel(
-        "Packets dropped",
-        "Packets that the kernel dropped because the feeder did not keep up; what follows is undecided.",
-        {"dropped packets": queries.DROPPED_PACKETS},
+        "Records waiting",
+        "Records of the frames topic that were not judged yet.",
+        {"lag": queries.LAG},
+        unit=panels.COUNT,
+        steps=[(0, GREEN), (GROWING_LAG, AMBER), (100 * GROWING_LAG, RED)],
+        span=6,
+        empty=NOT_SCRAPED,
+    )
+
+
+def _overflow() -> panels.Panel:
+    return panels.stat_panel(
+        "Observations counted as other",
+        "Observations over the range that found their label full: sums are right, names are missing. "
+        "Raise label_limit if the fleet has that many.",
+        {"other": queries.LABEL_OVERFLOW},
         unit=panels.COUNT,
         steps=[(0, GREEN), (1, AMBER)],
         span=6,
-        empty=NO_FEEDER,
-    )
-
-
-def _bytes() -> panels.Panel:
-    return panels.graph_panel(
-        "Captured bytes by fate",
-        "TCP payload that was framed, skipped for a reason, or lost, that is, passed without being captured.",
-        {"{{fate}}": queries.BYTES_BY_FATE},
-        unit=panels.BYTES_PER_SECOND,
-        span=18,
-        empty=NO_FEEDER,
-    )
-
-
-def _records() -> panels.Panel:
-    return panels.graph_panel(
-        "Records by fate",
-        "What the feeder published, what Kafka refused, and what was shed because Kafka was slow or away.",
-        {"{{fate}}": queries.RECORDS_BY_FATE},
-        unit=panels.PER_SECOND,
-        span=12,
-        empty=NO_FEEDER,
-    )
-
-
-def _waiting() -> panels.Panel:
-    return panels.graph_panel(
-        "Waiting for Kafka",
-        "Memory of the records that Kafka has not taken yet, and bytes that were shed for want of room.",
-        {"waiting": queries.WAITING_BYTES, "shed per second": queries.SHED_BYTES},
-        unit=panels.BYTES,
-        span=12,
-        empty=NO_FEEDER,
+        empty=NOT_SCRAPED,
     )
 
 
@@ -127,18 +116,6 @@ def _reasons() -> panels.Panel:
     )
 
 
-def _lag() -> panels.Panel:
-    return panels.stat_panel(
-        "Records waiting",
-        "Records of the frames topic that were not judged yet.",
-        {"lag": queries.LAG},
-        unit=panels.COUNT,
-        steps=[(0, GREEN), (GROWING_LAG, AMBER), (100 * GROWING_LAG, RED)],
-        span=6,
-        empty=NOT_SCRAPED,
-    )
-
-
 def _delay() -> panels.Panel:
     return panels.graph_panel(
         "Delay from capture to judgement",
@@ -148,7 +125,7 @@ def _delay() -> panels.Panel:
             "p99": queries.quantile_of(0.99, metrics.DETECTION_DELAY),
         },
         unit=panels.SECONDS,
-        span=9,
+        span=12,
         empty=NOTHING_JUDGED,
     )
 
@@ -162,7 +139,7 @@ def _batches() -> panels.Panel:
             "p99": queries.quantile_of(0.99, metrics.BATCH_DURATION),
         },
         unit=panels.SECONDS,
-        span=9,
+        span=12,
         empty=NOTHING_JUDGED,
     )
 
@@ -189,15 +166,13 @@ def _state() -> panels.Panel:
     )
 
 
-def _overflow() -> panels.Panel:
-    return panels.stat_panel(
-        "Observations counted as other",
-        "Observations over the range that found their label full: sums are right, names are missing. "
-        "Raise label_limit if the fleet has that many.",
-        {"other": queries.LABEL_OVERFLOW},
-        unit=panels.COUNT,
-        steps=[(0, GREEN), (1, AMBER)],
-        span=6,
+def _endings() -> panels.Panel:
+    return panels.table_panel(
+        "Endings of the query",
+        "How often the query ended by itself over the range, by reason. Where Kafka was away or findings "
+        "could not be written it starts again; any other reason needs somebody.",
+        {"Times": queries.ENDINGS_BY_REASON},
+        span=8,
         empty=NOT_SCRAPED,
     )
 
@@ -207,6 +182,6 @@ def _builds() -> panels.Panel:
         "Versions",
         "The versions of kipwatch and of Kafka's message schemas, of the application and the feeders.",
         {"Running": queries.BUILDS},
-        span=18,
+        span=16,
         empty=NOT_SCRAPED,
     )

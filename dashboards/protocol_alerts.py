@@ -50,8 +50,8 @@ def _client_violation(places: Places) -> Alert:
         f"{total(offences, *BY_SOFTWARE)} > 0",
         summary="A Kafka client breaks a rule of the protocol.",
         description=(
-            f"{{{{ $labels.client_software_name }}}} broke {{{{ $labels.rule }}}} about {ABOUT} times in 5 "
-            "minutes. The topic kipwatch.findings holds the connections and the bytes."
+            "{{ $labels.client_software_name }} broke {{ $labels.rule }}; offences in 5 minutes: about "
+            f"{ABOUT}. The topic kipwatch.findings holds the connections and the bytes."
         ),
         runbook=places.section(SECTION_OF_LABEL),
         dashboard=places.dashboard(RULE, *BY_SOFTWARE),
@@ -67,7 +67,7 @@ def _broker_violation(places: Places) -> Alert:
         f"{total(_offences(role(Role.BROKER)), *BY_RULE)} > 0",
         summary="A Kafka broker breaks a rule of the protocol.",
         description=(
-            f"A broker broke {{{{ $labels.rule }}}} about {ABOUT} times in 5 minutes. The topic "
+            f"A broker broke {{{{ $labels.rule }}}}; offences in 5 minutes: about {ABOUT}. The topic "
             "kipwatch.findings names the broker, the connections and the bytes."
         ),
         runbook=places.section(SECTION_OF_LABEL),
@@ -86,8 +86,9 @@ def _new_software(places: Places) -> Alert:
         f"{total(offences, *software)} > 0 unless {known} > 0",
         summary="A version of a client software violates that did not before.",
         description=(
-            "{{ $labels.client_software_name }} {{ $labels.client_software_version }} broke rules about "
-            f"{ABOUT} times in 5 minutes, and never in the {KNOWN_FOR} before: a new release or a new client."
+            "{{ $labels.client_software_name }} {{ $labels.client_software_version }} broke rules for the "
+            f"first time in {KNOWN_FOR}; offences in 5 minutes: about {ABOUT}. It is a new release or a new "
+            "client."
         ),
         runbook=places.section("kafkaclientsoftwarenewlyviolating"),
         dashboard=places.dashboard(CLIENTS, "job", "client_software_name"),
@@ -130,8 +131,8 @@ def _shared(
         f"{total(offences, *BY_SOFTWARE)} > 0",
         summary=summary,
         description=(
-            f"{{{{ $labels.client_software_name }}}}: {ABOUT} connections in 5 minutes presented an ID that "
-            f"another one uses. {consequence}"
+            "{{ $labels.client_software_name }} presented an ID that another connection uses; offences in 5 "
+            f"minutes: about {ABOUT}. {consequence}"
         ),
         runbook=places.section(SECTION_OF_LABEL),
         dashboard=places.dashboard(RULE, *BY_SOFTWARE),

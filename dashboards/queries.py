@@ -111,7 +111,7 @@ def offending_clients(of: Level) -> str:
     return or_zero(f"count({client_offences(of, *BY_SOFTWARE)})")
 
 
-SECONDS_SINCE_BATCH = f"time() - max({select(metrics.LAST_BATCH_TIMESTAMP, JOB)})"
+SECONDS_SINCE_BATCH = f"time() - max({select(metrics.LAST_BATCH_TIMESTAMP, JOB)} > 0)"
 LAG = gauge(metrics.TOPIC_LAG)
 STATE_BYTES = gauge(metrics.STATE_BYTES)
 OPEN_CONNECTIONS = gauge(metrics.OPEN_CONNECTIONS)
@@ -121,11 +121,15 @@ LABEL_OVERFLOW = f"round({total(growth(metrics.LABEL_OVERFLOW))})"
 UNDECODABLE_SHARE = or_zero(f"max({select(UNDECODABLE, JOB)})")
 UNDECODABLE_BY_REASON = f"round({total(growth(metrics.UNDECODABLE_FRAMES), 'reason')})"
 LOST_SHARE = f"max({select(LOST, JOB)})"
+LOST_BY_FEEDER = f"max by (instance) ({select(LOST, JOB)})"
 SLOW_SHARE = or_zero(slow_share(JOB, window=RANGE))
 BUILDS = f"max by (job, version, kafka) ({select(metrics.BUILD_INFO, JOB)})"
 FRAMES_BY_KIND = rate(metrics.FRAMES, "kind")
 FRAMES_BY_API = f"topk(10, {rate(metrics.FRAMES, 'api')})"
 BYTES_BY_FATE = rate(metrics.CAPTURE_BYTES, "fate")
+PACKETS_BY_FATE = rate(metrics.CAPTURE_PACKETS, "fate")
+OPAQUE_CONNECTIONS = f"round({total(growth(metrics.CAPTURE_OPAQUE))})"
+ENDINGS_BY_REASON = f"round({total(growth(metrics.QUERY_ENDINGS), 'reason')})"
 RECORDS_BY_FATE = rate(metrics.FEED_RECORDS, "fate")
 SHED_BYTES = rate(metrics.FEED_SHED_BYTES)
 

@@ -18,7 +18,7 @@ def dashboard(places: Places) -> builder.Dashboard:
     return laid_out(
         links.RULE,
         "Kafka protocol: rule",
-        "One rule across the fleet: choose it above. Its page in the runbook is linked from the table.",
+        "One rule across the fleet: choose it above. The last table names its page in the runbook.",
         {
             "Now": [_offences(), _software(), _first_seen(), _last_seen()],
             "Over time": [
@@ -109,16 +109,16 @@ def _by_software() -> panels.Panel:
 def _pages(places: Places) -> panels.Panel:
     table = panels.table_panel(
         "Broken rules and their pages",
-        "When each rule was first and last broken within the range. A rule leads to its page in the runbook.",
+        "When each rule was first and last broken within the range, and where the runbook speaks of it.",
         {
-            "Offences": links.with_anchor(queries.OFFENCES_BY_RULE),
-            "First seen": links.with_anchor(queries.FIRST_SEEN_BY_RULE),
-            "Last seen": links.with_anchor(queries.LAST_SEEN_BY_RULE),
+            "Offences": places.with_page(queries.OFFENCES_BY_RULE),
+            "First seen": places.with_page(queries.FIRST_SEEN_BY_RULE),
+            "Last seen": places.with_page(queries.LAST_SEEN_BY_RULE),
         },
         span=12,
         empty=NONE_FOUND,
     )
-    table.override_by_name("rule", panels.link("Its page in the runbook", places.section_of_row))
+    if places.is_published:
+        table.override_by_name(links.PAGE, panels.link("Its page in the runbook", links.to_page()))
     table.override_by_name("First seen", panels.column(panels.MOMENT))
-    table.override_by_name("Last seen", panels.column(panels.MOMENT))
-    return table.override_by_name(links.ANCHOR_LABEL, panels.hidden())
+    return table.override_by_name("Last seen", panels.column(panels.MOMENT))

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 STALLED_AFTER = 120
 """Seconds without a batch. One is due every few seconds, also when there is no traffic."""
+BEGUN_WITHIN = "6m"
+"""How long the first batch may take, in which Spark starts: longer than /healthz says yes without one."""
+FIRST_BATCH = "10m"
+"""How far back a first batch is looked for: longer, so that restarts again and again count as one start."""
 SLOW_BATCH_AFTER = 30
 """Seconds without a batch that are worth a look."""
 KEEP_FIRING = "15m"

@@ -50,6 +50,6 @@ def _chosen(name: str, label: str, query: str) -> builder.QueryVariable:
         .datasource(panels.DATA_SOURCE)
         .multi(True)
         .include_all(True)
-        .all_value(".*")
+        .all_value(".+")
         .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
     )

@@ -51,4 +51,4 @@ def rule_named(rule_id: str) -> Rule:
 
 def state_of(states: Any, rule: Rule) -> Any:
     """Pick one rule's state out of a connection's."""
-    return getattr(states, rule.state_name, _NO_STATE)
+    return _NO_STATE if rule.State is NoState else getattr(states, rule.state_name)

@@ -7,27 +7,31 @@ more often since, when it is asked for anew or the connection closes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 
 from decoders.frame.record import Kind
-from expectations.catalogue import RULE_STATES, RULES, state_of
+from expectations.catalogue import RULE_STATES, state_of
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.identifier import identifier_text
 from expectations.conversation.observation import (
-    ClusterDescription,
     ConnectionWindow,
     Evidence,
     Heartbeat,
     Observation,
 )
-from expectations.finding import Finding, finding_id, printable, runbook_anchor
+from expectations.finding import Finding, Subject, finding_of
 from expectations.identity.claim import Claim
-from expectations.identity.sightings import Sightings, Witness
+from expectations.identity.sightings import Sightings
+from expectations.identity.witness import Witness
 from expectations.identity_rule import IdentityRule
+from expectations.outcome import Outcome
 from expectations.rule import FRAMES, Judgement, Level, Rule, Verdict
+from expectations.terms import Terms
 
+OVERLAID = "KIP-1313"
+"""The KIP whose request header has two layouts."""
 _LEVELS = list(reversed(Level))
 
 
@@ -58,68 +62,28 @@ class ConnectionState(msgspec.Struct):
     sightings: Sightings = msgspec.field(default_factory=Sightings)
 
 
-class Offence(msgspec.Struct, frozen=True, array_like=True):
-    """What offences are counted by: the rule, how much it weighs, and whose software offends."""
-
-    rule: str
-    level: str
-    role: str
-    software_name: str | None
-    software_version: str | None
-
-
-class Outcome(msgspec.Struct):
-    """What a window brought: findings to publish, checks by (rule id, verdict), offences made.
-
-    `claims` are what it told of identities that other connections may share, `answered` the API
-    versions that the broker answered, `judged` by (connection, rule id, verdict) whom the checks of
-    identities were about.
-    """
-
-    findings: list[Finding] = []
-    checks: dict[tuple[str, str], int] = {}
-    offences: dict[Offence, int] = {}
-    claims: list[Claim] = []
-    answered: set[tuple[int, int]] = set()
-    judged: list[tuple[bytes, str, str]] = []
-
-    def count(self, rule: Rule, judgement: Judgement) -> None:
-        """Count one judgement."""
-        key = (rule.id, str(judgement.verdict))
-        self.checks[key] = self.checks.get(key, 0) + judgement.count
-
-    def count_offence(self, finding: Finding) -> None:
-        """Count an offence. One that only rises in level counts once at its new level."""
-        software = (finding.client_software_name, finding.client_software_version)
-        offence = Offence(finding.rule, finding.level, finding.role, *software)
-        self.offences[offence] = self.offences.get(offence, 0) + max(finding.occurrences, 1)
-
-
 def open_connection(window: ConnectionWindow) -> ConnectionState:
     """Begin to follow a connection."""
     conversation = Conversation(window.connection, window.cluster, window.client, window.server, window.run)
     return ConnectionState(conversation, RULE_STATES())
 
 
+class Hearing(NamedTuple):
+    """Who is told of an observation: the rules that are asked, and the checks that it passes unasked."""
+
+    rules: list[Rule]
+    passed: list[tuple[str, str]]
+
+
 class Judge:
-    """Judges connections by the rules given, naming APIs and listeners as it is told.
+    """Judges connections on the terms given, naming APIs as it is told."""
 
-    `brokers` says which cluster and node stand behind a server address, where that is configured.
-    """
-
-    def __init__(
-        self,
-        api_names: Mapping[int, str],
-        listeners: Mapping[str, str] | None = None,
-        rules: Sequence[Rule] = RULES,
-        brokers: Mapping[str, ClusterDescription] | None = None,
-    ) -> None:
-        self._brokers = brokers or {}
+    def __init__(self, api_names: Mapping[int, str], terms: Terms | None = None) -> None:
         self._api_names = api_names
-        self._listeners = listeners or {}
-        self._rules = [rule for rule in rules if not isinstance(rule, IdentityRule)]
+        self._terms = terms or Terms()
+        self._rules = [rule for rule in self._terms.rules if not isinstance(rule, IdentityRule)]
         self._named_apis = frozenset().union(*(rule.apis or () for rule in self._rules))
-        self._told: dict[tuple[Kind, int | None], list[Rule]] = {}
+        self._hearings: dict[tuple[Kind, int | None, bool, bool], Hearing] = {}
 
     def hear(self, state: ConnectionState, window: ConnectionWindow) -> Outcome:
         """Judge a window of one connection and change its state.
@@ -128,7 +92,7 @@ class Judge:
         passed over.
         """
         outcome = Outcome()
-        state.conversation.configured = self._brokers.get(window.server)
+        state.conversation.configured = self._terms.brokers.get(window.server)
         heard = state.conversation.latest_sequence
         for observation in window.observations:
             if observation.last_sequence > heard:
@@ -159,7 +123,10 @@ class Judge:
         outcome.claims.extend(Witness(state.sightings, conversation).hear(observation))
         if observation.is_matched:
             outcome.answered.add((observation.api_key, observation.api_version))
-        for rule in self._rules_told(observation):
+        hearing = self._hearing(observation, conversation)
+        for check in hearing.passed:
+            outcome.checks[check] = outcome.checks.get(check, 0) + observation.count
+        for rule in hearing.rules:
             for judgement in rule.judge(observation, conversation, state_of(state.rules, rule)):
                 self._take(state, rule, judgement, observation, outcome)
         if observation.kind is Kind.CLOSED:
@@ -167,13 +134,17 @@ class Judge:
                 for judgement in rule.close(conversation, state_of(state.rules, rule)):
                     self._take(state, rule, judgement, observation, outcome)
 
-    def _rules_told(self, observation: Observation) -> list[Rule]:
-        """Give the rules that hear observations of this kind and API."""
+    def _hearing(self, observation: Observation, conversation: Conversation) -> Hearing:
+        """Give the rules that hear such an observation on such a connection."""
         api_key = observation.api_key if observation.api_key in self._named_apis else None
-        key = (observation.kind, api_key)
-        if key not in self._told:
-            self._told[key] = [rule for rule in self._rules if _is_told(rule, *key)]
-        return self._told[key]
+        is_clean = observation.is_clean
+        key = (observation.kind, api_key, conversation.uses_header_v3, is_clean)
+        if key not in self._hearings:
+            told = [rule for rule in self._rules if _is_told(rule, *key[:3])]
+            passed = [rule for rule in told if is_clean and rule.passes_clean]
+            asked = [rule for rule in told if rule not in passed]
+            self._hearings[key] = Hearing(asked, [(rule.id, str(Verdict.CONFORMS)) for rule in passed])
+        return self._hearings[key]
 
     def _take(
         self,
@@ -188,7 +159,7 @@ class Judge:
             return
         subject = judgement.subject or observation
         fresh = self._finding(rule, judgement, subject, state.conversation)
-        outcome.count_offence(fresh)
+        outcome.count_offence(self._terms.decide(fresh))
         known = state.findings.get(rule.id)
         if known is None:
             state.findings[rule.id] = OpenFinding(fresh)
@@ -200,59 +171,50 @@ class Judge:
             if open_finding.is_news or (everything and open_finding.has_grown):
                 open_finding.published = open_finding.finding.occurrences
                 open_finding.published_level = open_finding.finding.level
-                yield msgspec.structs.replace(open_finding.finding)
+                yield self._published(open_finding.finding, state.conversation)
+
+    def _published(self, finding: Finding, conversation: Conversation) -> Finding:
+        """Give a finding as it is published: what it says beyond what is kept of it may change meanwhile."""
+        layout = conversation.layout if finding.kip == OVERLAID else None
+        return self._terms.decide(msgspec.structs.replace(finding, header_layout=layout or msgspec.UNSET))
 
     def _finding(
         self, rule: Rule, judgement: Judgement, subject: Observation, conversation: Conversation
     ) -> Finding:
-        api = self._api_names.get(subject.api_key)
-        heartbeat = subject.body if isinstance(subject.body, Heartbeat) else None
-        software = conversation.software
-        names = {"api": api or f"API {subject.api_key}", "version": subject.api_version}
-        return Finding(
-            id=finding_id(rule.id, conversation.connection, subject.first_sequence),
-            rule=rule.id,
-            kip=rule.kip,
-            section=rule.section,
-            level=judgement.level or rule.level,
-            role=judgement.role or rule.role,
-            spec=rule.spec,
-            message=printable(rule.message.format(**names, **judgement.context)),
-            expected=judgement.expected,
-            observed=judgement.observed,
-            context=judgement.context,
-            occurrences=judgement.count,
-            first_captured_at=subject.first_captured_at,
-            last_captured_at=subject.last_captured_at,
-            cluster=conversation.cluster,
-            connection=conversation.connection.hex(),
-            client=conversation.client,
-            broker=conversation.server,
-            listener=self.listener(conversation.server),
-            client_id=conversation.client_id,
-            client_software_name=software.name if software else None,
-            client_software_version=software.version if software else None,
-            client_instance_id=identifier_text(conversation.instance_id)
-            if conversation.instance_id
-            else None,
-            member_id=heartbeat.member_id if heartbeat else None,
-            group_id=heartbeat.group_id if heartbeat else None,
-            api=api,
-            api_key=subject.api_key,
-            api_version=subject.api_version,
-            correlation_id=subject.correlation_id,
-            sequence=subject.first_sequence,
-            captured_at=subject.first_captured_at,
-            evidence=subject.evidence,
-            runbook=runbook_anchor(rule.id),
-        )
+        about = _subject(subject, conversation, self.listener(conversation.server))
+        return finding_of(rule, judgement, about, self._api_names.get(subject.api_key))
 
     def listener(self, server: str) -> str:
         """Name a listener as configured, or by its address."""
-        return self._listeners.get(server, server)
+        return self._terms.listener(server)
 
 
-def _is_told(rule: Rule, kind: Kind, api_key: int | None) -> bool:
+def _subject(observation: Observation, conversation: Conversation, listener: str) -> Subject:
+    heartbeat = observation.body if isinstance(observation.body, Heartbeat) else None
+    return Subject(
+        connection=conversation.connection,
+        sequence=observation.first_sequence,
+        captured_at=observation.first_captured_at,
+        last_captured_at=observation.last_captured_at,
+        evidence=observation.evidence,
+        api_key=observation.api_key,
+        api_version=observation.api_version,
+        correlation_id=observation.correlation_id,
+        cluster=conversation.cluster,
+        client=conversation.client,
+        broker=conversation.server,
+        listener=listener,
+        client_id=conversation.client_id,
+        software=conversation.software,
+        instance_id=conversation.instance_id,
+        member_id=heartbeat.member_id if heartbeat else None,
+        group_id=heartbeat.group_id if heartbeat else None,
+    )
+
+
+def _is_told(rule: Rule, kind: Kind, api_key: int | None, uses_header_v3: bool) -> bool:
+    if rule.needs_header_v3 and not uses_header_v3:
+        return False
     return kind in rule.hears and (kind not in FRAMES or rule.apis is None or api_key in rule.apis)
 
 

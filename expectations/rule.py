@@ -99,7 +99,9 @@ class Rule(ABC):
     breaks, always or sometimes. A rule is made for one reading of its KIP.
 
     `hears` says which kinds of observations it is told of, and `apis`, where it is given, of which APIs
-    it is told requests and answers. The rest it would pass over.
+    it is told requests and answers. One that `needs_header_v3` is told nothing as long as the connection has
+    not used that header. The rest they would pass over. Where a clean frame (`Observation.is_clean`) conforms
+    to a rule, whatever was said before, it `passes_clean`: the rule is not asked.
     """
 
     id: ClassVar[str]
@@ -114,6 +116,8 @@ class Rule(ABC):
     implies: ClassVar[tuple[str, ...]] = ()
     hears: ClassVar[frozenset[Kind]] = frozenset(Kind)
     apis: ClassVar[frozenset[int] | None] = None
+    needs_header_v3: ClassVar[bool] = False
+    passes_clean: ClassVar[bool] = False
     State: ClassVar[type[msgspec.Struct]] = NoState
 
     def __init__(self, spec: Spec = Spec.SHIPPED) -> None:

@@ -12,9 +12,11 @@ from expectations.finding import Finding
 from expectations.identity.claim import Claim, Identity
 from expectations.identity.judge import IdentityJudge, IdentityState
 from expectations.identity_rule import IdentityRule
-from expectations.judge import ConnectionState, Judge, Outcome
+from expectations.judge import ConnectionState, Judge
+from expectations.outcome import Outcome
 from expectations.report.fleet import Fleet
 from expectations.rule import Rule
+from expectations.terms import Terms
 
 
 class Companions:
@@ -51,14 +53,8 @@ class Audience:
 class HeardJudge(Judge):
     """Tells the fleet what each connection said, and how it was judged."""
 
-    def __init__(
-        self,
-        audience: Audience,
-        api_names: Mapping[int, str],
-        listeners: Mapping[str, str] | None,
-        rules: Sequence[Rule],
-    ) -> None:
-        super().__init__(api_names, listeners, rules)
+    def __init__(self, audience: Audience, api_names: Mapping[int, str], terms: Terms) -> None:
+        super().__init__(api_names, terms)
         self._audience = audience
 
     def hear(self, state: ConnectionState, window: ConnectionWindow) -> Outcome:
@@ -71,14 +67,8 @@ class HeardJudge(Judge):
 class HeardIdentityJudge(IdentityJudge):
     """Tells the fleet how identities were judged, and the companions who showed which."""
 
-    def __init__(
-        self,
-        audience: Audience,
-        api_names: Mapping[int, str],
-        listeners: Mapping[str, str] | None,
-        rules: Sequence[Rule],
-    ) -> None:
-        super().__init__(api_names, listeners, rules)
+    def __init__(self, audience: Audience, api_names: Mapping[int, str], terms: Terms) -> None:
+        super().__init__(api_names, terms)
         self._audience = audience
 
     def hear(self, state: IdentityState, claims: Iterable[Claim]) -> Outcome:

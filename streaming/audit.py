@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from rich.table import Table
 
 from decoders.schema.registry import Schemas
 from expectations.suites.frame_table import frame_table
 from expectations.suites.frames import SuiteResult, run_frames_suite
 from streaming.frames_topic import latest_records
+from streaming.kafka_client import Setting
 
 
-def audit(bootstrap: str, topic: str, limit: int) -> SuiteResult:
+def audit(
+    bootstrap: str, topic: str, limit: int, settings: Mapping[str, Setting] = MappingProxyType({})
+) -> SuiteResult:
     """Read the last `limit` records, evenly over the partitions, and hold them against the suite.
 
     Raises UserError when Kafka cannot be reached, has no such topic, or holds something else in it.
     """
-    records = latest_records(bootstrap, topic, limit)
+    records = latest_records(bootstrap, topic, limit, settings)
     return run_frames_suite(frame_table(Schemas.load(), records))
 
 

@@ -8,17 +8,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from expectations.finding import printable
+from expectations.finding import Finding, printable
 from expectations.report.tables import coverage_table, findings_list, times_seen
-from streaming.summary import Summary
-from streaming.suppression import Suppressed
+from streaming.summary import Summary, told_of
 
 
 def show_summary(summary: Summary, console: Console) -> None:
     """Print all of it."""
     for each in summary.files:
-        counts = f"{each.frames} frames on {each.connections} connections, {each.findings} findings"
-        console.print(f"[bold]{escape(each.file)}[/]: {counts}", soft_wrap=True)
+        console.print(
+            f"[bold]{escape(each.file)}[/]: {told_of(each)}, {each.findings} findings", soft_wrap=True
+        )
     if summary.findings:
         console.print()
         console.print(findings_list(summary.findings))
@@ -33,18 +33,17 @@ def show_summary(summary: Summary, console: Console) -> None:
 def _show_suppressions(summary: Summary, console: Console) -> None:
     if summary.suppressed:
         console.print(f"\n[bold]suppressed findings: {len(summary.suppressed)}[/]")
-    for suppressed in summary.suppressed:
-        console.print(_suppressed_line(suppressed), soft_wrap=True)
+    for finding in summary.suppressed:
+        console.print(_suppressed_line(finding), soft_wrap=True)
     for use in summary.suppressions:
         if use.complaint:
             console.print(Text(f"warning: {printable(use.complaint)}", "yellow"), soft_wrap=True)
 
 
-def _suppressed_line(suppressed: Suppressed) -> Text:
-    finding, suppression = suppressed.finding, suppressed.suppression
+def _suppressed_line(finding: Finding) -> Text:
     line = Text("  suppressed  ", "dim").append(f"{finding.rule:<31} ", "bold")
     line.append(f"{finding.client} → {finding.listener}, {times_seen(finding)}; ", "dim")
-    return line.append(f"until {suppression.until}: {printable(suppression.reason)}")
+    return line.append(printable(str(finding.suppressed)))
 
 
 def _show_accounts(summary: Summary, console: Console) -> None:

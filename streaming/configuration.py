@@ -18,7 +18,7 @@ from streaming.label_values import LABEL_LIMIT
 
 HIGHEST_PORT = 0xFFFF
 
-_LISTS = frozenset({"interface", "ports"})
+_LISTS = frozenset({"interface", "ports", "spec"})
 Described = msgspec.Meta
 Port = Annotated[int, msgspec.Meta(ge=1, le=HIGHEST_PORT)]
 
@@ -88,7 +88,7 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     )
     buckets: Annotated[
         int, Described(description="buckets of connections; frozen by the checkpoint", ge=1)
-    ] = 4_096
+    ] = 512
     shuffle_partitions: Annotated[
         int, Described(description="Spark's shuffle partitions; frozen by the checkpoint", ge=1)
     ] = 2
@@ -112,11 +112,17 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     ] = False
     frames_per_batch: Annotated[
         int, Described(description="frames that a micro-batch takes at most", ge=1)
-    ] = 500_000
+    ] = 1_000_000
     schemas: Annotated[
         str,
         Described(description="kafka-clients jar of the release to decode with; the newest known if empty"),
     ] = ""
+    spec: Annotated[
+        list[str],
+        Described(
+            description="readings of KIPs, such as kip1082=text, separated by commas; as released if empty"
+        ),
+    ] = []
     listener: list[Listener] = []
     disable: list[str] = []
     levels: dict[str, Level] = {}
@@ -130,7 +136,7 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 def add_flags(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
-    """Add `--config` and the flags of the settings named."""
+    """Add `--config` and the flags of the settings named; that of a list may be given several times."""
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with the same names")
     hints = get_type_hints(Configuration, include_extras=True)
     for name in names:
@@ -139,8 +145,9 @@ def add_flags(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
         parser.add_argument(
             f"--{name.replace('_', '-')}",
             dest=name,
+            action="append" if name in _LISTS else "store",
             metavar="VALUE",
-            help=f"{described} (default: {default})",
+            help=f"{described} (default: {default})" if default else described,
         )
 
 
@@ -188,10 +195,10 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _parsed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Flags are texts; a list is written with commas."""
+    """Flags are texts; elements of a list stand between commas."""
     parsed = dict(given)
     for name in _LISTS & parsed.keys():
-        parsed[name] = [element.strip() for element in parsed[name].split(",")]
+        parsed[name] = [element.strip() for text in parsed[name] for element in text.split(",")]
     return parsed
 
 

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from decoders.frame.record import Kind, Record
 from decoders.schema.registry import Schemas
+from decoders.wire.assembly import MAX_FRAME
 from decoders.wire.pcap import PcapWriter
 from decoders.wire.segment import LinkType
 from decoders.wire.synthesis import RELAY_DELAY
 from expectations.conversation.observation import API_VERSIONS, SASL_HANDSHAKE
 from expectations.finding import Finding
-from expectations.rule import Rule
+from expectations.terms import Terms
 from streaming.evidence_packets import keepable, packets_of
 from streaming.examination import Examination, examine, records_of
 from streaming.failure import UserError
-from streaming.feeder.source import TruncatedCaptureError, open_capture, run_of_file
+from streaming.recording import Recording
 
 NEVER_ACKNOWLEDGED = 1 << 62
 """Nanoseconds: no client's segment acknowledges anything, so that nothing was surely sent after an answer."""
@@ -33,12 +33,13 @@ _ALWAYS_KEPT = (API_VERSIONS, SASL_HANDSHAKE)
 
 
 class Source(NamedTuple):
-    """A capture, and how it was examined."""
+    """The files of a capture, and how they were examined."""
 
-    path: Path
+    paths: Sequence[Path]
     schemas: Schemas
     ports: Sequence[int]
-    rules: Sequence[Rule]
+    terms: Terms
+    max_frame: int = MAX_FRAME
 
 
 def write_evidence(folder: Path, source: Source, examination: Examination) -> list[Finding]:
@@ -66,11 +67,11 @@ def evidence_name(finding: Finding) -> str:
 
 def _records_by_connection(source: Source, wanted: set[str]) -> Mapping[str, list[Record]]:
     kept: dict[str, list[Record]] = {connection: [] for connection in wanted}
-    with suppress(TruncatedCaptureError), open_capture(source.path) as packets:
-        records, _ = records_of(source.schemas, packets, source.ports, run_of_file(source.path))
-        for record in records:
-            if record.connection.hex() in wanted:
-                kept[record.connection.hex()].append(keepable(source.schemas, record))
+    recording = Recording(source.paths)
+    records, _ = records_of(source.schemas, recording, source.ports, recording.run, source.max_frame)
+    for record in records:
+        if record.connection.hex() in wanted:
+            kept[record.connection.hex()].append(keepable(source.schemas, record))
     return kept
 
 
@@ -84,7 +85,7 @@ def _write(folder: Path, source: Source, finding: Finding, records: Sequence[Rec
     path = folder / evidence_name(finding)
     for candidate in _candidates(finding, records):
         path.write_bytes(candidate)
-        shown = examine(path, source.schemas, rules=source.rules).findings
+        shown = examine(path, source.schemas, (), *source[3:]).findings
         if any(each.likeness() == finding.likeness() for each in shown):
             return True
     path.unlink(missing_ok=True)

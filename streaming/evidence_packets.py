@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from decoders.frame.cutting import blank, cut
 from decoders.frame.record import Closing, Direction, Endpoint, Flag, Kind, Record
 from decoders.schema.registry import Schemas
-from decoders.wire.assembly import MAX_FRAME, SHORTEST_FRAME
+from decoders.wire.assembly import SHORTEST_FRAME
 from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
 from decoders.wire.synthesis import MAX_PAYLOAD, SyntheticConnection
@@ -91,10 +91,9 @@ class _Replica:
 
     def _invalid_size(self, record: Record) -> Sequence[Packet]:
         size = record.true_length
-        is_short = size < SHORTEST_FRAME
-        if not is_short and size > MAX_FRAME:
+        if size >= SHORTEST_FRAME:
             self._impossible = record.direction
-        data = _PREFIX.pack(size) + bytes(size if is_short else 0)
+        data = _PREFIX.pack(size) + bytes(size if size < SHORTEST_FRAME else 0)
         return self._connection.sent(record.captured_at, record.direction, data)
 
     def _frame(self, record: Record) -> Iterator[Packet]:

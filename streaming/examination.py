@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import functools
 from array import array
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from decoders.frame.columnar.cutting import ColumnarCutter
 from decoders.frame.columnar.joining import joined
 from decoders.frame.record import Kind, Record
 from decoders.schema.registry import Schemas
+from decoders.wire.assembly import MAX_FRAME
 from decoders.wire.columnar.frames import FrameBatch
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.packet import Packet
 from decoders.wire.tracker import Tracker
-from expectations.catalogue import RULES
 from expectations.conversation.columnar.arrival import Arrival
 from expectations.conversation.columnar.window import ColumnarWindows
 from expectations.finding import Finding
@@ -32,11 +32,11 @@ from expectations.identity.judge import IdentityState
 from expectations.report.broker import Broker
 from expectations.report.coverage import Coverage, coverage_of
 from expectations.report.fleet import Client
-from expectations.rule import Rule
+from expectations.terms import Terms
 from streaming.audience import Audience, HeardIdentityJudge, HeardJudge
-from streaming.feeder.source import TruncatedCaptureError, open_capture, run_of_file
 from streaming.query.bucket import Bucket, BucketStep, Report
 from streaming.query.identities import IdentityStep
+from streaming.recording import FILE_SHIFT, Recording, place
 
 WINDOW = 250_000
 """Records judged at a time: the more, the fewer observations their likes fold to."""
@@ -44,26 +44,49 @@ Through = Callable[[Iterable[PacketBatch]], Iterable[PacketBatch]]
 """What packets pass through on their way, such as a progress bar."""
 
 
+class FileRead(msgspec.Struct, frozen=True):
+    """What one file brought: frames and connections that begin in it, and findings about frames that do."""
+
+    file: str
+    frames: int
+    connections: int
+    findings: int
+    truncated: bool
+
+
 class Examination(msgspec.Struct):
-    """What a capture holds. `frames` counts requests and responses; `undecodable` by reason.
+    """What a capture holds. `undecodable` counts frames by reason.
 
     `ledger` tells where the captured bytes went, `packets` how many held a TCP segment or were skipped
-    for a reason, `opaque` how many connections are not Kafka; `truncated` that the file ends inside a packet.
-    `companions` gives, by finding id, the connections in hex that the finding is about.
+    for a reason, `opaque` how many connections are not Kafka. `companions` gives, by finding id, the
+    connections in hex that the finding is about.
     """
 
     findings: list[Finding]
     coverage: list[Coverage]
-    frames: int
+    files: list[FileRead]
     undecodable: dict[str, int]
-    connections: int
     ledger: dict[str, int]
     packets: dict[str, int]
     opaque: int
-    truncated: bool
     clients: list[Client]
     brokers: list[Broker]
     companions: dict[str, set[str]]
+
+    @property
+    def frames(self) -> int:
+        """How many requests and responses there are."""
+        return sum(file.frames for file in self.files)
+
+    @property
+    def connections(self) -> int:
+        """How many connections there are."""
+        return sum(file.connections for file in self.files)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether a file ends inside a packet."""
+        return any(file.truncated for file in self.files)
 
     @property
     def violates(self) -> bool:
@@ -72,10 +95,14 @@ class Examination(msgspec.Struct):
 
 
 def records_of(
-    schemas: Schemas, packets: Iterable[Packet], ports: Iterable[int], run: int
+    schemas: Schemas,
+    packets: Iterable[Packet],
+    ports: Iterable[int],
+    run: int,
+    max_frame: int = MAX_FRAME,
 ) -> tuple[Iterator[Record], Tracker]:
     """Turn packets into records, and give the tracker whose ledger fills as they are read."""
-    tracker = Tracker(schemas, ports=frozenset(ports), run=run)
+    tracker = Tracker(schemas, ports=frozenset(ports), run=run, max_frame=max_frame)
 
     def read() -> Iterator[Record]:
         for packet in packets:
@@ -86,44 +113,41 @@ def records_of(
 
 
 def examine(
-    path: Path,
+    path: Path | Sequence[Path],
     schemas: Schemas,
     ports: Iterable[int] = (),
-    listeners: Mapping[str, str] | None = None,
+    terms: Terms | None = None,
+    max_frame: int = MAX_FRAME,
     *,
     window: int = WINDOW,
-    rules: Sequence[Rule] = RULES,
     through: Through = iter,
-    audience: Audience | None = None,
 ) -> Examination:
-    """Judge one capture: a file, plain or compressed, or a folder of files that were rotated.
+    """Judge one capture: a file, plain or compressed, a folder of rotated ones, or several of these.
 
-    Without `ports` the side that was connected to is the broker. Of a file that ends inside a packet
-    what is whole is judged. An audience that is given has heard other captures before, and tells of all.
-    Raises UserError when the file cannot be read.
+    Without `ports` the side that was connected to is the broker. A length beyond `max_frame` is no frame's.
+    Of a file that ends inside a packet what is whole is judged. Raises UserError when a file cannot be read.
     """
-    names = schemas.api_names
-    audience, numbers = audience or Audience(rules, names), _PacketNumbers()
-    judge = HeardJudge(audience, names, listeners, rules)
-    step, bucket, tally = BucketStep(judge, names), Bucket(), _Tally()
-    identity_step = IdentityStep(HeardIdentityJudge(audience, names, listeners, rules))
-    identities = IdentityState()
-    tracker = ColumnarTracker(schemas, ports=frozenset(ports), run=run_of_file(path))
+    names, terms = schemas.api_names, terms or Terms()
+    recording = Recording([path] if isinstance(path, Path) else path)
+    audience, tally = Audience(terms.rules, names), _Tally(recording)
+    judge = HeardJudge(audience, names, terms)
+    step, bucket = BucketStep(judge, names), Bucket()
+    identity_step, identities = IdentityStep(HeardIdentityJudge(audience, names, terms)), IdentityState()
+    tracker = ColumnarTracker(schemas, ports=frozenset(ports), run=recording.run, max_frame=max_frame)
     _, windows = _columnar(schemas)
-    with suppress(TruncatedCaptureError), open_capture(path) as capture:
-        packets = numbers.noting(through(capture.batches()))
-        for batch in joined(_cut_frames(schemas, tracker, packets), window):
-            tally.opened += sum(event.kind is Kind.OPENED for event in batch.events)
-            for heard in windows.slices_of(Arrival.of_file(batch, path.name), window):
-                report = step.hear(0, bucket, heard)
-                tally.add(report)
-                tally.add(identity_step.hear(0, identities, report.claims))
+    packets = tally.noting(through(recording.batches()))
+    for batch in joined(_cut_frames(schemas, tracker, packets), window):
+        tally.count(batch)
+        for heard in windows.slices_of(Arrival.of_file(batch, ""), window):
+            report = step.hear(0, bucket, heard)
+            tally.add(report)
+            tally.add(identity_step.hear(0, identities, report.claims))
     for state in bucket.connections.values():
         tally.findings.update({finding.id: finding for finding in judge.republish(state)})
         tally.add(identity_step.hear(0, identities, judge.latest_claims(state)))
     audience.fleet.finish()
     tally.add(identity_step.finish(0, identities))
-    return tally.examination(tracker, capture.truncated, audience, numbers)
+    return tally.examination(tracker, audience)
 
 
 @functools.lru_cache(maxsize=1)
@@ -142,10 +166,16 @@ def _cut_frames(
     yield cutter.cut(tracker.finish())
 
 
-class _PacketNumbers:
-    """Which packet of the source, counted from 1, begins at a byte."""
+class _Tally:
+    """Adds the reports of all windows up, and counts what each file of the recording brought."""
 
-    def __init__(self) -> None:
+    def __init__(self, recording: Recording) -> None:
+        self.findings: dict[str, Finding] = {}
+        self._recording = recording
+        self._checks: dict[tuple[str, str], int] = {}
+        self._undecodable: dict[str, int] = {}
+        self._frames = np.zeros(len(recording.files), np.int64)
+        self._connections = np.zeros(len(recording.files), np.int64)
         self._positions = array("q")
 
     def noting(self, batches: Iterable[PacketBatch]) -> Iterator[PacketBatch]:
@@ -154,47 +184,62 @@ class _PacketNumbers:
             self._positions.frombytes(batch.positions.tobytes())
             yield batch
 
-    def number(self, finding: Finding) -> Finding:
-        """Give the finding with the number of the packet in which its frame begins."""
-        evidence = finding.evidence
-        packet = bisect_left(self._positions, evidence.position or 0) + 1
-        return msgspec.structs.replace(finding, evidence=msgspec.structs.replace(evidence, packet=packet))
-
-
-class _Tally:
-    """Adds the reports of all windows up."""
-
-    def __init__(self) -> None:
-        self.findings: dict[str, Finding] = {}
-        self.checks: dict[tuple[str, str], int] = {}
-        self.undecodable: dict[str, int] = {}
-        self.frames = 0
-        self.opened = 0
+    def count(self, batch: FrameBatch) -> None:
+        """Count frames and connections by the files in which they begin."""
+        opened = [event.position for event in batch.events if event.kind is Kind.OPENED]
+        self._frames += self._by_file(batch.frames.positions)
+        self._connections += self._by_file(np.array(opened, np.int64))
 
     def add(self, report: Report) -> None:
+        """Add a report."""
         self.findings.update({finding.id: finding for finding in report.findings})
         for rule, verdicts in report.checks.items():
             for verdict, count in verdicts.items():
-                self.checks[rule, verdict] = self.checks.get((rule, verdict), 0) + count
+                self._checks[rule, verdict] = self._checks.get((rule, verdict), 0) + count
         for reason, count in report.undecodable.items():
-            self.undecodable[reason] = self.undecodable.get(reason, 0) + count
-        self.frames += sum(count for kinds in report.frames.values() for count in kinds.values())
+            self._undecodable[reason] = self._undecodable.get(reason, 0) + count
 
-    def examination(
-        self, tracker: ColumnarTracker, truncated: bool, audience: Audience, numbers: _PacketNumbers
-    ) -> Examination:
+    def examination(self, tracker: ColumnarTracker, audience: Audience) -> Examination:
+        """Give all of it."""
         findings = sorted(self.findings.values(), key=lambda finding: finding.sequence)
         return Examination(
-            findings=[numbers.number(finding) for finding in findings],
-            coverage=coverage_of(self.checks, audience.rules),
-            frames=self.frames,
-            undecodable=self.undecodable,
-            connections=self.opened,
+            findings=self._placed(findings),
+            coverage=coverage_of(self._checks, audience.rules),
+            files=self._files(findings),
+            undecodable=self._undecodable,
             ledger=tracker.ledger.fates(),
             packets=dict(tracker.ledger.packets),
             opaque=tracker.ledger.opaque_connections,
-            truncated=truncated,
             clients=audience.fleet.clients(),
             brokers=audience.fleet.brokers(),
             companions={finding.id: audience.companions.of(finding) for finding in findings},
         )
+
+    def _by_file(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.bincount(positions >> FILE_SHIFT, minlength=len(self._recording.files))
+
+    def _files(self, findings: Sequence[Finding]) -> list[FileRead]:
+        found = self._by_file(np.array([finding.evidence.position for finding in findings], np.int64))
+        return [
+            FileRead(str(path), int(frames), int(connections), int(count), path in self._recording.truncated)
+            for path, frames, connections, count in zip(
+                self._recording.files, self._frames, self._connections, found, strict=True
+            )
+        ]
+
+    def _placed(self, findings: Sequence[Finding]) -> list[Finding]:
+        """Give the findings with the file in which their frame begins, and the number of its packet there."""
+        positions = np.frombuffer(self._positions, np.int64)
+        placed = []
+        for finding in findings:
+            position = finding.evidence.position or 0
+            file, inside = place(position)
+            first, packet = np.searchsorted(positions, (file << FILE_SHIFT, position)).tolist()
+            evidence = msgspec.structs.replace(
+                finding.evidence,
+                source=self._recording.files[file].name,
+                position=inside,
+                packet=packet - first + 1,
+            )
+            placed.append(msgspec.structs.replace(finding, evidence=evidence))
+        return placed

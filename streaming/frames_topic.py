@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from decoders.frame.record import Record, RecordError, unpack
 from streaming.failure import UserError
+from streaming.kafka_client import Setting, librdkafka_settings
 
 PATIENCE = 10.0
 """Seconds to wait for Kafka's next answer."""
@@ -16,14 +18,16 @@ Placed = tuple[int, int, Record]
 """Partition, offset, and the record that stands there."""
 
 
-def latest_records(bootstrap: str, topic: str, limit: int) -> list[Placed]:
-    """Read the last `limit` records, evenly over the partitions.
+def latest_records(
+    bootstrap: str, topic: str, limit: int, settings: Mapping[str, Setting] = MappingProxyType({})
+) -> list[Placed]:
+    """Read the last `limit` records, evenly over the partitions; `settings` are librdkafka's.
 
     Raises UserError when Kafka cannot be reached, has no such topic, or holds something else in it.
     """
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **librdkafka_settings(bootstrap, settings),
             "group.id": "kipwatch-audit",
             "enable.auto.commit": False,
             "enable.partition.eof": True,

@@ -36,6 +36,8 @@ _KNOWN: Final = frozenset(
 
 def librdkafka_settings(bootstrap: str, settings: Mapping[str, Setting]) -> dict[str, Setting]:
     """Give the settings of a librdkafka client, secrets looked up. Raises UserError."""
+    if "bootstrap.servers" in settings:
+        raise UserError("kafka.bootstrap.servers: leave it out, bootstrap alone names the brokers")
     found = {name: _looked_up(name, value) for name, value in settings.items()}
     return {"bootstrap.servers": bootstrap, **found}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -10,41 +10,40 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from decoders.wire.columnar.packets import PacketBatch
 from streaming.examination import Through
+from streaming.recording import place
 
 LONG = 8 * 1024 * 1024
 """Bytes below which a capture is read before a bar could be looked at."""
 _COMPRESSED = (".gz", ".zst")
 
 
-def showing_progress(path: Path) -> Through:
-    """Give what a capture's packets pass through so that the bar moves with them."""
-    console = Console(stderr=True)
-    size = _size(path)
-    if not console.is_terminal or size < LONG:
+def showing_progress(paths: Sequence[Path]) -> Through:
+    """Give what the packets of a capture's files pass through so that the bar moves with them."""
+    console, sizes = Console(stderr=True), _sizes(paths)
+    if not console.is_terminal or sum(sizes.values()) < LONG:
         return iter
+    # Positions count bytes as they are when decompressed, of which only the end will tell how many.
+    is_known = all(path.suffix not in _COMPRESSED for path in sizes)
 
     def through(batches: Iterable[PacketBatch]) -> Iterator[PacketBatch]:
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+        reached: dict[int, int] = {}
         with Progress(*columns, console=console, transient=True) as progress:
-            task = progress.add_task(path.name, total=_total(path, size))
+            task = progress.add_task(paths[0].name, total=sum(sizes.values()) if is_known else None)
             for batch in batches:
                 if batch.size:
-                    progress.update(task, completed=int(batch.positions[0]))
+                    file, position = place(int(batch.positions[0]))
+                    reached[file] = position
+                    progress.update(task, completed=sum(reached.values()))
                 yield batch
 
     return through
 
 
-def _size(path: Path) -> int:
-    files = path.iterdir() if path.is_dir() else [path]
+def _sizes(paths: Sequence[Path]) -> dict[Path, int]:
     try:
-        return sum(file.stat().st_size for file in files)
+        files = [file for path in paths for file in (path.iterdir() if path.is_dir() else [path])]
+        return {file: file.stat().st_size for file in files}
     except OSError:
         # Whoever opens the capture says what is the matter with it.
-        return 0
-
-
-def _total(path: Path, size: int) -> int | None:
-    """Positions count bytes as they are when decompressed, of which only the end will tell how many."""
-    names = path.iterdir() if path.is_dir() else [path]
-    return None if any(name.suffix in _COMPRESSED for name in names) else size
+        return {}

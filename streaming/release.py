@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from decoders.schema.model import SchemaError
@@ -12,16 +11,6 @@ from streaming.failure import UserError
 
 COMMITTED = "committed"
 """The word for the committed table where a release is to be named."""
-
-
-def add_schemas_flag(parser: argparse.ArgumentParser) -> None:
-    """Declare `--schemas` for a command that takes no configuration."""
-    parser.add_argument(
-        "--schemas",
-        default="",
-        metavar="FILE.jar",
-        help="kafka-clients jar of the release to decode with (default: Kafka's newest known)",
-    )
 
 
 def load_table(name: str) -> Table:

@@ -13,11 +13,13 @@ from decoders.schema.header_versions import Layout
 from decoders.schema.registry import default_schemas
 from expectations.catalogue import RULES
 from expectations.conversation.observation import ConnectionWindow, Evidence
-from expectations.conversation.window import windows_of
+from expectations.conversation.window import Said, windows_of
 from expectations.identity.claim import Claim, answered_claim
 from expectations.identity.judge import IdentityJudge, IdentityState
-from expectations.judge import ConnectionState, Judge, Outcome, open_connection
+from expectations.judge import ConnectionState, Judge, open_connection
+from expectations.outcome import Outcome
 from expectations.rule import Rule, Verdict
+from expectations.terms import Terms
 
 SECOND = 1_000_000_000
 ID_A, ID_B = bytes(range(16)), bytes(range(16, 32))
@@ -141,22 +143,22 @@ class Exchange:
         self.records.append(record)
         return record
 
-    def windows(self, size: int = 10_000) -> list[ConnectionWindow]:
-        """Observe and fold the records in windows of a size."""
+    def windows(self, size: int = 10_000, said: Said | None = None) -> list[ConnectionWindow]:
+        """Observe and fold the records in windows of a size; `said` is remembered from one to the next."""
         placed = [(record, Evidence.in_file("exchange", record)) for record in self.records]
         return [
             window
             for start in range(0, len(placed), size)
-            for window in windows_of(default_schemas(), placed[start : start + size])
+            for window in windows_of(default_schemas(), placed[start : start + size], said)
         ]
 
-    def judge(self, size: int = 10_000, rules: Sequence[Rule] = RULES) -> Outcome:
+    def judge(self, size: int = 10_000, rules: Sequence[Rule] = RULES, said: Said | None = None) -> Outcome:
         """Judge the exchange: checks and offences added up, findings as last published."""
         names = default_schemas().api_names
-        judge, identity_judge = Judge(names, rules=rules), IdentityJudge(names, rules=rules)
+        judge, identity_judge = Judge(names, Terms(rules)), IdentityJudge(names, Terms(rules))
         states: dict[bytes, ConnectionState] = {}
         identities, outcomes = IdentityState(), []
-        for window in self.windows(size):
+        for window in self.windows(size, said):
             state = states.setdefault(window.connection, open_connection(window))
             outcome = judge.hear(state, window)
             outcomes += [outcome, identity_judge.hear(identities, claims_of(outcome, window))]

@@ -9,9 +9,10 @@ from __future__ import annotations
 import copy
 import enum
 import functools
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from decoders.schema.model import Field, Message, Struct
 
@@ -37,6 +38,19 @@ class Kind(enum.IntEnum):
     RECORDS = 11
     STRUCT = 12
     ARRAY = 13
+
+
+NUMBERS: Final = {
+    Kind.BOOL: struct.Struct(">?"),
+    Kind.INT8: struct.Struct(">b"),
+    Kind.INT16: struct.Struct(">h"),
+    Kind.UINT16: struct.Struct(">H"),
+    Kind.INT32: struct.Struct(">i"),
+    Kind.UINT32: struct.Struct(">I"),
+    Kind.INT64: struct.Struct(">q"),
+    Kind.FLOAT64: struct.Struct(">d"),
+}
+"""How numbers and flags stand in the bytes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from decoders.codec.failure import DecodeFailure, Oddity, Reason, Remark
-from decoders.codec.program import UNKNOWN_TAGS, Instruction, Kind, Program
+from decoders.codec.program import NUMBERS, UNKNOWN_TAGS, Instruction, Kind, Program
 
 Spans = dict[str, list[tuple[int, int]]]
 """For each path asked for, where the contents of its fields begin and end in the frame."""
@@ -29,8 +29,8 @@ _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 """Kafka, as Java does, reads an encoded surrogate as one replacement character; Python as one a byte."""
 _REPLACEMENT: Final = "\ufffd".encode()
-_INT16: Final = struct.Struct(">h")
-_INT32: Final = struct.Struct(">i")
+_INT16: Final = NUMBERS[Kind.INT16]
+_INT32: Final = NUMBERS[Kind.INT32]
 
 
 class Reader:
@@ -162,8 +162,7 @@ def _length(reader: Reader, instruction: Instruction, layout: struct.Struct) -> 
     return -1
 
 
-def _fixed(code: str) -> _Read:
-    layout = struct.Struct(f">{code}")
+def _number(layout: struct.Struct) -> _Read:
     unpack, size = layout.unpack_from, layout.size
 
     def read(reader: Reader, instruction: Instruction) -> Any:
@@ -232,14 +231,7 @@ def _array(reader: Reader, instruction: Instruction) -> list[Any] | None:
 
 
 _READ: Final[dict[Kind, _Read]] = {
-    Kind.BOOL: _fixed("?"),
-    Kind.INT8: _fixed("b"),
-    Kind.INT16: _fixed("h"),
-    Kind.UINT16: _fixed("H"),
-    Kind.INT32: _fixed("i"),
-    Kind.UINT32: _fixed("I"),
-    Kind.INT64: _fixed("q"),
-    Kind.FLOAT64: _fixed("d"),
+    **{kind: _number(layout) for kind, layout in NUMBERS.items()},
     Kind.UUID: _uuid,
     Kind.STRING: _string,
     Kind.BYTES: _bytes,

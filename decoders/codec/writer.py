@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from decoders.codec.failure import EncodeError
-from decoders.codec.program import UNKNOWN_TAGS, Instruction, Kind, Program
+from decoders.codec.program import NUMBERS, UNKNOWN_TAGS, Instruction, Kind, Program
 
 Values = Mapping[str, Any]
 _Write = Callable[[bytearray, Instruction, Any], None]
 
 _HIGHEST_STRING_LENGTH: Final = 0x7FFF
-_INT16: Final = struct.Struct(">h")
-_INT32: Final = struct.Struct(">i")
+_INT16: Final = NUMBERS[Kind.INT16]
+_INT32: Final = NUMBERS[Kind.INT32]
 
 
 def write(program: Program, values: Values) -> bytes:
@@ -98,9 +98,7 @@ def _length(out: bytearray, instruction: Instruction, length: int, layout: struc
         out += layout.pack(length)
 
 
-def _fixed(code: str) -> _Write:
-    layout = struct.Struct(f">{code}")
-
+def _number(layout: struct.Struct) -> _Write:
     def put(out: bytearray, instruction: Instruction, value: Any) -> None:
         try:
             out += layout.pack(value)
@@ -182,14 +180,8 @@ def _array(out: bytearray, instruction: Instruction, value: Any) -> None:
 
 
 _WRITE: Final[dict[Kind, _Write]] = {
+    **{kind: _number(layout) for kind, layout in NUMBERS.items()},
     Kind.BOOL: _bool,
-    Kind.INT8: _fixed("b"),
-    Kind.INT16: _fixed("h"),
-    Kind.UINT16: _fixed("H"),
-    Kind.INT32: _fixed("i"),
-    Kind.UINT32: _fixed("I"),
-    Kind.INT64: _fixed("q"),
-    Kind.FLOAT64: _fixed("d"),
     Kind.UUID: _uuid,
     Kind.STRING: _string,
     Kind.BYTES: _bytes,

@@ -96,8 +96,3 @@ class Ledger:
         """Give the totals that only ever grow, by the name of the fate; `lost` was never captured."""
         skipped = {f"skipped-{reason}": size for reason, size in sorted(self.skipped.items())}
         return {"framed": self.framed, **skipped, "lost": self.lost}
-
-    @property
-    def balances(self) -> bool:
-        """Whether every captured byte is booked exactly once."""
-        return self.captured == self.framed + self.skipped.total() + self.pending

@@ -38,6 +38,8 @@ IDLE_AFTER = 24 * 3600 * 1_000_000_000
 LINGER = 60 * 1_000_000_000
 """Nanoseconds for which a closed connection is remembered: as long as Linux keeps TIME_WAIT."""
 
+Ended = Callable[[SocketAddress, SocketAddress, Ledger], None]
+"""Is told of a client, its server and their connection's ledger."""
 _Key = tuple[SocketAddress, SocketAddress]
 """Client and server."""
 
@@ -68,17 +70,20 @@ class Tracker:
         max_held: int = MAX_HELD,
         max_frame: int = MAX_FRAME,
         next_sequence: Callable[[], int] | None = None,
+        ended: Ended | None = None,
     ) -> None:
         """Watch `ports`, or every port when there are none. Records carry run, cluster and feeder.
 
         `max_frame` is the longest frame in bytes that the brokers take (`socket.request.max.bytes`).
-        `next_sequence` numbers the records, where others than this tracker's are numbered with them.
+        `next_sequence` numbers the records, where others than this tracker's are numbered with them. `ended`
+        is told of each connection that nothing more is heard of, with its ledger.
         """
         self.ledger = Ledger()
         self._ports = frozenset(ports)
         self._max_connections = max_connections
         self._max_held = max_held
         self.held = 0
+        self._ended = ended
         self._run = Run(run, cluster, feeder, next_sequence or itertools.count(1).__next__)
         self._evidence = Evidence(schemas, owes_answer, max_frame)
         self._open: OrderedDict[_Key, Connection] = OrderedDict()
@@ -106,6 +111,8 @@ class Tracker:
     def finish(self) -> list[Record]:
         """Give what is still held at the end of the source. Connections that are open stay unclosed."""
         records = [record for connection in self._open.values() for record in connection.flush()]
+        for connection in self._open.values():
+            self._tell_end(connection)
         self._open.clear()
         self.held = 0
         return records
@@ -146,11 +153,12 @@ class Tracker:
         if isinstance(key, Reason):
             self._pass_over(key, segment)
             return None
-        connection = Connection(self._run, self._evidence, self.ledger, *key)
-        if not _shows_connection(segment) or self._is_straggler(connection, segment):
-            self._pass_over(Reason.AFTER_CLOSE, segment)
-            return None
-        return connection
+        if _shows_connection(segment):
+            connection = Connection(self._run, self._evidence, self.ledger, *key)
+            if not self._is_straggler(connection, segment):
+                return connection
+        self._pass_over(Reason.AFTER_CLOSE, segment)
+        return None
 
     def _pass_over(self, reason: Reason, segment: Segment) -> None:
         self.ledger.capture(len(segment.payload))
@@ -179,6 +187,7 @@ class Tracker:
     def _remember(self, connection: Connection, segment: Segment) -> None:
         key = connection.client, connection.server
         del self._open[key]
+        self._tell_end(connection)
         self._closed[key] = _Memory(connection.initial_sequence, segment.captured_at)
         self._closed.move_to_end(key)
         if len(self._closed) > self._max_connections:
@@ -189,6 +198,11 @@ class Tracker:
         yield from connection.close(closing, segment.captured_at, segment.position)
         self._account(connection)
         del self._open[connection.client, connection.server]
+        self._tell_end(connection)
+
+    def _tell_end(self, connection: Connection) -> None:
+        if self._ended:
+            self._ended(connection.client, connection.server, connection.ledger)
 
     def _close_idle(self, segment: Segment) -> Iterator[Record]:
         while self._open:

@@ -91,6 +91,10 @@ class Conversation(msgspec.Struct, omit_defaults=True):
         self.latest_captured_at = max(self.latest_captured_at, observation.last_captured_at)
         self.superseded = None
         match observation.kind:
+            case Kind.REQUEST:
+                self._hear_request(observation)
+            case Kind.RESPONSE:
+                self._hear_response(observation)
             case Kind.OPENED:
                 self.opened_at = observation.first_captured_at
                 self.beginning_seen = self.unbroken = not observation.mid_stream
@@ -99,10 +103,6 @@ class Conversation(msgspec.Struct, omit_defaults=True):
                 self.closed_by_broker = observation.direction is Direction.TO_CLIENT
             case Kind.GAP | Kind.INVALID_SIZE:
                 self._lose(observation)
-            case Kind.REQUEST:
-                self._hear_request(observation)
-            case Kind.RESPONSE:
-                self._hear_response(observation)
         self.negotiation.hear(observation, self.advertised.ranges if self.advertised else {})
         self.unanswered.hear(observation)
         self.telemetry.hear(observation)
@@ -117,17 +117,10 @@ class Conversation(msgspec.Struct, omit_defaults=True):
 
     def _hear_request(self, request: Observation) -> None:
         self.requests_seen += request.count
-        first = FirstRequest(
-            sequence=request.first_sequence,
-            has_header=request.has_header,
-            header_version=request.header_version,
-            client_id=request.client_id,
-            instance_id=request.instance_id,
-        )
         if self.first_request is None:
-            self.first_request = first
+            self.first_request = _first(request)
         if self.first_identified is None and request.api_key != SASL_HANDSHAKE:
-            self.first_identified = first
+            self.first_identified = _first(request)
         if request.api_key == SASL_HANDSHAKE:
             self.latest_handshake = request.last_sequence
         self.uses_header_v3 = self.uses_header_v3 or request.uses_header_v3
@@ -182,6 +175,16 @@ class Conversation(msgspec.Struct, omit_defaults=True):
         Correlation IDs may repeat: after a loss a match may be with another request of that ID.
         """
         return is_matched(response) and response.paired_sequence > self.latest_loss
+
+
+def _first(request: Observation) -> FirstRequest:
+    return FirstRequest(
+        sequence=request.first_sequence,
+        has_header=request.has_header,
+        header_version=request.header_version,
+        client_id=request.client_id,
+        instance_id=request.instance_id,
+    )
 
 
 def is_matched(response: Observation) -> bool:

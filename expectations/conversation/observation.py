@@ -135,6 +135,11 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
     path: str
     offset: int
 
+    @property
+    def context(self) -> dict[str, str]:
+        """What a finding tells of it; "-" is the frame as a whole."""
+        return {"reason": self.reason, "path": self.path or "-", "offset": str(self.offset)}
+
 
 class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     """Where the frame stands, and how it begins.
@@ -181,7 +186,8 @@ class Observation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One record, or `count` equal ones, of a connection.
 
     Sequences and times are those of the first and the last record; times are in nanoseconds since
-    the epoch. For an answer, `api_key` and `api_version` are those of the request it was paired
+    the epoch. `previous_captured_at` is that of the last record but one, 0 where there is one only. For an
+    answer, `api_key` and `api_version` are those of the request it was paired
     with. `known` is False where the schemas do not know the API version; then nothing beyond key,
     version and correlation ID is told. `header_version`, `client_id`, `client_instance_id` (16 bytes,
     None where the header has no such field) and `layout`, which tells how the header carries it, are
@@ -192,6 +198,7 @@ class Observation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `errors` are the distinct error codes of an answer that was read whole; empty where it has no field
     or no item for one. `other_header` is the one header version behind which a request makes sense, if
     that is not the one it should have. `owes_answer` is False for a request that no answer is due to.
+    `unproven` tells of one that is not known because the byte was cut away that would prove its version.
     """
 
     kind: Kind
@@ -223,6 +230,8 @@ class Observation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     other_header: int | None = None
     owes_answer: bool = True
     size: int = 0
+    previous_captured_at: int = 0
+    unproven: bool = False
 
     @property
     def has_header(self) -> bool:
@@ -233,6 +242,15 @@ class Observation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def is_matched(self) -> bool:
         """Whether the answer is known to belong to its request."""
         return self.pairing is Pairing.MATCHED
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether a frame was read to its last byte, of a certain header or paired with its request."""
+        if not self.known or self.cut or self.failure is not None or self.oddity is not None:
+            return False
+        if self.kind is Kind.RESPONSE:
+            return self.pairing is Pairing.MATCHED
+        return self.kind is Kind.REQUEST and self.header_version is not None and self.other_header is None
 
     @property
     def uses_header_v3(self) -> bool:
@@ -254,3 +272,15 @@ class ConnectionWindow(msgspec.Struct, array_like=True):
     server: str
     run: int
     observations: list[Observation]
+
+
+def window_of(record: Record, observations: list[Observation]) -> ConnectionWindow:
+    """Make the window of a connection, of which any record tells who speaks there."""
+    return ConnectionWindow(
+        connection=record.connection,
+        cluster=record.cluster,
+        client=str(record.client),
+        server=str(record.server),
+        run=record.run,
+        observations=observations,
+    )

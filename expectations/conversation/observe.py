@@ -94,6 +94,7 @@ def _observe_request(schemas: Schemas, record: Record, evidence: Evidence) -> Ob
         layout=request.layout if certain else None,
         other_header=_other_header(schemas, record, request),
         owes_answer=request.api_key != PRODUCE or owes_answer(schemas, record.frame) is not False,
+        unproven=_is_unproven(request),
     )
 
 
@@ -131,6 +132,11 @@ def _other_header(schemas: Schemas, record: Record, request: Request) -> int | N
     if fits or request.api is None or request.api_version not in request.api.versions or record.is_cut:
         return None
     return other_header(schemas, request.api, request.api_version, record.frame)
+
+
+def _is_unproven(request: Request) -> bool:
+    is_given = request.api is not None and request.api.is_overlay(request.api_version)
+    return is_given and request.cut and not request.known
 
 
 def _number(value: int | None) -> int:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from decoders.frame.record import Kind, Record
 from decoders.schema.registry import Schemas
-from expectations.conversation.fold import fold
-from expectations.conversation.observation import ConnectionWindow, Evidence, Observation
+from expectations.conversation.fold import Likeness, fold
+from expectations.conversation.observation import ConnectionWindow, Evidence, Observation, window_of
 from expectations.conversation.observe import observe
 
 
@@ -22,10 +22,17 @@ class _Connection:
     observations: list[Observation] = field(default_factory=list)
 
 
-def windows_of(schemas: Schemas, records: Iterable[tuple[Record, Evidence]]) -> list[ConnectionWindow]:
+Said = dict[bytes, dict[Likeness, int]]
+"""What connections said in earlier windows, by their ids."""
+
+
+def windows_of(
+    schemas: Schemas, records: Iterable[tuple[Record, Evidence]], said: Said | None = None
+) -> list[ConnectionWindow]:
     """Fold records, each with the place where it stands, to one window per connection.
 
-    The feeder's own heartbeats belong to no connection and are left out.
+    `said` is what is remembered of earlier windows, and learns from these. The feeder's own heartbeats
+    belong to no connection and are left out.
     """
     connections: dict[bytes, _Connection] = {}
     for record, evidence in records:
@@ -33,16 +40,10 @@ def windows_of(schemas: Schemas, records: Iterable[tuple[Record, Evidence]]) -> 
             continue
         connection = connections.setdefault(record.connection, _Connection(record))
         connection.observations.append(observe(schemas, record, evidence))
-    return [_window(connection) for connection in connections.values()]
+    said = {} if said is None else said
+    return [_folded(connection, said.setdefault(name, {})) for name, connection in connections.items()]
 
 
-def _window(connection: _Connection) -> ConnectionWindow:
-    record = connection.record
-    return ConnectionWindow(
-        connection=record.connection,
-        cluster=record.cluster,
-        client=str(record.client),
-        server=str(record.server),
-        run=record.run,
-        observations=fold(sorted(connection.observations, key=lambda seen: seen.first_sequence)),
-    )
+def _folded(connection: _Connection, said: dict[Likeness, int]) -> ConnectionWindow:
+    observations = sorted(connection.observations, key=lambda seen: seen.first_sequence)
+    return window_of(connection.record, fold(observations, said))

@@ -15,13 +15,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from expectations.catalogue import RULES
-from expectations.conversation.identifier import identifier_text
-from expectations.finding import Finding, finding_id, printable, runbook_anchor
+from expectations.finding import Finding, Subject, finding_of
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.identity_rule import IdentityRule
-from expectations.judge import Outcome
+from expectations.outcome import Outcome
 from expectations.rule import Judgement, Level, Rule, Verdict, undecided
+from expectations.terms import Terms
 
 GROUP_LIMIT = 2_000
 """Identities that one bucket remembers; the one that was silent for longest makes room."""
@@ -67,17 +66,12 @@ class IdentityState(msgspec.Struct):
 
 
 class IdentityJudge:
-    """Judges identities by those of the rules that are about them."""
+    """Judges identities on the terms given, by those of the rules that are about them."""
 
-    def __init__(
-        self,
-        api_names: Mapping[int, str],
-        listeners: Mapping[str, str] | None = None,
-        rules: Sequence[Rule] = RULES,
-    ) -> None:
+    def __init__(self, api_names: Mapping[int, str], terms: Terms | None = None) -> None:
         self._api_names = api_names
-        self._listeners = listeners or {}
-        self._rules = [rule for rule in rules if isinstance(rule, IdentityRule)]
+        self._terms = terms or Terms()
+        self._rules = [rule for rule in self._terms.rules if isinstance(rule, IdentityRule)]
 
     def hear(self, state: IdentityState, claims: Iterable[Claim]) -> Outcome:
         """Take claims in and accuse where they show an offence."""
@@ -176,7 +170,7 @@ class IdentityJudge:
             _count(outcome, rule, judgement, known.claim)
 
     def _accuse(self, rule: IdentityRule, known: KnownClaim, judgement: Judgement, outcome: Outcome) -> None:
-        finding = self._finding(rule, judgement, known.claim)
+        finding = self._terms.decide(self._finding(rule, judgement, known.claim))
         outcome.count_offence(finding)
         outcome.findings.append(finding)
         if rule.id not in known.accused:
@@ -197,44 +191,31 @@ class IdentityJudge:
         return [rule for rule in self._rules if rule.kind is claim.identity.kind]
 
     def _finding(self, rule: IdentityRule, judgement: Judgement, claim: Claim) -> Finding:
-        assert claim.evidence is not None
-        api = self._api_names.get(claim.api_key)
-        names = {"api": api or f"API {claim.api_key}", "version": claim.api_version}
-        return Finding(
-            id=finding_id(rule.id, claim.connection, claim.first_sequence),
-            rule=rule.id,
-            kip=rule.kip,
-            section=rule.section,
-            level=judgement.level or rule.level,
-            role=rule.role,
-            spec=rule.spec,
-            message=printable(rule.message.format(**names, **judgement.context)),
-            expected=judgement.expected,
-            observed=judgement.observed,
-            context=judgement.context,
-            occurrences=1,
-            first_captured_at=claim.since,
-            last_captured_at=claim.since,
-            cluster=claim.identity.cluster,
-            connection=claim.connection.hex(),
-            client=claim.client,
-            broker=claim.server,
-            listener=self._listeners.get(claim.server, claim.server),
-            client_id=claim.client_id,
-            client_software_name=claim.software.name if claim.software else None,
-            client_software_version=claim.software.version if claim.software else None,
-            client_instance_id=identifier_text(claim.instance_id) if claim.instance_id else None,
-            member_id=claim.member_id,
-            group_id=claim.group_id,
-            api=api,
-            api_key=claim.api_key,
-            api_version=claim.api_version,
-            correlation_id=None,
-            sequence=claim.first_sequence,
-            captured_at=claim.since,
-            evidence=claim.evidence,
-            runbook=runbook_anchor(rule.id),
-        )
+        about = _subject(claim, self._terms.listener(claim.server))
+        return finding_of(rule, judgement, about, self._api_names.get(claim.api_key))
+
+
+def _subject(claim: Claim, listener: str) -> Subject:
+    assert claim.evidence is not None
+    return Subject(
+        connection=claim.connection,
+        sequence=claim.first_sequence,
+        captured_at=claim.since,
+        last_captured_at=claim.since,
+        evidence=claim.evidence,
+        api_key=claim.api_key,
+        api_version=claim.api_version,
+        correlation_id=None,
+        cluster=claim.identity.cluster,
+        client=claim.client,
+        broker=claim.server,
+        listener=listener,
+        client_id=claim.client_id,
+        software=claim.software,
+        instance_id=claim.instance_id,
+        member_id=claim.member_id,
+        group_id=claim.group_id,
+    )
 
 
 def _count(outcome: Outcome, rule: Rule, judgement: Judgement, claim: Claim) -> None:

@@ -36,20 +36,6 @@ def coverage_of(checks: Checks, rules: Iterable[Rule] = RULES) -> list[Coverage]
     ]
 
 
-def added_up(coverages: Iterable[Iterable[Coverage]]) -> list[Coverage]:
-    """Add the coverage of several sources up, rule by rule."""
-    sums: dict[str, Coverage] = {}
-    for row in (row for coverage in coverages for row in coverage):
-        known = sums.get(row.rule, Coverage(row.rule, 0, 0, 0))
-        sums[row.rule] = Coverage(
-            row.rule,
-            known.conforms + row.conforms,
-            known.violates + row.violates,
-            known.undecided + row.undecided,
-        )
-    return list(sums.values())
-
-
 def state_in_words(coverage: Coverage) -> str:
     """One word for a rule: violated, conforms, undecided or not exercised."""
     if coverage.violates:

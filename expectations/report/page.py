@@ -136,7 +136,8 @@ def _finding(finding: Finding) -> str:
         ("expected", finding.expected),
         ("observed", finding.observed),
         ("frame", _place(finding)),
-        ("demanded by", f"{finding.kip}, {finding.section}"),
+        ("demanded by", finding.demanded_by),
+        ("suppressed", str(finding.suppressed or "")),
     )
     rows = "".join(f"<dt>{name}</dt><dd>{_text(value)}</dd>" for name, value in told if value)
     return (

@@ -23,11 +23,16 @@ _INDENT = 14
 
 def finding_line(finding: Finding) -> Text:
     """One line: level, rule, connection, and why."""
-    line = Text(f"{finding.level:<11} ", LEVEL_STYLES[finding.level])
-    line.append(f"{finding.rule:<31} ", "bold")
+    line = _level(finding).append(f"{finding.rule:<31} ", "bold")
     line.append(f"{finding.client} → {finding.listener}  ", "dim")
     line.append(finding.message)
     return line
+
+
+def _level(finding: Finding) -> Text:
+    if finding.suppressed:
+        return Text("suppressed  ", "dim")
+    return Text(f"{finding.level:<11} ", LEVEL_STYLES[finding.level])
 
 
 def findings_list(findings: Iterable[Finding]) -> Group:
@@ -66,13 +71,15 @@ def _row_style(row: Coverage) -> str:
 
 
 def _entry(finding: Finding) -> Iterator[Text | Padding]:
-    head = Text(f"  {finding.level:<11} ", LEVEL_STYLES[finding.level])
-    yield head.append(f"{finding.rule:<31} ", "bold").append(times_seen(finding), "dim")
+    head = Text("  ").append(_level(finding)).append(f"{finding.rule:<31} ", "bold")
+    yield head.append(times_seen(finding), "dim")
     told = Text(f"{finding.client} → {finding.listener}{_place(finding)}\n", "dim")
     told.append(f"{finding.message}\n", "default")
     if finding.expected or finding.observed:
         told.append(f"expected {printable(finding.expected)}; observed {printable(finding.observed)}\n")
-    told.append(f"{finding.kip}, {finding.section}")
+    told.append(finding.demanded_by)
+    if finding.suppressed:
+        told.append(f"\nsuppressed {printable(str(finding.suppressed))}")
     yield Padding(told, (0, 0, 0, _INDENT))
 
 
@@ -85,5 +92,6 @@ def times_seen(finding: Finding) -> str:
 
 
 def _place(finding: Finding) -> str:
-    packet = finding.evidence.packet
-    return f"  frame {finding.sequence}" + (f" in packet {packet}" if packet else "")
+    evidence = finding.evidence
+    packet = f" in packet {evidence.packet} of {printable(evidence.source)}" if evidence.packet else ""
+    return f"  frame {finding.sequence}{packet}"

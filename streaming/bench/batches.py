@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+import msgspec
 from pyspark.sql.streaming import StatefulProcessor
 
 from streaming.bench.traffic import Keyed, publish
@@ -37,21 +38,20 @@ class Batch(NamedTuple):
 
 
 class Bench:
-    """A broker, a Spark and the queries that are measured on them; a context manager."""
+    """A broker, a Spark and the queries that are measured on them; a context manager.
 
-    def __init__(self, frames_per_batch: int) -> None:
-        self._frames_per_batch = frames_per_batch
+    `topics` says how many records were put into each topic.
+    """
+
+    def __init__(self) -> None:
+        self.topics: dict[str, int] = {}
         self._queries = 0
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self._broker = stack.enter_context(EmbeddedBroker())
             self._scratch = Path(stack.enter_context(TemporaryDirectory(prefix="kipwatch-bench-")))
-            self.configuration = Configuration(
-                bootstrap=self._broker.internal,
-                frames_per_batch=self._frames_per_batch,
-                spark=_EVERY_PROGRESS,
-            )
+            self.configuration = Configuration(bootstrap=self._broker.internal, spark=_EVERY_PROGRESS)
             self._session = stack.enter_context(spark_session(self.configuration))
             self._stack = stack.pop_all()
         return self
@@ -62,39 +62,45 @@ class Bench:
         self._stack.close()
 
     def fill(self, topic: str, records: Iterator[Keyed]) -> int:
-        """Make a topic of records, and give how many."""
+        """Put records into a topic, and give how many."""
         create_topics(self._broker.internal, topic, self.configuration.findings_topic, PARTITIONS)
-        return publish(self._broker.internal, topic, records)
+        count = publish(self._broker.internal, topic, records)
+        self.topics[topic] = self.topics.get(topic, 0) + count
+        return count
 
     def monitor(
         self,
         topic: str,
         records: int,
+        frames_per_batch: int,
         connections: StatefulProcessor | None = None,
         take: Callable[[int, Iterator[Report]], None] | None = None,
     ) -> list[Batch]:
-        """Let the whole query read a topic, and give its batches with records."""
-        configuration = self._with(topic)
+        """Let the whole query read so many records of a topic, and give its batches with records."""
+        configuration = self._with(topic, frames_per_batch)
         reports = reports_of(self._session, configuration, connections)
         return _followed(start_query(reports, configuration, take or _exhaust), records)
 
-    def bare(self, topic: str, records: int) -> list[Batch]:
-        """Let a query read a topic that hands every record to Python and back, and nothing more."""
+    def bare(self, topic: str, records: int, frames_per_batch: int) -> list[Batch]:
+        """Let a query read so many records of a topic that hands each to Python and back, and no more."""
 
         # Within, it travels by value: to find it by name, workers would load all that this file imports.
         def identity(batches: Iterator[Any]) -> Iterator[Any]:
             yield from batches
 
-        configuration = self._with(topic)
+        configuration = self._with(topic, frames_per_batch)
         rows = read_frames(self._session, configuration).mapInArrow(identity, _COLUMNS)
         writer = rows.writeStream.format("noop").option("checkpointLocation", configuration.checkpoint)
         return _followed(writer.trigger(processingTime="1 seconds").start(), records)
 
-    def _with(self, topic: str) -> Configuration:
+    def _with(self, topic: str, frames_per_batch: int) -> Configuration:
         self._queries += 1
-        settings = {name: getattr(self.configuration, name) for name in Configuration.__struct_fields__}
-        checkpoint = str(self._scratch / f"checkpoint-{self._queries}")
-        return Configuration(**settings | {"frames_topic": topic, "checkpoint": checkpoint})
+        return msgspec.structs.replace(
+            self.configuration,
+            frames_topic=topic,
+            frames_per_batch=frames_per_batch,
+            checkpoint=str(self._scratch / f"checkpoint-{self._queries}"),
+        )
 
 
 def _followed(query: Any, records: int) -> list[Batch]:

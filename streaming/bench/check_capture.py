@@ -13,14 +13,14 @@ from typing import Final
 from streaming.bench.wire_capture import Exchange, SyntheticCapture, exchange
 
 CONNECTIONS: Final = 300
-_PER_WORK: Final = CONNECTIONS // 3
+PER_WORK: Final = CONNECTIONS // 3
 
 
 def write_capture(path: Path, frames: int) -> int:
     """Write a capture of at least so many frames, and tell how many there are."""
     streams = [
-        SyntheticCapture(_PER_WORK, work(), first=number * _PER_WORK).blocks()
-        for number, work in enumerate(_WORKS)
+        SyntheticCapture(PER_WORK, work(), first=number * PER_WORK).blocks()
+        for number, work in enumerate(WORKS)
     ]
     # Each has a file header, of which one is needed.
     header, *_ = [next(stream) for stream in streams]
@@ -30,7 +30,7 @@ def write_capture(path: Path, frames: int) -> int:
         while written < frames:
             for stream in streams:
                 file.write(next(stream))
-                written += 2 * _PER_WORK
+                written += 2 * PER_WORK
     return written
 
 
@@ -58,4 +58,4 @@ def _belonging() -> Iterator[Exchange]:
     yield exchange("OffsetCommit", 8, {**member, "topics": committed}, {})
 
 
-_WORKS: Final = (_producing, _fetching, _belonging)
+WORKS: Final = (_producing, _fetching, _belonging)

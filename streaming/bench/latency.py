@@ -58,13 +58,14 @@ def measure(seconds: int = SECONDS, frames_per_second: int = FRAMES_PER_SECOND) 
     """Measure, and report percentiles of the delay in seconds."""
     delays = Delays()
     frames = (WARM_UP + seconds) * frames_per_second
-    with Bench(frames_per_batch=500_000) as bench:
+    with Bench() as bench:
         traffic = Traffic(default_schemas(), CONNECTIONS)
         opened = bench.fill("frames", captured_now(traffic.opening()))
         paced = _paced(traffic, frames, frames_per_second)
         publishing = threading.Thread(target=bench.fill, args=("frames", paced), daemon=True)
         publishing.start()
-        bench.monitor("frames", opened + frames, take=delays.take)
+        per_batch = bench.configuration.frames_per_batch
+        bench.monitor("frames", opened + frames, per_batch, take=delays.take)
         publishing.join()
     figures = {f"p{share}_seconds": delays.percentile(share / 100) for share in (50, 95, 99)}
     return report("latency", figures | {"frames_per_second": float(frames_per_second)}, {})

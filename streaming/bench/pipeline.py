@@ -10,55 +10,85 @@ import itertools
 import multiprocessing
 import os
 import statistics
-from collections.abc import Iterator
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from decoders.schema.registry import default_schemas
 from streaming.bench.batches import Batch, Bench
 from streaming.bench.report import report
-from streaming.bench.traffic import FRAMES_IN_ROUND, Keyed, Traffic
+from streaming.bench.traffic import FRAMES_IN_ROUND, Traffic
 from streaming.failure import UserError
 
-FRAMES: Final = 2_000_000
-FRAMES_PER_BATCH: Final = 500_000
-FEW, MANY = 1_000, 50_000
-"""Connections; of the many each has ten frames in a batch."""
-FRAMES_BY_CORES: Final = 1_000_000
+
+class Load(NamedTuple):
+    """A topic: how many connections speak there, how many frames there are and how many a batch takes."""
+
+    name: str
+    connections: int
+    frames: int
+    frames_per_batch: int
 
 
-def measure(frames: int = FRAMES, frames_per_batch: int = FRAMES_PER_BATCH) -> dict[str, Any]:
-    """Measure; figures are frames per second and, by number of connections, seconds of a batch."""
+FEW: Final = Load("1k", 1_000, 4_000_000, 1_000_000)
+MANY: Final = Load("50k", 50_000, 3_000_000, 500_000)
+"""Each connection has ten frames in a batch."""
+CURVE: Final = (
+    Load("1k", 1_000, 300_000, 100_000),
+    Load("1k", 1_000, 1_500_000, 500_000),
+    Load("50k", 50_000, 800_000, 200_000),
+    Load("10k", 10_000, 1_500_000, 500_000),
+)
+"""What else is measured of the whole query, by the clock of a batch."""
+BY_CORES: Final = Load("frames", 1_000, 2_000_000, 500_000)
+
+
+def measure(
+    loads: Sequence[Load] = (FEW, MANY), curve: Sequence[Load] = CURVE, by_cores: Load = BY_CORES
+) -> dict[str, Any]:
+    """Measure; figures are frames per second and, by connections and frames, seconds of a batch."""
     figures: dict[str, float] = {}
-    with Bench(frames_per_batch) as bench:
-        for name, connections in (("1k", FEW), ("50k", MANY)):
-            figures |= _beside_bare(bench, name, connections, frames)
-    ratios = {
-        f"monitor_vs_bare_{name}": figures[f"monitor_{name}_frames_per_second"]
-        / figures[f"bare_{name}_frames_per_second"]
-        for name in ("1k", "50k")
-    }
-    by_cores = {cores: _with_cores(cores, frames_per_batch) for cores in (1, 2)}
-    figures |= {f"monitor_{cores}_core_frames_per_second": rate for cores, rate in by_cores.items()}
-    return report("pipeline", figures, ratios | {"cores_1_to_2": by_cores[2] / by_cores[1]})
+    ratios: dict[str, float] = {}
+    with Bench() as bench:
+        for load in loads:
+            bare, monitor = _beside_bare(bench, load)
+            figures[f"bare_{load.name}_frames_per_second"] = _rate(bare)
+            figures[f"monitor_{load.name}_frames_per_second"] = _rate(monitor)
+            figures |= _batch_seconds(load, monitor)
+            ratios[f"monitor_vs_bare_{load.name}"] = _rate(monitor) / _rate(bare)
+        for load in curve:
+            figures |= _batch_seconds(load, _monitor(bench, load))
+    rates = {cores: _with_cores(cores, by_cores) for cores in (1, 2)}
+    figures |= {f"monitor_{cores}_core_frames_per_second": rate for cores, rate in rates.items()}
+    return report("pipeline", figures, ratios | {"cores_1_to_2": rates[2] / rates[1]})
 
 
-def _beside_bare(bench: Bench, name: str, connections: int, frames: int) -> dict[str, float]:
-    records = bench.fill(name, _said(connections, frames))
-    bare = bench.bare(name, records)
-    monitor = bench.monitor(name, records)
-    bare += bench.bare(name, records)[1:]
-    return {
-        f"bare_{name}_frames_per_second": _rate(bare),
-        f"monitor_{name}_frames_per_second": _rate(monitor),
-        f"monitor_{name}_batch_seconds": statistics.median(batch.seconds for batch in _whole(monitor)),
-    }
+def _beside_bare(bench: Bench, load: Load) -> tuple[list[Batch], list[Batch]]:
+    records = _filled(bench, load)
+    bare = bench.bare(load.name, records, load.frames_per_batch)
+    monitor = bench.monitor(load.name, records, load.frames_per_batch)
+    bare += bench.bare(load.name, records, load.frames_per_batch)[1:]
+    return bare, monitor
 
 
-def _said(connections: int, frames: int) -> Iterator[Keyed]:
-    traffic = Traffic(default_schemas(), connections)
-    rounds = range(frames // (connections * FRAMES_IN_ROUND))
-    return itertools.chain(traffic.opening(), *(traffic.round(number) for number in rounds))
+def _monitor(bench: Bench, load: Load) -> list[Batch]:
+    _filled(bench, load)
+    return bench.monitor(load.name, load.frames, load.frames_per_batch)
+
+
+def _filled(bench: Bench, load: Load) -> int:
+    """Fill the topic of a load, unless an earlier load has."""
+    if load.name not in bench.topics:
+        traffic = Traffic(default_schemas(), load.connections)
+        rounds = range(load.frames // (load.connections * FRAMES_IN_ROUND))
+        said = itertools.chain(traffic.opening(), *(traffic.round(number) for number in rounds))
+        bench.fill(load.name, said)
+    return bench.topics[load.name]
+
+
+def _batch_seconds(load: Load, batches: list[Batch]) -> dict[str, float]:
+    name = f"batch_seconds_{load.name}_connections_{load.frames_per_batch // 1_000}k_frames"
+    return {name: statistics.median(batch.seconds for batch in _whole(batches))}
 
 
 def _whole(batches: list[Batch]) -> list[Batch]:
@@ -71,11 +101,11 @@ def _rate(batches: list[Batch]) -> float:
     return statistics.median(batch.records / batch.seconds for batch in _whole(batches))
 
 
-def _with_cores(cores: int, frames_per_batch: int) -> float:
+def _with_cores(cores: int, load: Load) -> float:
     """Measure in a process tree of its own, broker included, that has so many cores."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=_bound_to, args=(there, cores, frames_per_batch))
+    process = context.Process(target=_bound_to, args=(there, cores, load))
     process.start()
     there.close()
     try:
@@ -87,8 +117,7 @@ def _with_cores(cores: int, frames_per_batch: int) -> float:
     return rate
 
 
-def _bound_to(answer: Connection, cores: int, frames_per_batch: int) -> None:
+def _bound_to(answer: Connection, cores: int, load: Load) -> None:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
-    with Bench(frames_per_batch // 2) as bench:
-        records = bench.fill("frames", _said(FEW, FRAMES_BY_CORES))
-        answer.send(_rate(bench.monitor("frames", records)))
+    with Bench() as bench:
+        answer.send(_rate(_monitor(bench, load)))

@@ -22,6 +22,7 @@ from expectations.conversation.observation import Evidence
 from expectations.conversation.window import windows_of
 from expectations.identity.sightings import Sighting
 from expectations.judge import ConnectionState, Judge, open_connection
+from expectations.terms import Terms
 from streaming.bench.batches import Batch, Bench
 from streaming.bench.report import report
 from streaming.bench.traffic import FRAMES_IN_ROUND, Keyed, Traffic, connection_id
@@ -31,7 +32,7 @@ from streaming.query.stages import BucketProcessor, bucket_of
 IDLE: Final = 1_000_000
 ACTIVE: Final = 1_000
 BATCHES: Final = 12
-OPENING: Final = 40_000
+OPENING: Final = 5_000
 """Connections that open first, so that every bucket is touched."""
 _ACTIVE_RUN, _OPENING_RUN, _IDLE_RUN = 1, 2, 3
 _CONNECTIONS_OF_A_BUCKET: Final = 244
@@ -44,11 +45,11 @@ def measure(idle: int = IDLE, batches: int = BATCHES) -> dict[str, Any]:
         Traffic(default_schemas(), OPENING, _OPENING_RUN).opening(),
         _active(Traffic(default_schemas(), ACTIVE), batches),
     )
-    with Bench(ACTIVE * FRAMES_IN_ROUND) as bench:
+    with Bench() as bench:
         records = bench.fill("frames", said)
         buckets = bench.configuration.buckets
-        alone = bench.monitor("frames", records)
-        beside = bench.monitor("frames", records, Crowded(buckets, idle))
+        alone = bench.monitor("frames", records, ACTIVE * FRAMES_IN_ROUND)
+        beside = bench.monitor("frames", records, ACTIVE * FRAMES_IN_ROUND, Crowded(buckets, idle))
     figures = {
         "bytes_per_connection": bytes_per_connection(),
         "batch_seconds_alone": _median(alone, batches),
@@ -72,7 +73,7 @@ class Crowded(BucketProcessor):
     """Steps a bucket as ever, but one that was never stored holds its share of idle connections."""
 
     def __init__(self, buckets: int, idle: int) -> None:
-        super().__init__(buckets, {})
+        super().__init__(buckets, Terms())
         self._idle = idle
 
     def _load(self, number: int) -> Bucket:

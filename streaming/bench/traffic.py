@@ -1,11 +1,12 @@
 """Traffic of many connections as records of the frames topic: quickly made, and every frame a real one.
 
-A connection opens, asks for the versions and then fetches; in every fifth round it sends a heartbeat, in
-another one it commits. The frames of all connections are the same; the envelopes are their own.
+A connection opens, asks for the versions, joins a group and then fetches; in every fifth round it sends a
+heartbeat, in another one it commits. Envelopes and member IDs are each connection's own.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import itertools
 import struct
@@ -31,6 +32,7 @@ _SEQUENCE_AT, _CAPTURED_AT_AT, _PAIRED_AT = 14, 22, 30
 _CLIENT_AT: Final = 70
 _CLIENT_ID: Final = "orders-service-consumer-1"
 _MEMBER_ID: Final = "8zQ4pXkCTt2cYd0sVhGm1A"
+_MEMBER: Final = _MEMBER_ID.encode()
 _GROUP: Final = {"groupId": "orders-service", "memberId": _MEMBER_ID}
 _TOPIC_ID: Final = "vBxYyYy0QmO1n3Vd2mXkZQ"
 
@@ -46,10 +48,13 @@ class Traffic:
     def __init__(self, schemas: Schemas, connections: int, run: int = 1) -> None:
         self._run = run
         self.keys = [connection_id(run, number) for number in range(connections)]
-        self._opening = [self._packed(Kind.OPENED, b""), *self._exchange(schemas, _negotiation())]
-        fetch, beat, commit = (
-            self._exchange(schemas, said, Flag.SETTLED) for said in (_fetch(), _beat(), _commit())
+        self._members = [_member_id(key) for key in self.keys]
+        join, fetch, beat, commit = (
+            self._exchange(schemas, said, Flag.SETTLED)
+            for said in (_beat(epoch=0), _fetch(), _beat(), _commit())
         )
+        negotiation = self._exchange(schemas, _negotiation())
+        self._opening = [self._packed(Kind.OPENED, b""), *negotiation, *join, *beat]
         plain = [fetch] * (FRAMES_IN_ROUND // 2)
         self._rounds = [
             list(itertools.chain(*said))
@@ -57,7 +62,7 @@ class Traffic:
         ]
 
     def opening(self, begin: int = 0, end: int | None = None) -> Iterator[Keyed]:
-        """Give what the connections say first: three records each."""
+        """Give what the connections say first: seven records each."""
         return self._records([self._opening], 1, begin, end)
 
     def round(self, number: int, begin: int = 0, end: int | None = None) -> Iterator[Keyed]:
@@ -73,9 +78,13 @@ class Traffic:
         keys = self.keys[begin:end]
         for place, sequence in enumerate(range(first, first + len(templates[0]))):
             values = [_stamped(template[place], sequence) for template in templates]
+            members_at = [value.find(_MEMBER) for value in values]
             for number, key in enumerate(keys, begin):
                 value = values[number % len(values)]
                 value[_CLIENT_AT : _CLIENT_AT + 4] = number.to_bytes(4)
+                member_at = members_at[number % len(values)]
+                if member_at >= 0:
+                    value[member_at : member_at + len(_MEMBER)] = self._members[number]
                 yield key, bytes(value)
 
     def _exchange(self, schemas: Schemas, said: Exchange, flags: Flag = Flag.NONE) -> list[bytes]:
@@ -117,6 +126,11 @@ def _stamped(template: bytes, sequence: int) -> bytearray:
     if value[1] == Kind.RESPONSE:
         _PAIRED.pack_into(value, _PAIRED_AT, sequence - 1)
     return value
+
+
+def _member_id(key: bytes) -> bytes:
+    """Make the member ID of a connection, as Kafka writes a UUID."""
+    return base64.urlsafe_b64encode(key).rstrip(b"=")
 
 
 def connection_id(run: int, number: int) -> bytes:
@@ -173,8 +187,8 @@ def _fetch() -> Exchange:
     return "Fetch", 16, {"maxWaitMs": 500, "minBytes": 1, "sessionId": 7, "sessionEpoch": 9}, told
 
 
-def _beat() -> Exchange:
-    asked = {**_GROUP, "memberEpoch": 5, "subscribedTopicNames": None, "topicPartitions": None}
+def _beat(epoch: int = 5) -> Exchange:
+    asked = {**_GROUP, "memberEpoch": epoch, "subscribedTopicNames": None, "topicPartitions": None}
     told = {"memberId": _MEMBER_ID, "memberEpoch": 5, "heartbeatIntervalMs": 5_000}
     return "ConsumerGroupHeartbeat", 1, asked, told
 

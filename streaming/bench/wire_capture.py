@@ -124,17 +124,21 @@ class SyntheticCapture:
     """The bytes of the capture, an exchange of all clients at a time; it has no end.
 
     `exchanges` are what each client says in a round; `first` is the number of the first client, which
-    tells its address.
+    tells its address. A client that comes again begins with other sequence numbers: `begin`.
     """
 
     def __init__(
-        self, clients: int = CLIENTS, exchanges: Iterable[Exchange] | None = None, first: int = 0
+        self,
+        clients: int = CLIENTS,
+        exchanges: Iterable[Exchange] | None = None,
+        first: int = 0,
+        begin: int = 0,
     ) -> None:
         self._negotiation = _negotiation()
         self._round = [_block(*each) for each in (_exchanges() if exchanges is None else exchanges)]
         self._first = first
         self._random = np.random.default_rng(1)
-        self._sequences = np.zeros((clients, 2), np.int64)
+        self._sequences = np.full((clients, 2), begin, np.int64)
         self._turns = 0
         self.packets = 0
         """How many were made so far."""

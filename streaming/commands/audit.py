@@ -27,6 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError("--records takes a number above 0")
     from streaming.audit import audit, audit_table  # noqa: PLC0415  # Great Expectations takes seconds to load
 
-    result = audit(configuration.bootstrap, configuration.frames_topic, arguments.records)
+    topic = configuration.frames_topic
+    result = audit(configuration.bootstrap, topic, arguments.records, configuration.kafka)
     Console().print(audit_table(result))
     return HELD if result.success else BROKEN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -12,35 +12,31 @@ from typing import NamedTuple
 import msgspec
 from rich.console import Console
 
-from decoders.schema.registry import Schemas
 from expectations.finding import Finding
 from expectations.report.junit import junit_report
-from expectations.rule import Level, Rule
-from streaming.audience import Audience
+from expectations.rule import Level
 from streaming.check_text import show_summary
-from streaming.configuration import configure
+from streaming.configuration import add_flags, configure
+from streaming.decisions import Decisions
 from streaming.evidence import Source, write_evidence
 from streaming.examination import Examination, examine
 from streaming.failure import UserError
 from streaming.reading_progress import showing_progress
-from streaming.readings import add_spec_flag, chosen_rules
-from streaming.release import add_schemas_flag, load_schemas
+from streaming.release import load_schemas
 from streaming.summary import Summary, summary_of
-from streaming.suppression import Decisions
 
 CLEAN, VIOLATED, INCOMPLETE = 0, 1, 2
 NEVER = "never"
+SETTINGS = ("schemas", "spec", "max_request_bytes")
 _GRAVEST_FIRST = list(Level)
 
 
 class Checked(NamedTuple):
-    """What a check came to, and what it was made with."""
+    """What a check came to, and what it was made of."""
 
     summary: Summary
-    examined: Sequence[tuple[Path, Examination]]
-    schemas: Schemas
-    ports: Sequence[int]
-    rules: Sequence[Rule]
+    examination: Examination
+    source: Source
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,19 +68,12 @@ def add_capture_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ports", default="", help="broker ports, separated by commas (default: whoever accepts)"
     )
-    parser.add_argument(
-        "--config",
-        type=Path,
-        metavar="FILE",
-        help="TOML file with `disable`, `levels`, `[[suppress]]` and `[[listener]]`",
-    )
-    add_schemas_flag(parser)
-    add_spec_flag(parser)
+    add_flags(parser, SETTINGS)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Judge all files. Status 2 where one could not be judged whole, 1 where findings are too grave."""
-    checked = examine_all(arguments)
+    """Judge all files as one capture. Status 2 where one is not whole, 1 where findings are too grave."""
+    checked = check(arguments)
     summary = checked.summary
     _print(summary, arguments)
     failing = [found for found in summary.findings if _is_too_grave(found, arguments.fail_on)]
@@ -92,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         _write_junit(arguments.junit, summary, failing)
     if arguments.evidence:
         _write_evidence(arguments.evidence, checked)
-    troubles = [f"{path}{trouble}" for path, each in checked.examined if (trouble := _trouble(each))]
+    troubles = list(_troubles(summary, arguments.files))
     for trouble in troubles:
         print(f"kipwatch: {trouble}", file=sys.stderr)
     if troubles:
@@ -108,31 +97,22 @@ def parse_ports(text: str) -> list[int]:
         raise UserError(f"--ports takes port numbers separated by commas, not {text!r}") from None
 
 
-def examine_all(arguments: argparse.Namespace) -> Checked:
-    """Judge all captures as the flags of `add_capture_flags` say. Raises UserError."""
-    configuration = configure(argparse.Namespace(config=arguments.config))
+def check(arguments: argparse.Namespace) -> Checked:
+    """Judge captures as the flags of `add_capture_flags` say. Raises UserError."""
+    settings = {name: getattr(arguments, name) for name in ("config", *SETTINGS)}
+    configuration = configure(argparse.Namespace(**settings))
     decisions = Decisions(configuration)
-    rules = decisions.rules(chosen_rules(arguments.spec))
-    schemas = load_schemas(arguments.schemas or configuration.schemas)
-    ports = parse_ports(arguments.ports)
-    listeners = {each.address: each.name or each.address for each in configuration.listener}
-    audience = Audience(rules, schemas.api_names)
-
-    def examined(path: Path) -> Examination:
-        through = showing_progress(path)
-        return examine(path, schemas, ports, listeners, rules=rules, through=through, audience=audience)
-
-    all_ = [(path, examined(path)) for path in arguments.files]
-    findings = [finding for _, examination in all_ for finding in examination.findings]
-    ruling = decisions.rule_on(findings, datetime.now(UTC).date())
-    return Checked(summary_of(all_, ruling, decisions.disabled), all_, schemas, ports, rules)
+    schemas, ports = load_schemas(configuration.schemas), parse_ports(arguments.ports)
+    source = Source(arguments.files, schemas, ports, decisions.terms, configuration.max_request_bytes)
+    examination = examine(*source, through=showing_progress(source.paths))
+    return Checked(summary_of(examination, decisions), examination, source)
 
 
 def _print(summary: Summary, arguments: argparse.Namespace) -> None:
     if arguments.json:
         sys.stdout.write(msgspec.json.encode(summary).decode() + "\n")
     elif arguments.jsonl:
-        for finding in summary.findings:
+        for finding in (*summary.findings, *summary.suppressed):
             sys.stdout.write(msgspec.json.encode(finding).decode() + "\n")
     else:
         show_summary(summary, Console(highlight=False))
@@ -148,7 +128,7 @@ def _is_too_grave(finding: Finding, least: str) -> bool:
 
 def _write_junit(path: Path, summary: Summary, failing: Sequence[Finding]) -> None:
     others = [finding for finding in summary.findings if finding not in failing]
-    others += [suppressed.finding for suppressed in summary.suppressed]
+    others += summary.suppressed
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
     try:
         path.write_bytes(junit_report(failing, others, summary.coverage, now))
@@ -157,15 +137,17 @@ def _write_junit(path: Path, summary: Summary, failing: Sequence[Finding]) -> No
 
 
 def _write_evidence(folder: Path, checked: Checked) -> None:
-    for path, examination in checked.examined:
-        source = Source(path, checked.schemas, checked.ports, checked.rules)
-        for finding in write_evidence(folder, source, examination):
-            lacking = f"no pcap by itself gives {finding.rule} of {finding.client} again"
-            print(f"kipwatch: {path}: {lacking}", file=sys.stderr)
+    for finding in write_evidence(folder, checked.source, checked.examination):
+        lacking = f"no pcap by itself gives {finding.rule} of {finding.client} again"
+        print(f"kipwatch: {finding.evidence.source}: {lacking}", file=sys.stderr)
 
 
-def _trouble(examination: Examination) -> str:
-    """Say why the judgement is not one of the whole file; "" where it is."""
-    if not examination.frames:
-        return ": no Kafka frame is in it; check the file and --ports"
-    return " ends inside a packet; what is whole was read" if examination.truncated else ""
+def _troubles(summary: Summary, named: Sequence[Path]) -> Iterator[str]:
+    """Say why the judgement is not one of all that was named. Of a folder, some files may be quiet."""
+    silent = {path for path in named if not path.is_dir()} if summary.frames else set(named)
+    silent -= {Path(each.file) for each in summary.files if each.frames}
+    for path in sorted(silent):
+        yield f"{path}: no Kafka frame is in it; check the file and --ports"
+    for each in summary.files:
+        if each.truncated and Path(each.file) not in silent:
+            yield f"{each.file} ends inside a packet; what is whole was read"

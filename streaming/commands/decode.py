@@ -1,4 +1,4 @@
-"""`kipwatch decode FILE`: show every frame of a capture, whole, in the order of the wire."""
+"""`kipwatch decode FILE`: show every frame of a capture, whole, in the order of the wire; or its ledger."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ import msgspec
 from decoders.frame.record import Record
 from decoders.schema.registry import Schemas
 from streaming.commands.check import parse_ports
+from streaming.configuration import add_flags, configure
 from streaming.examination import records_of
 from streaming.failure import UserError
 from streaming.feeder.source import open_capture, run_of_file
-from streaming.release import add_schemas_flag, load_schemas
+from streaming.release import load_schemas
+from streaming.transcript.account import accounts
 from streaming.transcript.frame import Frame, read_frame
 from streaming.transcript.speaker import Speaker, Speakers
 from streaming.transcript.text import event_line, frame_lines
@@ -30,7 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ports", default="", help="broker ports, separated by commas (default: whoever accepts)"
     )
-    parser.add_argument("--jsonl", action="store_true", help="print one JSON object a frame")
+    parser.add_argument("--jsonl", action="store_true", help="print one JSON object a frame or connection")
+    parser.add_argument(
+        "--ledger", action="store_true", help="show where the bytes of each connection went, not the frames"
+    )
     parser.add_argument("--api", help="only frames of this API, by name or key")
     parser.add_argument(
         "--client-id", help="only frames of connections that go by this client ID, answers included"
@@ -38,28 +43,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kind", choices=["request", "response", "sasl_token"], help="only frames of this kind"
     )
-    add_schemas_flag(parser)
+    add_flags(parser, ("schemas", "max_request_bytes"))
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the frames that are asked for. Raises UserError when the file holds none at all."""
-    schemas = load_schemas(arguments.schemas)
+    """Print what is asked for. Raises UserError when it is to be frames and the file holds none at all."""
+    # Ports are not those that are configured to be captured live.
+    configuration = configure(argparse.Namespace(**{**vars(arguments), "ports": None}))
+    schemas = load_schemas(configuration.schemas)
+    show = _show_ledger if arguments.ledger else _show_frames
+    show(arguments, schemas, configuration.max_request_bytes)
+    return 0
+
+
+def _show_ledger(arguments: argparse.Namespace, schemas: Schemas, max_frame: int) -> None:
+    if arguments.api or arguments.client_id is not None or arguments.kind:
+        raise UserError("--ledger tells of whole connections: leave --api, --client-id and --kind out")
+    with open_capture(arguments.file) as packets:
+        for account in accounts(schemas, packets.batches(), parse_ports(arguments.ports), max_frame):
+            line = msgspec.json.encode(account).decode() if arguments.jsonl else account.line
+            sys.stdout.write(f"{line}\n")
+
+
+def _show_frames(arguments: argparse.Namespace, schemas: Schemas, max_frame: int) -> None:
     is_wanted = _filter(arguments, schemas)
     write = _write_object if arguments.jsonl else _writer_of_text(schemas, events=is_wanted is _everything)
     found = False
-    for spoken in _spoken(schemas, arguments.file, parse_ports(arguments.ports)):
+    ports = parse_ports(arguments.ports)
+    for spoken in _spoken(schemas, arguments.file, ports, max_frame):
         found = found or spoken[2] is not None
         if is_wanted(spoken):
             write(spoken)
     if not found:
         raise UserError(f"{arguments.file}: no Kafka frame is in it; check the file and --ports")
-    return 0
 
 
-def _spoken(schemas: Schemas, path: Path, ports: list[int]) -> Iterator[Spoken]:
+def _spoken(schemas: Schemas, path: Path, ports: list[int], max_frame: int) -> Iterator[Spoken]:
     speakers = Speakers()
     with open_capture(path) as packets:
-        records, _ = records_of(schemas, packets, ports, run_of_file(path))
+        records, _ = records_of(schemas, packets, ports, run_of_file(path), max_frame)
         for record in records:
             speaker = speakers.on(record)
             yield record, speaker, read_frame(schemas, record, speaker)

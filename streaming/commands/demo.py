@@ -15,6 +15,7 @@ from rich.console import Console
 
 from streaming.broker.java import java
 from streaming.configuration import Configuration, add_flags, configure
+from streaming.decisions import Decisions
 from streaming.failure import UserError
 from streaming.observe.observers import add_observe_flag, observed
 
@@ -27,7 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seconds", type=float, default=PLAY_SECONDS, help="bound of the play (default: 120)"
     )
-    parser.add_argument("--keep", action="store_true", help="leave everything running until Ctrl-C")
+    parser.add_argument(
+        "--keep", action="store_true", help="leave everything running until Ctrl-C; --observe does, too"
+    )
     parser.add_argument(
         "--relay", action="store_true", help="record by relays even where capturing is allowed"
     )
@@ -39,21 +42,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where to keep the recorded capture (default: kipwatch-demo.pcap)",
     )
     add_observe_flag(parser)
-    add_flags(parser, ["metrics_address", "feeder_metrics_address"])
+    add_flags(parser, ["metrics_address", "feeder_metrics_address", "spec"])
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Bring the road up, play, conclude, take it down."""
     configuration = configure(arguments)
+    if configuration.kafka:
+        raise UserError("the demo brings its own broker: take [kafka] out of the configuration")
+    judging = _judging(arguments, configuration)
     java()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="kipwatch-demo-") as folder:
         # What the processes of the road leave behind goes with the folder.
         os.environ["TMPDIR"] = folder
-        return _run_in(Path(folder), arguments, configuration)
+        return _run_in(Path(folder), arguments, configuration, judging)
 
 
-def _run_in(folder: Path, arguments: argparse.Namespace, configuration: Configuration) -> int:
+def _run_in(
+    folder: Path, arguments: argparse.Namespace, configuration: Configuration, judging: list[str]
+) -> int:
     from streaming.demo.demo import Demo  # noqa: PLC0415  # only once Java is known to be there
     from streaming.demo.road import Road  # noqa: PLC0415
     from streaming.demo.screen import Screen  # noqa: PLC0415
@@ -61,33 +69,46 @@ def _run_in(folder: Path, arguments: argparse.Namespace, configuration: Configur
 
     captured = can_capture() and not arguments.relay
     screen = Screen(Console(highlight=False))
-    addresses = f"http://{configuration.metrics_address}/metrics, http://{configuration.feeder_metrics_address}/metrics"
+    keep = arguments.keep or arguments.observe
     try:
         with (
-            observed(arguments.observe, configuration, lambda told: screen.say(_in_words(told))),
-            Road(folder, captured, configuration, screen.say) as road,
+            observed(arguments.observe, configuration) as observers,
+            Road(folder, captured, configuration, screen.say, judging) as road,
         ):
             demo = Demo(road, configuration, screen, captured)
-            screen.say(f"metrics of the query and of the feeder: {addresses}")
+            addresses = _addresses(configuration, observers)
+            screen.say(addresses)
             try:
                 demo.play(arguments.seconds)
-                demo.drain(arguments.keep)
+                demo.drain(keep)
                 succeeded = demo.conclude()
                 _keep(road.recording, arguments.recording)
                 screen.say(f"try `kipwatch check {arguments.recording}`: the recorded capture")
-                if arguments.keep:
+                if keep:
                     _wait(screen.say, addresses, road.watched)
             finally:
                 demo.close()
     except KeyboardInterrupt:
         screen.say("interrupted: everything that was started is ended")
         raise
-    screen.say(f"everything is ended; with --keep it stays, metrics at {addresses}")
+    screen.say("everything is ended; with --keep it stays until Ctrl-C")
     return FOUND if succeeded else NOT_FOUND
 
 
-def _in_words(addresses: dict[str, str]) -> str:
-    return ", ".join(f"{name} at {address}" for name, address in addresses.items())
+def _judging(arguments: argparse.Namespace, configuration: Configuration) -> list[str]:
+    """Give the flags by which the query judges as the demo was told to. Raises UserError."""
+    Decisions(configuration)
+    named = ["--config", str(arguments.config)] if arguments.config else []
+    return [*named, *(f"--spec={choice}" for choice in configuration.spec)]
+
+
+def _addresses(configuration: Configuration, observers: dict[str, str]) -> str:
+    pages = {
+        "metrics of the query": f"http://{configuration.metrics_address}/metrics",
+        "of the feeder": f"http://{configuration.feeder_metrics_address}/metrics",
+        **observers,
+    }
+    return ", ".join(f"{name} {address}" for name, address in pages.items())
 
 
 def _keep(recorded: Path, wanted: Path) -> None:
@@ -100,7 +121,7 @@ def _keep(recorded: Path, wanted: Path) -> None:
 
 
 def _wait(say: Callable[[str], None], addresses: str, watched: str) -> None:
-    say(f"still running: a broker that is watched at {watched}, metrics at {addresses}")
+    say(f"still running: a broker that is watched at {watched}; {addresses}")
     say("Ctrl-C ends everything")
     while True:
         time.sleep(1)

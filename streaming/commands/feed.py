@@ -132,7 +132,7 @@ def _publisher(configuration: Configuration, feeder: Feeder) -> Publisher:
         configuration.frames_topic,
         configuration.kafka,
         configuration.queue_mebibytes * MEBIBYTE,
-        feeder.is_stopping,
+        feeder.waits,
     )
 
 

@@ -16,9 +16,9 @@ from decoders.schema.registry import Schemas
 from expectations.report.broker import Features, VersionsView, versions_view
 from expectations.report.matrix import fleet_facts, fleet_matrix, versions_tables
 from expectations.report.page import fleet_page
-from streaming.commands.check import add_capture_flags, examine_all
+from streaming.commands.check import add_capture_flags, check
 from streaming.failure import UserError
-from streaming.summary import Summary
+from streaming.summary import Summary, told_of
 
 NOTHING_READ = 2
 
@@ -48,10 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Judge the captures and report on who spoke in them."""
-    checked = examine_all(arguments)
-    summary, schemas = checked.summary, checked.schemas
+    checked = check(arguments)
+    summary, schemas = checked.summary, checked.source.schemas
     features = read_features(arguments.features, schemas)
-    brokers = checked.examined[-1][1].brokers
+    brokers = checked.examination.brokers
     report = FleetReport(summary, versions_view(brokers, summary.clients, features, schemas.api_names))
     if arguments.html:
         _write_page(arguments.html, report)
@@ -91,19 +91,18 @@ def _keyed(path: Path, needed: Mapping[str, int], schemas: Schemas) -> dict[int,
 
 def _write_page(path: Path, report: FleetReport) -> None:
     summary = report.summary
-    read = [f"{each.file}: {each.frames} frames on {each.connections} connections" for each in summary.files]
+    findings = [*summary.findings, *summary.suppressed]
+    read = [f"{each.file}: {told_of(each)}" for each in summary.files]
     try:
-        path.write_text(
-            fleet_page(summary.clients, summary.findings, report.versions, read), encoding="utf-8"
-        )
+        path.write_text(fleet_page(summary.clients, findings, report.versions, read), encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _show(report: FleetReport, console: Console, *, versions: bool) -> None:
     for each in report.summary.files:
-        counts = f"{each.frames} frames on {each.connections} connections"
-        console.print(f"[bold]{escape(each.file)}[/]: {counts}\n", soft_wrap=True)
+        console.print(f"[bold]{escape(each.file)}[/]: {told_of(each)}", soft_wrap=True)
+    console.print()
     if versions:
         console.print(versions_tables(report.versions))
         return

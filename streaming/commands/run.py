@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import signal
+import sys
 
 from streaming.broker.java import java
-from streaming.configuration import Configuration, add_flags, configure
-from streaming.failure import UserError
+from streaming.configuration import add_flags, configure
+from streaming.decisions import Decisions
 from streaming.observe.observers import add_observe_flag, observed
+from streaming.query.journal import tell
 
 SETTINGS = (
     "bootstrap",
@@ -24,6 +25,7 @@ SETTINGS = (
     "after_loss",
     "master",
     "schemas",
+    "spec",
     "label_limit",
 )
 
@@ -40,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run until SIGTERM or SIGINT, or show what would run."""
     configuration = configure(arguments)
-    _refuse_decisions(configuration)
+    for complaint in Decisions(configuration).expired():
+        print(f"kipwatch: {complaint}", file=sys.stderr)
     java()
     if arguments.dry_run:
         from streaming.query.dry_run import show_plan  # noqa: PLC0415  # as below
@@ -52,17 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
     application = Application(configuration)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: application.stop())
-    with observed(
-        arguments.observe, configuration, lambda addresses: print(json.dumps(addresses), flush=True)
-    ):
+    with observed(arguments.observe, configuration) as addresses:
+        if addresses:
+            tell("observed", **addresses)
         application.run()
     return 0
-
-
-def _refuse_decisions(configuration: Configuration) -> None:
-    """Say what the query does not do, rather than judge otherwise than its user believes."""
-    if configuration.disable or configuration.levels or configuration.suppress:
-        raise UserError(
-            "run judges by every rule and publishes every finding: `disable`, `levels` and `suppress` "
-            "are for check and report; take them out of the configuration"
-        )

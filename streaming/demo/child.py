@@ -29,6 +29,11 @@ class Child:
         with log.open("wb") as output:
             self._leash = leash.start(command, output, source, PATIENCE)
 
+    @property
+    def process_id(self) -> int:
+        """The process above the command."""
+        return self._leash.pid
+
     def demand_life(self) -> None:
         """Raise UserError with its last words if the command has ended."""
         if self._leash.poll() is not None:

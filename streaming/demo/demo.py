@@ -10,9 +10,10 @@ from expectations.finding import Finding
 from expectations.report.coverage import Coverage, coverage_of
 from streaming import metrics
 from streaming.configuration import Configuration
+from streaming.decisions import Decisions
 from streaming.demo.findings_topic import FindingsTopic
 from streaming.demo.instance_client import InstanceClient, new_instance_id
-from streaming.demo.offences import PLANTED, Planted, play
+from streaming.demo.offences import CLIENT_ID, PLANTED, Planted, play
 from streaming.demo.page import MetricsPage, scrape
 from streaming.demo.road import Road
 from streaming.demo.scenario import converse
@@ -35,6 +36,7 @@ class Demo:
 
     def __init__(self, road: Road, configuration: Configuration, screen: Screen, captured: bool) -> None:
         self._road, self._configuration, self._screen = road, configuration, screen
+        self._terms = Decisions(configuration).terms
         self._settle = SETTLE_CAPTURED if captured else SETTLE_RELAYED
         self._topic = FindingsTopic(road.internal, configuration.findings_topic)
         self._stop = threading.Event()
@@ -91,7 +93,8 @@ class Demo:
     def coverage(self) -> list[Coverage]:
         """Read the coverage of every rule off the metrics page."""
         checks = self.page().by(metrics.RULE_CHECKS.name, "rule", "verdict")
-        return coverage_of({(rule, verdict): int(count) for (rule, verdict), count in checks.items()})
+        counts = {(rule, verdict): int(count) for (rule, verdict), count in checks.items()}
+        return coverage_of(counts, self._terms.rules)
 
     def page(self) -> MetricsPage:
         """Read the application's metrics page. Raises UserError when it does not answer."""
@@ -105,7 +108,7 @@ class Demo:
         from streaming.audit import audit, audit_table  # noqa: PLC0415  # takes seconds to load
 
         findings = self.findings()
-        planted = found_of(findings, self.played)
+        planted = found_of(findings, self.played, self._terms.rules)
         self._screen.tables(findings, self.coverage(), planted)
         audited = audit(self._road.internal, self._configuration.frames_topic, AUDITED_RECORDS)
         self._screen.part("Audit of the frames topic", audit_table(audited))
@@ -125,7 +128,7 @@ class Demo:
         self._topic.close()
 
     def _check_recording(self, findings: Sequence[Finding]) -> bool:
-        examination = examine(self._road.recording, self._road.schemas)
+        examination = examine(self._road.recording, self._road.schemas, terms=self._terms)
         return same_findings(findings, examination.findings)
 
     def _await_quiet(self) -> None:
@@ -150,13 +153,13 @@ class Demo:
 
     def _run_instance_clients(self) -> None:
         self._screen.say("a KIP-1313 client converses with the front, by the book")
-        with self._client("kipwatch-1313") as client:
+        with self._client(CLIENT_ID) as client:
             converse(client)
         for planted in PLANTED:
             if self._stop.is_set():
                 return
             self._screen.say(f"planting: {planted.name}")
-            with self._client("kipwatch-1313") as client:
+            with self._client(planted.client_id) as client:
                 self.played[client.address] = planted
                 play(planted, client, self._settle)
 

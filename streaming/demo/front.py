@@ -17,6 +17,7 @@ from decoders.codec.request import Request, read_request
 from decoders.codec.response import read_response
 from decoders.schema.registry import Schemas
 from expectations.conversation.observation import API_VERSIONS, SASL_HANDSHAKE
+from streaming.demo.faults import altered
 from streaming.demo.instance_client import read_frame
 from streaming.demo.lifting import (
     CannotLiftError,
@@ -49,6 +50,10 @@ class FrontConnection:
         self._requests += 1
         if self._requests == 1:
             self._client_id = request.client_id
+        answer = self._answer(request, frame)
+        return answer and altered(self._schemas, self._client_id, request, answer)
+
+    def _answer(self, request: Request, frame: bytes) -> bytes | None:
         if not is_lifted(request):
             return self._pass(request, frame)
         if request.failure is not None or not self._is_advertised(request):

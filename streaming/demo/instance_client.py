@@ -48,6 +48,7 @@ class InstanceClient:
         self, schemas: Schemas, address: tuple[str, int], client_id: str, instance_id: bytes
     ) -> None:
         self._schemas = schemas
+        self._server = address
         self._client_id = client_id
         self.instance_id = instance_id
         self._correlation_id = 0
@@ -60,6 +61,10 @@ class InstanceClient:
         self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self._socket.close()
+
+    def beside(self) -> InstanceClient:
+        """Connect to the same server again, under the same IDs."""
+        return InstanceClient(self._schemas, self._server, self._client_id, self.instance_id)
 
     @property
     def address(self) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -38,8 +38,19 @@ Say = Callable[[str], None]
 class Road:
     """Everything the demo stands on. A context manager; leaving it ends all it started."""
 
-    def __init__(self, folder: Path, capture: bool, configuration: Configuration, say: Say) -> None:
-        """`folder` takes logs, checkpoint and the recorded capture. `say` is told of each step."""
+    def __init__(
+        self,
+        folder: Path,
+        capture: bool,
+        configuration: Configuration,
+        say: Say,
+        judging: Sequence[str] = (),
+    ) -> None:
+        """`folder` takes logs, checkpoint and the recorded capture. `say` is told of each step.
+
+        `judging` are flags for the query, by which it judges as `configuration` says.
+        """
+        self._judging = judging
         self._folder, self._capture, self._configuration, self._say = folder, capture, configuration, say
         self._stack = ExitStack()
         self._relays: list[Relay] = []
@@ -110,6 +121,8 @@ class Road:
         settings = self._configuration
         arguments = ["run", "--bootstrap", bootstrap, "--metrics-address", settings.metrics_address]
         arguments += ["--checkpoint", str(self._folder / "checkpoint"), "--buckets", str(settings.buckets)]
+        arguments += ["--frames-topic", settings.frames_topic, "--findings-topic", settings.findings_topic]
+        arguments += self._judging
         self.application = self._start(arguments, "application.log")
 
     def _start_capturing_feeder(self, ports: list[int]) -> None:
@@ -142,6 +155,7 @@ class Road:
     def _feeder_flags(self) -> list[str]:
         address = self._configuration.feeder_metrics_address
         flags = ["--bootstrap", self.internal, "--feeder-metrics-address", address]
+        flags += ["--frames-topic", self._configuration.frames_topic]
         return [*flags, "--cluster", "demo", "--save", str(self.recording)]
 
     def _start(self, arguments: list[str], log: str, source: BinaryIO | None = None) -> Child:

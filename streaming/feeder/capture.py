@@ -94,6 +94,11 @@ class InterfaceCapture:
         return sum(source.ring.dropped for source in self._sources.values())
 
     @property
+    def unread(self) -> int:
+        """How many packets wait to be read."""
+        return sum(source.ring.unread for source in self._sources.values())
+
+    @property
     def link_types(self) -> set[LinkType]:
         """The link layers of the interfaces."""
         return {source.link_type for source in self._sources.values()}

@@ -18,14 +18,17 @@ from decoders.wire.pcap import PcapWriter
 from streaming.configuration import Configuration
 from streaming.failure import UserError
 from streaming.feeder.capture import InterfaceCapture
+from streaming.feeder.feeder_metrics import FeederMetrics
 from streaming.feeder.heartbeat import INTERVAL, Heartbeat
 from streaming.feeder.journal import tell
 from streaming.feeder.outlet import Outlet
 from streaming.feeder.own_traffic import OwnTraffic
-from streaming.metrics import FeederMetrics
 from streaming.release import load_schemas
 
+DRAIN_SECONDS = 10.0
+"""How long a feeder that is told to stop goes on reading what was captured until then."""
 FLUSH_SECONDS = 30.0
+"""How long Kafka has, at the end, to take what waits."""
 METRICS_INTERVAL = 0.5
 STUCK_AFTER = 60.0
 """Seconds for which one batch may be worked on before the feeder counts as ill."""
@@ -73,10 +76,10 @@ class Feeder:
         self._outlet: Outlet
         self._running = False
         self._stopping = stopping or threading.Event()
-        self._drains_until: int | None = None
+        self._stopped_at: int | None = None
         self._busy_since: float | None = None
         self._measured_at = self._beat_at = 0.0
-        self._dropped = 0
+        self._dropped = self._unread = 0
 
     @property
     def registry(self) -> CollectorRegistry:
@@ -92,9 +95,11 @@ class Feeder:
         """Whether it runs, and its records are taken as they come."""
         return self._running and self._outlet.is_taken
 
-    def is_stopping(self) -> bool:
-        """Whether it was asked to finish."""
-        return self._stopping.is_set()
+    def waits(self) -> bool:
+        """Take note that Kafka has no room; tells whether to wait for it, which is no standstill."""
+        self._busy_since = time.monotonic()
+        self._measure_if_due()
+        return not self._stopping.is_set()
 
     def run(self, batches: Batches, outlet: Outlet) -> None:
         """Feed until the source ends or it is asked to finish, then bring out what is left.
@@ -116,13 +121,17 @@ class Feeder:
             self._finish()
 
     def _is_done(self, packets: PacketBatch) -> bool:
-        """Whether it is to stop, and what was captured until then is read."""
-        if not self.is_stopping() or self._capture is None:
-            return self.is_stopping()
-        if self._drains_until is None:
-            self._drains_until = time.time_ns()
+        """Whether it is to stop, and what was captured until then is read, or takes too long."""
+        if not self._stopping.is_set() or self._capture is None:
+            return self._stopping.is_set()
+        if self._stopped_at is None:
+            self._stopped_at = time.time_ns()
             return False
-        return not packets.size or int(packets.captured_at[-1]) > self._drains_until
+        if not packets.size or int(packets.captured_at[-1]) > self._stopped_at:
+            return True
+        takes_too_long = time.time_ns() > self._stopped_at + DRAIN_SECONDS * 1e9
+        self._unread = self._capture.unread if takes_too_long else 0
+        return takes_too_long
 
     def _take(self, packets: PacketBatch) -> None:
         if self._save is not None:
@@ -148,6 +157,9 @@ class Feeder:
             raise UserError(
                 f"Kafka takes nothing more of this run: {self._outlet.fatal}; start the feeder again"
             )
+        self._measure_if_due()
+
+    def _measure_if_due(self) -> None:
         if time.monotonic() - self._measured_at >= METRICS_INTERVAL:
             self._measure()
 
@@ -176,7 +188,8 @@ class Feeder:
         left = self._outlet.flush(FLUSH_SECONDS)
         self._account_records()
         fates, ledger = self._outlet.fates, self._tracker.ledger.fates()
-        tell("stopped", records=fates, left=left, dropped_packets=self._dropped, bytes=ledger)
+        packets = {"dropped_packets": self._dropped, "unread_packets": self._unread}
+        tell("stopped", records=fates, left=left, **packets, bytes=ledger)
         lost = left + fates.get("refused", 0)
         if lost:
             raise UserError(f"Kafka did not take {lost} records; see that it runs, and what it said above")

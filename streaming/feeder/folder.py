@@ -39,7 +39,7 @@ class CaptureFolder:
         places = {place: path for path in _paths(folder) if (place := _place(path))}
         if not places:
             raise UserError(f"{folder} holds no capture with a packet in it; name a capture or its folder")
-        self._files = [places[place] for place in sorted(places)]
+        self.files = [places[place] for place in sorted(places)]
         self.truncated = False
 
     def __iter__(self) -> Iterator[Packet]:
@@ -49,7 +49,7 @@ class CaptureFolder:
     def batches(self) -> Iterator[PacketBatch]:
         """Give the packets many at a time; each batch is good until the next but one."""
         before = 0
-        for path in self._files:
+        for path in self.files:
             with open_file(path) as file:
                 yield from _behind(before, file)
                 self.truncated |= file.truncated

@@ -7,6 +7,7 @@ waits; then the ring fills, and the kernel counts what it drops.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from decoders.wire.columnar.frames import FrameBatch
 from streaming.failure import UserError
 from streaming.feeder.journal import tell
 from streaming.feeder.shedding import Shedding
+from streaming.kafka_client import Setting, librdkafka_settings
 
 OVERFULL, ROOM_AGAIN = 0.8, 0.5
 """Shares of the buffer: shedding begins at the first and ends at the second."""
@@ -26,8 +28,11 @@ OVERHEAD = 512
 ATTENDED = 256
 """Records of a batch after which it is heard what became of earlier ones."""
 
-ClientSettings = Mapping[str, str | int | bool]
-_DEFAULTS: ClientSettings = {"client.id": "kipwatch-feeder", "compression.type": "lz4", "linger.ms": 20}
+_DEFAULTS: Mapping[str, Setting] = {
+    "client.id": "kipwatch-feeder",
+    "compression.type": "lz4",
+    "linger.ms": 20,
+}
 
 
 class Publisher:
@@ -41,23 +46,23 @@ class Publisher:
         self,
         bootstrap: str,
         topic: str,
-        settings: ClientSettings,
+        settings: Mapping[str, Setting],
         buffer_bytes: int,
-        stopping: Callable[[], bool],
+        waits: Callable[[], bool],
     ) -> None:
-        """Connect. `settings` are librdkafka's; `stopping` tells that a wait for room is to end.
+        """Connect. `settings` are librdkafka's, as `kafka_client` describes them.
 
-        Raises UserError for settings that librdkafka refuses, or that would break what is promised here.
+        `waits` is called again and again while there is no room, and tells whether to go on waiting. Raises
+        UserError for settings that librdkafka refuses, or that would break what is promised here.
         """
         self.shedding = Shedding()
         self.delivered, self.refused, self.waiting_bytes = 0, 0, 0
         self.fatal = ""
-        self._topic, self._buffer_bytes, self._stopping = topic, buffer_bytes, stopping
+        self._topic, self._buffer_bytes, self._waits = topic, buffer_bytes, waits
         self._overfull = self._away = False
         self._told: set[int] = set()
         """Errors that were told of since Kafka took a record."""
         promised = {
-            "bootstrap.servers": bootstrap,
             "enable.idempotence": True,
             # A record waits until it is taken: the buffer's size alone decides what is shed.
             "message.timeout.ms": 0,
@@ -67,7 +72,7 @@ class Publisher:
             # The errors are told here, in the feeder's own words and once.
             "log_level": 0,
         }
-        self._producer = _producer({**_DEFAULTS, **settings}, promised)
+        self._producer = _producer(bootstrap, settings, promised)
 
     @property
     def is_taken(self) -> bool:
@@ -113,10 +118,11 @@ class Publisher:
 
     def flush(self, seconds: float) -> int:
         """Wait until Kafka has everything, at most so long. Gives how many records are left."""
+        ends_at = time.monotonic() + seconds
         left: int = self._producer.flush(seconds)
         if not left and self._overfull:
             self._recover()
-            left = self._producer.flush(seconds)
+            left = self._producer.flush(max(0.0, ends_at - time.monotonic()))
         return left
 
     def _recover(self) -> None:
@@ -133,7 +139,7 @@ class Publisher:
             try:
                 self._producer.produce(self._topic, key=key, value=value, on_delivery=self._delivered)
             except BufferError:
-                if self._stopping():
+                if not self._waits():
                     self.refused += 1
                     return
                 self._producer.poll(0.1)
@@ -148,6 +154,7 @@ class Publisher:
             self._hear_well()
             return
         self.refused += 1
+        self._away = True
         self.shedding.refuse(unpack(message.key(), message.value()))
         self._hear_error(error)
 
@@ -166,10 +173,10 @@ class Publisher:
             tell("kafka-trouble", error=error.name(), message=error.str(), waiting_bytes=self.waiting_bytes)
 
 
-def _producer(settings: ClientSettings, promised: Mapping[str, Any]) -> Producer:
+def _producer(bootstrap: str, settings: Mapping[str, Setting], promised: Mapping[str, Any]) -> Producer:
     if taken := sorted(settings.keys() & promised.keys()):
         raise UserError(f"the feeder itself decides {taken[0]}; take it out of the table [kafka]")
     try:
-        return Producer({**settings, **promised})
+        return Producer({**librdkafka_settings(bootstrap, {**_DEFAULTS, **settings}), **promised})
     except KafkaException as error:
         raise UserError(f"the table [kafka] does not fit: {error.args[0].str()}") from error

@@ -72,7 +72,7 @@ class Ring:
 
     def read(self) -> PacketBatch:
         """Give the packets of the blocks that are handed over, and give the blocks back. Never waits."""
-        blocks = self._handed_over()
+        blocks = self._handed_over(MAX_BLOCKS)
         room, count = sum(used for *_, used in blocks), sum(packets for _, packets, _, _ in blocks)
         data, columns = np.empty(2 * room, np.uint8), np.empty((4, count), np.int64)
         row = top = 0
@@ -87,10 +87,10 @@ class Ring:
         positions, links = np.zeros(count, np.int64), np.full(count, int(self._link_type))
         return PacketBatch(data, top, starts, lengths, original_lengths, captured_at, positions, links)
 
-    def _handed_over(self) -> list[tuple[int, int, int, int]]:
-        """Find the blocks: where each begins, its packets, the offset of the first, the bytes used."""
+    def _handed_over(self, most: int) -> list[tuple[int, int, int, int]]:
+        """Find blocks: where each begins, its packets, the offset of the first, the bytes used."""
         blocks = []
-        for number in range(self._next, self._next + min(MAX_BLOCKS, self._blocks)):
+        for number in range(self._next, self._next + min(most, self._blocks)):
             start = number % self._blocks * BLOCK_BYTES
             status, packets, first, used = _BLOCK.unpack_from(self._memory, start)
             if not status & _STATUS_USER:
@@ -105,6 +105,11 @@ class Ring:
         statistics = self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, _STATISTICS.size)
         self._dropped += _STATISTICS.unpack(statistics)[1]
         return self._dropped
+
+    @property
+    def unread(self) -> int:
+        """How many packets wait to be read, but those of the block that the kernel is filling."""
+        return sum(packets for _, packets, _, _ in self._handed_over(self._blocks))
 
     def _request(self) -> bytes:
         frames = self._blocks * BLOCK_BYTES // _FRAME_BYTES

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,6 +23,8 @@ from streaming.observe.settings import RULES, alertmanager_settings, prometheus_
 PROMETHEUS = ("prometheus",)
 ALERTMANAGER = ("prometheus-alertmanager", "alertmanager")
 """Debian's name of the program, and that of its makers."""
+ALERT_PAGES = ("/alerts", "/classic/alerts")
+"""Where a Prometheus shows alerts: its makers' place, and that of Debian, which leaves their pages out."""
 
 
 class Observers:
@@ -60,8 +62,9 @@ class Observers:
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Where they answer, by name. Debian's Prometheus has its pages below /classic, Alertmanager none."""
-        return {"prometheus": f"{self.prometheus.url}/classic/alerts", "alertmanager": self.alertmanager.url}
+        """Where people look, by name. Debian's Alertmanager has no pages and says what to do instead."""
+        alerts = next(filter(self.prometheus.answers, ALERT_PAGES), ALERT_PAGES[0])
+        return {"prometheus": f"{self.prometheus.url}{alerts}", "alertmanager": self.alertmanager.url}
 
     def _start(self, folder: Path) -> None:
         prometheus, alertmanager = free_ports(2)
@@ -87,16 +90,13 @@ def add_observe_flag(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def observed(
-    wanted: bool, configuration: Configuration, tell: Callable[[dict[str, str]], None]
-) -> Iterator[None]:
-    """Hold observers, where they are wanted, and tell their addresses. Raises UserError."""
+def observed(wanted: bool, configuration: Configuration) -> Iterator[dict[str, str]]:
+    """Hold observers, where they are wanted, and give their addresses by name. Raises UserError."""
     if not wanted:
-        yield
+        yield {}
         return
     with Observers(configuration) as observers:
-        tell(observers.addresses)
-        yield
+        yield observers.addresses
 
 
 def start_prometheus(program: str, configuration: Path, port: int, folder: Path) -> Server:
@@ -106,6 +106,8 @@ def start_prometheus(program: str, configuration: Path, port: int, folder: Path)
         f"--config.file={configuration}",
         f"--storage.tsdb.path={folder / 'prometheus'}",
         f"--web.listen-address=127.0.0.1:{port}",
+        # Else the links in its alerts would name this host, where it does not listen.
+        f"--web.external-url=http://127.0.0.1:{port}/",
         # What fires before it has found Alertmanager is dropped, and by default sent again after a minute.
         "--rules.alert.resend-delay=10s",
     ]
@@ -119,6 +121,7 @@ def start_alertmanager(program: str, configuration: Path, port: int, folder: Pat
         f"--config.file={configuration}",
         f"--storage.path={folder / 'alertmanager'}",
         f"--web.listen-address=127.0.0.1:{port}",
+        f"--web.external-url=http://127.0.0.1:{port}/",
         # Without it the gossip of a cluster would listen on every interface.
         "--cluster.listen-address=",
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,12 +33,20 @@ class Server:
     def wait(self) -> None:
         """Wait until it is ready. Raises UserError with its last words when it ends or takes too long."""
         deadline = time.monotonic() + READY_SECONDS
-        while not self._is_ready():
+        while not self.answers("/-/ready"):
             if self._leash.poll() is not None:
                 raise UserError(f"{self._name} ended at once: {self._last_words()}")
             if time.monotonic() > deadline:
                 raise UserError(f"{self._name} did not get ready in {READY_SECONDS:.0f} s")
             time.sleep(0.1)
+
+    def answers(self, path: str) -> bool:
+        """Whether it has something at a path."""
+        try:
+            with urllib.request.urlopen(f"{self.url}{path}", timeout=PATIENCE):
+                return True
+        except OSError:
+            return False
 
     def stop(self) -> None:
         """End it and wait until it has ended; no harm when it has ended already."""
@@ -52,13 +59,6 @@ class Server:
         self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self.stop()
-
-    def _is_ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=PATIENCE):
-                return True
-        except (urllib.error.URLError, OSError):
-            return False
 
     def _last_words(self) -> str:
         lines = self._log.read_text(errors="replace").splitlines()

@@ -30,7 +30,7 @@ def prometheus_settings(targets: dict[str, str], alertmanager: str, rules: Path 
 def alertmanager_settings() -> dict[str, Any]:
     """Group as the committed configuration does, and tell nobody: alerts are there to be asked for."""
     return {
-        "route": {"receiver": "nobody", "group_by": ["alertname", "rule", "client_software_name"]},
+        "route": {"receiver": "nobody", "group_by": ["alertname", "job", "rule", "client_software_name"]},
         "receivers": [{"name": "nobody"}],
     }
 

@@ -12,15 +12,16 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from expectations.catalogue import RULES
 from streaming.broker.topics import create_topics
 from streaming.configuration import Configuration, host_and_port
+from streaming.decisions import Decisions
 from streaming.exposition import Exposition, serve
 from streaming.failure import UserError
-from streaming.metrics import ApplicationMetrics
+from streaming.query.application_metrics import ApplicationMetrics
 from streaming.query.bucket import Report
 from streaming.query.ending import UNKNOWN, explain
 from streaming.query.findings_sink import FindingsSink
+from streaming.query.health import is_healthy
 from streaming.query.journal import tell
 from streaming.query.metrics_sink import MetricsSink
 from streaming.query.progress import ProgressListener
@@ -29,10 +30,6 @@ from streaming.query.readiness import Readiness
 from streaming.query.session import spark_session
 from streaming.release import load_schemas
 
-STALLED_AFTER = 60.0
-"""Seconds without a finished batch after which the application is no longer healthy."""
-STARTED_AFTER = 300.0
-"""Seconds that the first batch may take, in which Spark starts and may take up much that waits."""
 PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """Seconds before the query is started again when it ended for a reason that passes."""
 LOOK_SECONDS = 0.2
@@ -47,7 +44,7 @@ class Application:
         self._configuration = configuration
         release = load_schemas(configuration.schemas).release
         self._metrics = ApplicationMetrics(
-            [rule.id for rule in RULES],
+            [rule.id for rule in Decisions(configuration).rules],
             version=version("kipwatch"),
             kafka=release,
             label_limit=configuration.label_limit,
@@ -119,7 +116,7 @@ class Application:
         """Tell why the query ended by itself. Raises UserError unless it may be started again."""
         told = str(query.exception() or "")
         ending, line = explain(told)
-        self._metrics.count_ending(ending.reason)
+        self._metrics.count_ending(ending)
         tell("ended", reason=ending.reason, line=line, **({"detail": told} if ending is UNKNOWN else {}))
         if not ending.passes:
             raise UserError(f"the query stopped: {line}")
@@ -137,8 +134,7 @@ class Application:
             tell("batch", batch=batch_id, frames=frames, findings=len(findings), undecodable=undecodable)
 
     def _is_healthy(self) -> bool:
-        latest = self._progress.latest_batch_at
-        return time.time() - (latest or self._created_at) < (STALLED_AFTER if latest else STARTED_AFTER)
+        return is_healthy(self._created_at, self._progress.latest_batch_at, time.time())
 
     def _is_ready(self) -> bool:
         return self._readiness.is_whole

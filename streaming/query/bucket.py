@@ -16,7 +16,8 @@ from decoders.frame.record import Kind
 from expectations.conversation.observation import ConnectionWindow
 from expectations.finding import Finding
 from expectations.identity.claim import Claim, answered_claim
-from expectations.judge import Judge, Offence, Outcome, open_connection
+from expectations.judge import Judge, open_connection
+from expectations.outcome import Offence, Outcome
 from streaming.query.connections import Connections, StoredConnections
 from streaming.query.earlier_state import EARLIER_VERSIONS, read_earlier
 
@@ -80,7 +81,7 @@ class Report(msgspec.Struct):
     """What one step of a bucket tells the driver.
 
     `frames` counts by API name and kind, `undecodable` by reason, `checks` by rule and verdict.
-    `captured` counts the window's records by capture time, in tenths of a second since the epoch.
+    `captured` counts records, not of this bucket alone, by capture time in tenths of a second since 1970.
     `claims` are for the step that judges identities; they do not reach the driver.
     """
 
@@ -210,8 +211,6 @@ class BucketStep:
 
     def _count_frames(self, window: ConnectionWindow, report: Report) -> None:
         for seen in window.observations:
-            tenth = seen.last_captured_at // 100_000_000
-            report.captured[tenth] = report.captured.get(tenth, 0) + seen.count
             if seen.kind in (Kind.REQUEST, Kind.RESPONSE):
                 api = self._api_names.get(seen.api_key, UNKNOWN)
                 _add(report.frames.setdefault(api, {}), seen.kind.name.lower(), seen.count)

@@ -80,7 +80,8 @@ class _Content(msgspec.Struct, array_like=True):
 
 _ENCODER = msgspec.msgpack.Encoder()
 _CONTENT = msgspec.msgpack.Decoder(_Content)
-_NEW_RULES: Any = RULE_STATES()
+_RULE_NAMES = RULE_STATES.__struct_fields__
+_NEW_RULES = msgspec.structs.astuple(RULE_STATES())
 
 
 class Connections(MutableMapping[bytes, ConnectionState]):
@@ -215,9 +216,9 @@ class Connections(MutableMapping[bytes, ConnectionState]):
         content = _CONTENT.decode(self._contents[self._begin(place) : self._begin(place + 1)])
         conversation = Conversation(*msgspec.structs.astuple(content.facts))
         conversation.connection = connection
-        server, software = self._index[["server", "software"]][place].tolist()
-        conversation.cluster, conversation.server, conversation.run = self._servers.value(server)
-        conversation.software = self._software_at(software)
+        server = self._servers.value(int(self._index["server"][place]))
+        conversation.cluster, conversation.server, conversation.run = server
+        conversation.software = self._software_at(int(self._index["software"][place]))
         if content.advertised is not None:
             sequence, ranges = content.advertised
             conversation.advertised = Advertised(sequence, self._ranges.value(ranges))
@@ -251,5 +252,5 @@ class Connections(MutableMapping[bytes, ConnectionState]):
 
 def _changed(rules: Any) -> dict[str, Any]:
     """Pick the states of rules that are not as they were when the connection began."""
-    names = rules.__struct_fields__
-    return {name: getattr(rules, name) for name in names if getattr(rules, name) != getattr(_NEW_RULES, name)}
+    states = zip(_RULE_NAMES, msgspec.structs.astuple(rules), _NEW_RULES, strict=True)
+    return {name: state for name, state, new in states if state != new}

@@ -12,7 +12,7 @@ import msgspec
 
 from expectations.identity.claim import Claim, Identity
 from expectations.identity.judge import IdentityJudge, IdentityState
-from expectations.judge import Outcome
+from expectations.outcome import Outcome
 from streaming.query.bucket import Report, StateVersionError
 
 STATE_VERSION = 1

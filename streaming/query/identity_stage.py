@@ -15,6 +15,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from decoders.schema.registry import schemas_of
 from expectations.identity.claim import Claim
 from expectations.identity.judge import IdentityJudge
+from expectations.terms import Terms
 from streaming.query.bucket import Report
 from streaming.query.identities import (
     IdentityStep,
@@ -59,8 +60,8 @@ def _row(number: int, stepped: Stepped) -> Row:
 class IdentityProcessor(StatefulProcessor):
     """Steps the state of one bucket of identities, which has a timer for as long as it has a state."""
 
-    def __init__(self, listeners: dict[str, str], table: str | None = None) -> None:
-        self._listeners = listeners
+    def __init__(self, terms: Terms, table: str | None = None) -> None:
+        self._terms = terms
         self._table = table
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -68,7 +69,7 @@ class IdentityProcessor(StatefulProcessor):
         self._handle = handle
         self._stored = handle.getValueState("identities", "state binary")
         names = schemas_of(self._table).api_names
-        self._step = IdentityStep(IdentityJudge(names, self._listeners))
+        self._step = IdentityStep(IdentityJudge(names, self._terms))
 
     def handleInputRows(
         self,

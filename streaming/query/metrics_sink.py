@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 
 from expectations.rule import Verdict
-from streaming.metrics import ApplicationMetrics, Software
+from streaming.query.application_metrics import ApplicationMetrics, Software
 from streaming.query.bucket import Report
 
 TENTHS = 10

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql.streaming import StreamingQueryListener
 
-from streaming.metrics import ApplicationMetrics
+from streaming.query.application_metrics import ApplicationMetrics
 
 ABSENT = ("None", "null")
 """What PySpark writes for an offset that is not known: it puts a text even there."""

@@ -9,14 +9,16 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StatefulProcessor
 
-from expectations.conversation.observation import ClusterDescription
 from streaming.configuration import Configuration
+from streaming.decisions import Decisions
 from streaming.kafka_client import jvm_options
 from streaming.query.bucket import Report
 from streaming.query.identity_stage import REPORT_SCHEMA, STEPPED_SCHEMA, IdentityProcessor
 from streaming.query.stages import FOLDED_SCHEMA, BucketProcessor, decode_stage
 from streaming.release import table_text
 
+FETCH_WAIT = 20
+"""Milliseconds that a fetch waits at the broker at most. Kafka's own 500 would be part of short batches."""
 _REPORT = msgspec.msgpack.Decoder(Report)
 
 
@@ -25,20 +27,16 @@ def reports_of(
 ) -> DataFrame:
     """Plan the query: a row for each report. `connections` takes the place of the step of connections.
 
-    Nothing runs yet and nobody is asked. Raises UserError when a secret cannot be found.
+    Nothing runs yet and nobody is asked. Raises UserError when a secret cannot be found, or a decision
+    names a rule or a reading that is none.
     """
     frames, table = read_frames(session, configuration), table_text(configuration.schemas)
     folded = frames.mapInArrow(decode_stage(configuration.buckets, table), FOLDED_SCHEMA)
-    listeners = {listener.address: listener.name for listener in configuration.listener if listener.name}
-    brokers = {
-        listener.address: ClusterDescription(listener.cluster_id, listener.node_id)
-        for listener in configuration.listener
-        if listener.cluster_id
-    }
+    terms = Decisions(configuration).terms
     resumed_at = session.sparkContext.startTime if configuration.after_loss else 0
-    connections = connections or BucketProcessor(configuration.buckets, listeners, table, brokers, resumed_at)
+    connections = connections or BucketProcessor(configuration.buckets, terms, table, resumed_at)
     stepped = _step(folded, "bucket", connections, STEPPED_SCHEMA)
-    return _step(stepped, "identities", IdentityProcessor(listeners, table), REPORT_SCHEMA)
+    return _step(stepped, "identities", IdentityProcessor(terms, table), REPORT_SCHEMA)
 
 
 def start_query(
@@ -75,6 +73,8 @@ def read_frames(session: SparkSession, configuration: Configuration) -> DataFram
     """Read the frames topic as Kafka has it."""
     return (
         session.readStream.format("kafka")
+        # A batch reads what is there: a fetch at the end of the topic must not wait for more.
+        .option("kafka.fetch.max.wait.ms", FETCH_WAIT)
         .options(**jvm_options(configuration.bootstrap, configuration.kafka))
         .option("subscribe", configuration.frames_topic)
         .option("startingOffsets", "earliest")

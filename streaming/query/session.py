@@ -71,8 +71,8 @@ def _settings(configuration: Configuration, connector: Sequence[Path], scratch: 
         "spark.sql.shuffle.partitions": str(configuration.shuffle_partitions),
         "spark.sql.streaming.stateStore.providerClass": rocksdb,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        # A larger batch folds to fewer rows.
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+        # A larger batch folds to fewer rows. Spark bounds it by bytes, too.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
         "spark.sql.session.timeZone": "UTC",
         # Beyond Spark's own: what the Kafka source's options hold of secrets.
         "spark.redaction.regex": _SECRET,

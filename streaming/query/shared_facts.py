@@ -21,6 +21,7 @@ class Table(Generic[Shared]):
         self.stored = stored
         self._decoder = msgspec.msgpack.Decoder(kind)
         self._read: dict[int, Shared] = {}
+        self._places_read: dict[int, int] = {}
         self._places = {value: place for place, value in enumerate(stored)}
 
     def __len__(self) -> int:
@@ -29,11 +30,16 @@ class Table(Generic[Shared]):
     def value(self, place: int) -> Shared:
         """Give the value at a place."""
         if place not in self._read:
-            self._read[place] = self._decoder.decode(self.stored[place])
+            value = self._read[place] = self._decoder.decode(self.stored[place])
+            self._places_read[id(value)] = place
         return self._read[place]
 
     def place(self, value: Shared) -> int:
         """Give the place of a value, a new one if it has none."""
+        # Most are those that were read, and to compare objects is cheaper than what they say.
+        read = self._places_read.get(id(value))
+        if read is not None:
+            return read
         encoded = _ENCODER.encode(value)
         place = self._places.setdefault(encoded, len(self.stored))
         if place == len(self.stored):

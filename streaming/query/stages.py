@@ -6,10 +6,13 @@ Both run in Spark's Python workers. Each worker process loads the schemas once.
 from __future__ import annotations
 
 import functools
+import gc
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
@@ -18,14 +21,19 @@ from decoders.frame.columnar.envelopes import unpack_columns
 from decoders.schema.registry import schemas_of
 from expectations.conversation.columnar.arrival import Arrival
 from expectations.conversation.columnar.window import ColumnarWindows
-from expectations.conversation.observation import ClusterDescription, ConnectionWindow
+from expectations.conversation.observation import ConnectionWindow
 from expectations.judge import Judge
+from expectations.terms import Terms
 from streaming.query.bucket import Bucket, BucketStep, Report, StateVersionError, pack_bucket, unpack_bucket
 from streaming.query.identity_stage import stepped_rows
 
 FOLDED_SCHEMA = "bucket int, folded binary"
 SUMMARY_INTERVAL = 60_000
 """Milliseconds between two summaries of a bucket."""
+COLLECT_AFTER = 100_000
+"""Objects made before Python looks for cycles among them, of which we make none; by default it is 700."""
+TENTH = 100_000_000
+"""Nanoseconds in a tenth of a second."""
 UNREADABLE_RECORDS_BUCKET = 0
 """Where records that are no records are counted."""
 
@@ -33,10 +41,15 @@ _FOLDED = pa.schema([("bucket", pa.int32()), ("folded", pa.binary())])
 
 
 class Folded(msgspec.Struct):
-    """What one Arrow batch says to one bucket. `unreadable` counts records that could not be unpacked."""
+    """What one Arrow batch says to one bucket.
+
+    `unreadable` counts records that could not be unpacked. `captured` counts those of the whole batch by
+    capture time, in tenths of a second; it is told to one bucket only.
+    """
 
     windows: list[ConnectionWindow]
     unreadable: int = 0
+    captured: dict[int, int] = {}
 
 
 _FOLDED_DECODER = msgspec.msgpack.Decoder(Folded)
@@ -62,16 +75,25 @@ def decode_stage(
 def _fold_batch(windows: ColumnarWindows, batch: pa.RecordBatch, buckets: int) -> pa.RecordBatch:
     unpacked = unpack_columns(batch.column("key"), batch.column("value"))
     places = (batch.column(name) for name in ("topic", "partition", "offset"))
+    arrival = Arrival.of_topic(unpacked, *places)
     by_bucket: dict[int, Folded] = {}
-    for window in windows.windows_of(Arrival.of_topic(unpacked, *places)):
+    for window in windows.windows_of(arrival):
         bucket = bucket_of(window.connection, buckets)
         by_bucket.setdefault(bucket, Folded([])).windows.append(window)
+    for folded in itertools.islice(by_bucket.values(), 1):
+        folded.captured = _captured(arrival)
     if unpacked.unreadable:
         by_bucket.setdefault(UNREADABLE_RECORDS_BUCKET, Folded([])).unreadable = unpacked.unreadable
     rows = [msgspec.msgpack.encode(folded) for folded in by_bucket.values()]
     return pa.RecordBatch.from_arrays(
         [pa.array(by_bucket.keys(), pa.int32()), pa.array(rows, pa.binary())], schema=_FOLDED
     )
+
+
+def _captured(arrival: Arrival) -> dict[int, int]:
+    captured_at = arrival.column(arrival.batch.frames.captured_at, "captured_at")
+    tenths, counts = np.unique(captured_at[arrival.without_heartbeats()] // TENTH, return_counts=True)
+    return dict(zip(tenths.tolist(), counts.tolist(), strict=True))
 
 
 def bucket_of(connection: bytes, buckets: int) -> int:
@@ -82,39 +104,31 @@ def bucket_of(connection: bytes, buckets: int) -> int:
 @functools.cache
 def _columnar_windows(table: str | None) -> ColumnarWindows:
     """Give the one of a worker process: it remembers what it has read from batch to batch."""
+    gc.set_threshold(COLLECT_AFTER)
     return ColumnarWindows(schemas_of(table))
 
 
 class BucketProcessor(StatefulProcessor):
     """Steps the state of one bucket. Emits one report a step, and one a minute when idle.
 
-    Claims go to one of `buckets` buckets of identities. `brokers` is what is configured of the server
-    at an address. `resumed_at`, in milliseconds, is given where frames were lost before this start of the
-    query: connections known by then are taken as interrupted.
+    Claims go to one of `buckets` buckets of identities. `resumed_at`, in milliseconds, is given where frames
+    were lost before this start of the query: connections known by then are taken as interrupted.
     """
 
-    def __init__(
-        self,
-        buckets: int,
-        listeners: dict[str, str],
-        table: str | None = None,
-        brokers: dict[str, ClusterDescription] | None = None,
-        resumed_at: int = 0,
-    ) -> None:
+    def __init__(self, buckets: int, terms: Terms, table: str | None = None, resumed_at: int = 0) -> None:
         self._buckets = buckets
-        self._resumed_at = resumed_at
-        self._brokers = brokers
-        self._listeners = listeners
+        self._terms = terms
         self._table = table
+        self._resumed_at = resumed_at
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Take hold of the state and of the timer."""
+        gc.set_threshold(COLLECT_AFTER)
         self._handle = handle
         self._stored = handle.getValueState("bucket", "state binary")
         self._packed: bytes | None = None
         names = schemas_of(self._table).api_names
-        judge = Judge(names, self._listeners, brokers=self._brokers)
-        self._step = BucketStep(judge, names, self._resumed_at)
+        self._step = BucketStep(Judge(names, self._terms), names, self._resumed_at)
 
     def handleInputRows(
         self,
@@ -127,6 +141,9 @@ class BucketProcessor(StatefulProcessor):
         folded = [_FOLDED_DECODER.decode(row.folded) for row in rows]
         windows = [window for part in folded for window in part.windows]
         report = self._step.hear(key[0], bucket, windows)
+        for part in folded:
+            for tenth, count in part.captured.items():
+                report.captured[tenth] = report.captured.get(tenth, 0) + count
         unreadable = sum(part.unreadable for part in folded)
         if unreadable:
             report.undecodable["not-a-record"] = unreadable

@@ -14,10 +14,9 @@ from typing import NamedTuple
 
 from decoders.frame.record import Direction
 from decoders.schema.registry import Schemas
+from decoders.wire.assembly import MAX_FRAME
 from streaming.record.rewriting import Replace, UnreadableAnswerError, holds_addresses, rewrite
 
-LARGEST_FRAME = 100 * 1024 * 1024
-"""Bytes. What a broker takes at most unless told otherwise (`socket.request.max.bytes`)."""
 MOST_AWAITED = 10_000
 """Requests whose answers are waited for; beyond it the oldest is taken for one without, as acks 0 asks."""
 
@@ -106,7 +105,7 @@ class _Way:
         if self._left or self._is_opaque or len(self._held) < self._lead:
             return self._left > 0
         self._left = _LENGTH.size + _LENGTH.unpack_from(self._held)[0]
-        if self._lead <= self._left <= _LENGTH.size + LARGEST_FRAME:
+        if self._lead <= self._left <= _LENGTH.size + MAX_FRAME:
             self._change = self._hear(bytes(self._held[: self._lead]))
         else:
             self._left, self._is_opaque = 0, True

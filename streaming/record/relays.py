@@ -46,7 +46,13 @@ class Relays:
         """Give the address of the relay to a broker, started now if it is the first time."""
         with self._relaying:
             if broker not in self._relays:
-                relay = Relay(broker, self._record, passage=self._passage, encryption=self._encryption)
+                relay = Relay(
+                    broker,
+                    self._record,
+                    passage=self._passage,
+                    encryption=self._encryption,
+                    complain=self._complain,
+                )
                 self._relays[broker] = self._stack.enter_context(relay).address
             return self._relays[broker]
 

@@ -9,7 +9,7 @@ from decoders.schema.registry import default_schemas
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.demo.front import Front
 from streaming.demo.instance_client import InstanceClient, new_instance_id
-from streaming.demo.offences import PLANTED, play
+from streaming.demo.offences import CLIENT_ID, PLANTED, play
 from streaming.demo.scenario import converse
 from tests.captures.recording import FOLDER, recorded
 
@@ -23,14 +23,14 @@ def main() -> None:
     with EmbeddedBroker() as broker, Front(schemas, ("127.0.0.1", broker.ports.internal)) as front:
         address = front.address
 
-        def client() -> InstanceClient:
-            return InstanceClient(schemas, address, "client", new_instance_id())
+        def client(client_id: str) -> InstanceClient:
+            return InstanceClient(schemas, address, client_id, new_instance_id())
 
         with recorded(address[1], CAPTURE.name):
-            with client() as conforming:
+            with client(CLIENT_ID) as conforming:
                 converse(conforming)
             for planted in PLANTED:
-                with client() as offending:
+                with client(planted.client_id) as offending:
                     play(planted, offending, SETTLE)
 
 

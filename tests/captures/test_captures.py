@@ -18,6 +18,7 @@ from streaming.demo.offences import PLANTED
 from streaming.examination import Examination, examine
 from streaming.feeder.source import open_capture
 from tests.captures import planted, real_clients
+from tests.decoders.wire.balance import balances
 
 CAPTURES = pytest.mark.parametrize(
     "capture", [real_clients.CAPTURE, planted.CAPTURE], ids=["real clients", "planted"]
@@ -104,7 +105,7 @@ def test_with_packets_lost_no_finding_is_new_and_every_byte_is_booked(
     tracker = Tracker(default_schemas(), ports=(), run=1)
     for packet in kept:
         tracker.feed(packet)
-        assert tracker.ledger.balances
-        assert all(connection.ledger.balances for connection in tracker.connections)
+        assert balances(tracker.ledger)
+        assert all(balances(connection.ledger) for connection in tracker.connections)
     tracker.finish()
     assert tracker.ledger.captured == tracker.ledger.framed + tracker.ledger.skipped.total()

@@ -16,7 +16,7 @@ import yaml
 from decoders.frame.record import Closing, Direction, Pairing, Record
 from decoders.schema.header_versions import Layout
 from expectations.conversation.identifier import identifier_text
-from expectations.judge import Outcome
+from expectations.outcome import Outcome
 from expectations.readings import read_choices, rules_read_as
 from tests.exchange import ADVERTISED, ID_A, ID_B, Exchange
 

@@ -8,7 +8,7 @@ import pytest
 
 from expectations.catalogue import RULES
 from expectations.finding import Finding
-from expectations.judge import Outcome
+from expectations.outcome import Outcome
 from expectations.rule import Verdict
 from tests.cases.notation import Case, read_page
 

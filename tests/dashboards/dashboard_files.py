@@ -17,7 +17,7 @@ PANELS: list[tuple[str, dict[str, Any]]] = [
     for panel in dashboard["panels"]
     if panel["type"] != "row"
 ]
-CHOSEN = {"$job": ".*", "$rule": ".*", "$software": ".*"}
+CHOSEN = {"$job": ".+", "$rule": ".+", "$software": ".+"}
 """What Grafana puts in for the variables where all is chosen."""
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dashboards.build import REPOSITORY, artefacts, drifted, write
+import pytest
+
+from dashboards.build import GENERATED, REPOSITORY, artefacts, drifted, main, write
+from dashboards.runbook import RUNBOOK
 
 
 def test_the_committed_files_have_not_drifted() -> None:
@@ -25,3 +28,29 @@ def test_a_changed_and_a_missing_file_are_named(tmp_path: Path) -> None:
     changed = tmp_path / "dashboards/generated/alerts.yml"
     changed.write_text(changed.read_text() + "# edited by hand\n")
     assert drifted(tmp_path) == ["dashboards/generated/alerts.yml"]
+
+
+def test_a_platform_team_gets_all_of_it_with_links_to_its_own_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing that leads to the stack or the repository that the committed files speak of."""
+    own = ["--folder", str(tmp_path), "--grafana", "https://grafana.example", "--runbook", "https://wiki/run"]
+    monkeypatch.setattr("sys.argv", ["build", *own])
+    assert main() == 0
+    written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*")}
+    assert written == artefacts().keys()
+    for path in written - {RUNBOOK}:
+        text = (tmp_path / path).read_text()
+        assert "127.0.0.1:3000" not in text and RUNBOOK not in text
+    assert "https://wiki/run#kipwatchstalled" in (tmp_path / GENERATED / "alerts.yml").read_text()
+
+
+@pytest.mark.parametrize("flags", [["--folder", "mixin"], ["--grafana", "g", "--runbook", "r"]])
+def test_links_that_would_lead_nowhere_are_refused(
+    flags: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["build", *flags])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "go together" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 import yaml
 
 from dashboards import links
+from dashboards.build import artefacts
+from dashboards.links import Places
 from streaming.metrics import METRICS
 from tests.dashboards.dashboard_files import DASHBOARDS, PANELS, queries, variables
 from tests.dashboards.prometheus import promtool
@@ -60,13 +63,19 @@ def test_a_menu_leads_to_the_others_and_keeps_time_and_variables(dashboard: dict
 
 
 @each_dashboard
+def test_a_dashboard_is_changed_where_it_is_made_and_not_in_the_browser(dashboard: dict[str, Any]) -> None:
+    """What is edited there is lost when the next version is provisioned."""
+    assert dashboard["editable"] is False
+
+
+@each_dashboard
 def test_the_same_variables_can_be_chosen_everywhere(dashboard: dict[str, Any]) -> None:
     """Several values at once, and all of them; from the chosen data source."""
     source, *chosen = dashboard["templating"]["list"]
     assert (source["name"], source["type"], source["query"]) == ("datasource", "datasource", "prometheus")
     assert [variable["name"] for variable in chosen] == ["job", "rule", "software"]
     for variable in chosen:
-        assert variable["multi"] and variable["includeAll"] and variable["allValue"] == ".*"
+        assert variable["multi"] and variable["includeAll"] and variable["allValue"] == ".+"
         assert variable["datasource"] == DATA_SOURCE
 
 
@@ -133,14 +142,28 @@ def test_a_stat_or_coloured_column_has_thresholds_of_its_own(panel: dict[str, An
 def test_links_of_cells_lead_to_dashboards_and_keep_time_and_variables(panel: dict[str, Any]) -> None:
     for address in leads(panel):
         uid = address.partition("?")[0].removeprefix("/d/")
-        if uid not in DASHBOARDS:
-            assert address == "docs/runbook.md#${__data.fields.page}"
-            continue
+        assert uid in DASHBOARDS
         assert "${__url_time_range}" in address
         kept = set(re.findall(r"\$\{(\w+):queryparam\}|var-(\w+)=", address))
         assert {name for pair in kept for name in pair if name} == {
             variable["name"] for variable in variables(uid)
         }
+
+
+def runbook_column(board: dict[str, Any]) -> tuple[str, list[str]]:
+    """A query of the table of broken rules as it is built, and where its column `page` leads."""
+    (panel,) = (panel for panel in board["panels"] if panel["title"] == "Broken rules and their pages")
+    return panel["targets"][0]["expr"], [address for address in leads(panel) if "page" in address]
+
+
+def test_a_rule_is_shown_with_its_page_which_is_a_link_where_a_browser_can_open_it() -> None:
+    """A path in a repository would lead Grafana to a page that it does not have."""
+    query, leading = runbook_column(DASHBOARDS[links.RULE])
+    assert '"page", "docs/runbook.md#$1$2", "rule"' in query and leading == []
+    own = artefacts(Places("https://grafana.example", "https://wiki.example/runbook"))
+    query, leading = runbook_column(json.loads(own["dashboards/generated/rule.json"]))
+    assert '"page", "https://wiki.example/runbook#$1$2", "rule"' in query
+    assert leading == ["${__data.fields.page}"]
 
 
 def test_a_rule_that_was_never_exercised_is_not_green() -> None:
@@ -169,16 +192,28 @@ def test_every_query_is_promql_and_names_only_series_that_exist(tmp_path: Path) 
         assert name.removesuffix("_bucket").removesuffix("_count") in known
 
 
+def test_every_metric_is_on_a_panel() -> None:
+    """By itself, or worked into a recorded series that a panel shows."""
+    shown = " ".join(query for _, panel in PANELS for query in queries(panel))
+    shown += " ".join(made["expr"] for made in RECORDINGS if made["record"] in shown)
+    for metric in METRICS:
+        assert re.search(rf"(?<![\w:]){metric.name}(_bucket|_count)?\b", shown), metric.name
+
+
 def test_growth_counts_a_series_that_was_born_in_the_range_and_survives_a_restart(tmp_path: Path) -> None:
     """The panels' growth query, asked by promtool: `increase` alone would lose the first offence."""
     (query,) = queries(next(panel for _, panel in PANELS if panel["title"].startswith("Offences by rule")))
     labels = 'level="violation", client_software_name="lib", client_software_version="1"'
     born, restarted = (f'{{rule="{rule}", {labels}}}' for rule in ("born", "restarted"))
+
+    def found(shown: str) -> str:
+        return shown.replace("{", '{job="kipwatch", ')
+
     case = {
         "interval": "1m",
         "input_series": [
-            {"series": f"kipwatch_findings_total{born}", "values": "_x100 1x30"},
-            {"series": f"kipwatch_findings_total{restarted}", "values": "5x100 0 3x30"},
+            {"series": f"kipwatch_findings_total{found(born)}", "values": "_x100 1x30"},
+            {"series": f"kipwatch_findings_total{found(restarted)}", "values": "5x100 0 3x30"},
         ],
         "promql_expr_test": [
             {

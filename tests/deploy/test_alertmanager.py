@@ -87,9 +87,14 @@ def test_an_alert_of_somebody_else_is_told_in_chat() -> None:
 
 
 def test_the_labels_that_inhibitions_go_by_are_on_the_alerts() -> None:
-    """A blind monitor is one of three alerts, and what it silences exists."""
+    """A blind monitor is one of four alerts, and what it silences exists."""
     blind = {found["alert"] for found in ALERTS if found["labels"].get("blind") == "true"}
-    assert blind == {"KipwatchApplicationAbsent", "KipwatchStalled", "KipwatchNoFeeder"}
+    assert blind == {
+        "KipwatchApplicationAbsent",
+        "KipwatchStalled",
+        "KipwatchFirstBatchMissing",
+        "KipwatchNoFeeder",
+    }
     silenced = {found["alert"] for found in ALERTS if found["labels"]["watches"] == "kafka"}
     assert silenced == {name for name in NAMES if name.startswith("Kafka")}
 
@@ -155,6 +160,20 @@ def test_a_blind_monitor_silences_violations_and_their_end(running: tuple[Server
         "[1 firing] kip1313/instance-id-zero: A Kafka client breaks a rule of the protocol.",
         "[over] kipwatch judges nothing: no violation would be seen.",
     ]
+
+
+def test_a_blind_monitor_silences_no_other_one_and_no_feeder_at_all_silences_all(
+    running: tuple[Server, Told],
+) -> None:
+    """Two installations may share one Prometheus and one Alertmanager."""
+    server, told = running
+    send(server, alert("KipwatchStalled", job="another"), violation())
+    until(lambda: len(told.titles()) == 2)
+    send(server, alert("KipwatchNoFeeder"))
+    until(lambda: len(told.titles()) == 3)
+    send(server, violation("kafka-python"))
+    time.sleep(SILENCE)
+    assert len(told.titles()) == 3
 
 
 def test_a_client_cannot_speak_to_the_chat_by_its_name(running: tuple[Server, Told]) -> None:

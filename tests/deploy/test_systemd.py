@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streaming.commands import feed
-from streaming.feeder.feeder import FLUSH_SECONDS
+from streaming.feeder.feeder import DRAIN_SECONDS, FLUSH_SECONDS
 
 UNIT = Path(__file__).parents[2] / "deploy/systemd/kipwatch-feeder.service"
 
@@ -36,7 +36,7 @@ def test_it_has_the_right_to_capture_and_no_other() -> None:
 
 
 def test_it_leaves_the_feeder_time_to_bring_out_what_it_holds() -> None:
-    assert int(settings()["TimeoutStopSec"]) > FLUSH_SECONDS
+    assert int(settings()["TimeoutStopSec"]) > DRAIN_SECONDS + FLUSH_SECONDS
 
 
 def test_systemd_finds_nothing_wrong_with_it(tmp_path: Path) -> None:

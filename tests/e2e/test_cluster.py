@@ -118,7 +118,7 @@ def test_frames_are_judged_on_workers_that_share_no_environment(master: str, tmp
             page = scrape(f"127.0.0.1:{page_port}")
         assert '"query": "stopped"' in query.log.read_text()
     assert page is not None
-    assert page.total("kipwatch_frames_total") == CONNECTIONS * 12
+    assert page.total("kipwatch_frames_total") == CONNECTIONS * 16
     assert page.total("kipwatch_open_connections") == CONNECTIONS
     unpacked = [next((tmp_path / f"worker-{number}").rglob(FOLDER), None) for number in (1, 2)]
     assert all(unpacked)

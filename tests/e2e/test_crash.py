@@ -30,6 +30,8 @@ from tests.streaming.captures import conforming, packets_of, violating
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e]
 
 CONNECTIONS = 600
+KILLS = int(os.environ.get("KIPWATCH_KILLS", "200"))
+"""How often the long test kills."""
 FRAMES, FINDINGS = "kipwatch.frames", "kipwatch.findings"
 STARTED = 120.0
 DRAINED = 240.0
@@ -137,7 +139,7 @@ def said() -> Iterator[Packet]:
     "kills",
     [
         pytest.param(5, marks=pytest.mark.timeout(900)),
-        pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(4 * 3600)]),
+        pytest.param(KILLS, marks=[pytest.mark.long, pytest.mark.timeout(4 * 3600)], id="many"),
     ],
 )
 def test_whatever_is_killed_the_findings_are_those_of_an_undisturbed_run(

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from dashboards.protocol_alerts import INSTANCE_ID_SHARED, MEMBER_ID_SHARED
 from dashboards.runbook import RUNBOOK
 from expectations.finding import Finding
 from expectations.rule import Level, Role
@@ -30,6 +31,7 @@ from streaming.demo.scenario import api_versions
 from streaming.demo.screen import Screen
 from streaming.demo.verdict import found_of
 from streaming.feeder.capture import can_capture
+from streaming.label_values import UNKNOWN
 from streaming.observe.observers import Observers
 from tests.dashboards.dashboard_files import DASHBOARDS, PANELS, queries
 from tests.dashboards.rule_file import RULE_FILE, runbook_anchors
@@ -38,6 +40,10 @@ from tests.deploy.alertmanager import Told, catching, until
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(420)]
 
 RANGE, RATE, STEP = 600, "30s", 5
+OWN_ALERTS = {
+    INSTANCE_ID_SHARED: "KafkaClientInstanceIdShared",
+    MEMBER_ID_SHARED: "KafkaMemberIdShared",
+}
 FOUND_SECONDS, SHOWN_SECONDS, RESOLVED_SECONDS = 150.0, 45.0, 120.0
 
 
@@ -77,11 +83,15 @@ class Seen:
 
     def planted(self) -> set[tuple[str, str, str]]:
         """The alerts that the findings call for."""
-        return {
-            ("KafkaClientProtocolViolation", finding.rule, finding.client_software_name or "unknown")
-            for finding in self.findings
-            if finding.level == Level.VIOLATION and finding.role == Role.CLIENT
-        }
+        return {alert_of(finding) for finding in self.findings if finding.level == Level.VIOLATION}
+
+
+def alert_of(finding: Finding) -> tuple[str, str, str]:
+    """The alert that a violation calls for: its name, rule and client software."""
+    if finding.role == Role.BROKER:
+        return "KafkaBrokerProtocolViolation", finding.rule, ""
+    software = finding.client_software_name or UNKNOWN
+    return OWN_ALERTS.get(finding.rule, "KafkaClientProtocolViolation"), finding.rule, software
 
 
 def found_all(demo: Demo) -> bool:
@@ -137,11 +147,11 @@ def test_what_was_planted_arrives_as_alerts(seen: Seen) -> None:
     told = {name for name, *_ in seen.alerts("firing")}
     assert told <= {
         "KafkaClientProtocolViolation",
+        "KafkaBrokerProtocolViolation",
+        *OWN_ALERTS.values(),
         "KafkaClientSoftwareNewlyViolating",
         "KipwatchWatchdog",
         "KipwatchUndecodableFrames",
-        # A cold Spark's first batch is late, and in windows of seconds that burns the budget.
-        "KipwatchDetectionDelayBudgetBurn",
     }
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,6 +50,14 @@ class Ground:
         assert page is not None
         return page
 
+    def is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://{self.page_at}/readyz", timeout=10):
+                return True
+        except urllib.error.HTTPError as refused:
+            assert refused.code == 503
+            return False
+
     def copied(self, name: str) -> Path:
         return Path(shutil.copytree(self.checkpoint, self.folder / name))
 
@@ -86,6 +97,22 @@ def test_a_poisoned_record_is_counted_and_harms_nothing(ground: Ground) -> None:
     assert ground.poisoned == 2
 
 
+def test_after_a_restart_it_is_ready_once_the_gauges_tell_of_every_connection(ground: Ground) -> None:
+    """Nothing new happens in the meantime: each bucket reports by its own timer."""
+    with ground.start(ground.topic, ground.copied("restarted")) as query:
+        query.wait_for('"query": "started"', STARTED)
+        assert not ground.is_ready()
+        deadline = time.monotonic() + JUDGED
+        while not ground.is_ready():
+            query.demand_life()
+            assert time.monotonic() < deadline
+            time.sleep(0.5)
+        page = ground.page()
+    assert page.total("kipwatch_open_connections") == CONNECTIONS
+    assert page.total("kipwatch_connections") == CONNECTIONS
+    assert page.total("kipwatch_state_bytes") > 0
+
+
 def test_another_number_of_buckets_is_refused(ground: Ground) -> None:
     publish(ground.broker.internal, ground.topic, ground.traffic.round(0))
     told = ground.last_words(ground.topic, ground.copied("other-buckets"), "--buckets", "3")
@@ -109,7 +136,7 @@ def test_frames_that_expired_are_told_and_may_be_passed_over(ground: Ground) -> 
     prepared(ground, "expired", checkpoint)
     count = publish(ground.broker.internal, "expired", ground.traffic.round(0))
     admin = AdminClient({"bootstrap.servers": ground.broker.internal})
-    begin = CONNECTIONS * 3 + 2 + count // 2
+    begin = CONNECTIONS * 7 + 2 + count // 2
     for deleted in admin.delete_records([TopicPartition("expired", 0, begin)]).values():
         deleted.result()
     told = ground.last_words("expired", Path(shutil.copytree(checkpoint, ground.folder / "refused")))

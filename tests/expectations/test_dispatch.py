@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoders.schema.registry import default_schemas
+from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
-from expectations.judge import Judge, Outcome, open_connection
-from expectations.rule import Rule
+from expectations.judge import Hearing, Judge, open_connection
+from expectations.outcome import Outcome
 from tests.exchange import Exchange, added_up
 from tests.expectations.test_fold import STEPS
 
@@ -16,8 +17,8 @@ from tests.expectations.test_fold import STEPS
 class Gossip(Judge):
     """Tells every rule everything."""
 
-    def _rules_told(self, observation: Observation) -> list[Rule]:
-        return self._rules
+    def _hearing(self, observation: Observation, conversation: Conversation) -> Hearing:
+        return Hearing(self._rules, [])
 
 
 @settings(max_examples=200, deadline=None)

@@ -8,7 +8,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoders.frame.record import Pairing, Record
+from decoders.frame.record import Kind, Pairing, Record
+from decoders.schema.registry import default_schemas
+from expectations.conversation.observation import ConnectionWindow
+from expectations.conversation.window import Said
+from expectations.identity.sightings import Sightings
+from expectations.judge import Judge, open_connection
 from tests.exchange import ID_A, ID_B, SOFTWARE, ZERO_ID, Exchange, advertisement
 
 PRODUCE_V2 = bytes.fromhex("0000000200000009ffff")
@@ -61,6 +66,23 @@ def late_answer(exchange: Exchange) -> None:
             return
 
 
+def beats(exchange: Exchange, times: int, member_id: str, epoch: int = 1, **told: Any) -> None:
+    """Heartbeats that are answered, three seconds apart."""
+    for _ in range(times):
+        exchange.wait(3)
+        exchange.answer(beat(exchange, member_id, epoch), {"heartbeatIntervalMs": 5000, **told})
+
+
+def late_beat(exchange: Exchange) -> None:
+    """The answer to a heartbeat that was sent before."""
+    paired = {seen.paired_sequence for seen in exchange.records}
+    for request in exchange.records:
+        is_beat = request.frame[:2] == (68).to_bytes(2) and request.kind is Kind.REQUEST
+        if is_beat and not request.is_cut and request.sequence not in paired:
+            exchange.answer(request, {"memberId": "A", "heartbeatIntervalMs": 5000})
+            return
+
+
 STEPS: dict[str, Callable[[Exchange], object]] = {
     "plain": lambda exchange: exchange.request("Metadata", 14, instance_id=ID_A),
     "old header": lambda exchange: exchange.request("Metadata", 12, client_id="app"),
@@ -81,6 +103,15 @@ STEPS: dict[str, Callable[[Exchange], object]] = {
     "beat B": lambda exchange: beat(exchange, "B", 1),
     "leave": lambda exchange: beat(exchange, "A", -1),
     "answer": lambda exchange: exchange.answer(beat(exchange, "A", 1), {"memberId": "A"}),
+    "A twice": lambda exchange: beats(exchange, 2, "A", memberId="A"),
+    "B thrice": lambda exchange: beats(exchange, 3, "B", memberId="B"),
+    "A joins twice": lambda exchange: beats(exchange, 2, "A", 0, memberId="A"),
+    "A renamed B": lambda exchange: beats(exchange, 3, "A", memberId="B"),
+    "nobody twice": lambda exchange: beats(exchange, 2, "", memberId="B"),
+    "A refused": lambda exchange: beats(exchange, 2, "A", errorCode=25),
+    "late beat": late_beat,
+    "unreadable beat": lambda exchange: (beat(exchange, "A", 1), exchange.cut_last(12)),
+    "silence": lambda exchange: exchange.wait(6),
     "negotiate": lambda exchange: exchange.negotiate(client_id="app"),
     "malformed name": malform_name,
     "gap": lambda exchange: exchange.gap(),
@@ -98,10 +129,27 @@ STEPS: dict[str, Callable[[Exchange], object]] = {
 }
 
 
-SCRIPTS = st.lists(st.sampled_from(sorted(STEPS)), max_size=40)
+BEATS = (
+    "A twice",
+    "B thrice",
+    "A joins twice",
+    "A renamed B",
+    "A refused",
+    "beat A",
+    "beat B",
+    "leave",
+    "late beat",
+    "unreadable beat",
+    "silence",
+    "gap",
+    "plain, taken",
+)
+SCRIPTS = st.lists(st.sampled_from(sorted(STEPS)), max_size=40) | st.lists(
+    st.sampled_from(BEATS), max_size=15
+)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(SCRIPTS, st.integers(1, 12), st.booleans(), st.booleans())
 def test_the_size_of_the_window_changes_nothing(
     steps: list[str], size: int, mid_stream: bool, closed: bool
@@ -112,11 +160,31 @@ def test_the_size_of_the_window_changes_nothing(
     if closed:
         exchange.close()
     whole, windowed, single = exchange.judge(), exchange.judge(size), exchange.judge(1)
-    assert windowed.checks == whole.checks == single.checks
-    for outcome in (windowed, single):
+    remembered = exchange.judge(size, said={})
+    assert windowed.checks == whole.checks == single.checks == remembered.checks
+    for outcome in (windowed, single, remembered):
         assert {f.id: (f.likeness(), f.level, f.message) for f in outcome.findings} == {
             f.id: (f.likeness(), f.level, f.message) for f in whole.findings
         }
+
+
+@settings(max_examples=100, deadline=None)
+@given(SCRIPTS, st.integers(1, 12))
+def test_the_size_of_the_window_changes_no_time_at_which_an_identity_was_shown(
+    steps: list[str], size: int
+) -> None:
+    exchange = Exchange()
+    for step in steps:
+        STEPS[step](exchange)
+    assert shown(exchange.windows(size)) == shown(exchange.windows()) == shown(exchange.windows(size, {}))
+
+
+def shown(windows: list[ConnectionWindow]) -> Sightings:
+    """The identities that a connection showed in its windows."""
+    state, judge = open_connection(windows[0]), Judge(default_schemas().api_names)
+    for window in windows:
+        judge.hear(state, window)
+    return state.sightings
 
 
 def test_steady_traffic_folds_to_a_few_observations() -> None:
@@ -125,6 +193,42 @@ def test_steady_traffic_folds_to_a_few_observations() -> None:
         exchange.answer(exchange.request("FindCoordinator", 7, client_id="app", instance_id=ID_A))
     (window,) = exchange.windows()
     assert [observation.count for observation in window.observations] == [1, 1, 1, 499, 499]
+
+
+def test_steady_heartbeats_fold_although_they_say_much() -> None:
+    exchange = Exchange()
+    beats(exchange, 500, "A", memberId="A")
+    (window,) = exchange.windows()
+    assert [observation.count for observation in window.observations] == [1, 1, 1, 499, 499]
+    *_, folded, _ = window.observations
+    assert folded.last_captured_at - folded.previous_captured_at == 3_002_000_000
+
+
+def test_heartbeats_of_two_members_do_not_fold() -> None:
+    """What a heartbeat comes to depends on who sent the one before it."""
+    exchange = Exchange()
+    for _ in range(5):
+        beats(exchange, 1, "A", memberId="A")
+        beats(exchange, 1, "B", memberId="B")
+    (window,) = exchange.windows()
+    assert {observation.count for observation in window.observations} == {1}
+
+
+def test_what_is_said_again_in_a_later_window_does_not_stand_alone() -> None:
+    exchange = Exchange()
+    for _ in range(20):
+        exchange.answer(exchange.request("FindCoordinator", 7, client_id="app", instance_id=ID_A))
+    opening, *others = exchange.windows(10, {})
+    assert [observation.count for observation in opening.observations] == [1, 1, 1, 3, 3, 1]
+    assert [observation.count for observation in others[0].observations] == [1, 4, 4, 1]
+
+
+def test_what_comes_a_second_time_is_no_repeat() -> None:
+    """A source that is read again from its beginning says nothing twice."""
+    exchange, said = Exchange(), Said()
+    for _ in range(3):
+        exchange.answer(exchange.request("FindCoordinator", 7, client_id="app"))
+    assert exchange.windows(said=said) == exchange.windows(said=said)
 
 
 def test_requests_that_no_answer_is_due_to_fold_without_one() -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from decoders.schema.header_versions import Layout
 from decoders.schema.registry import default_schemas
 from expectations.catalogue import RULES
 from expectations.finding import Finding
-from expectations.judge import ConnectionState, Judge, Outcome, open_connection
+from expectations.judge import ConnectionState, Judge, open_connection
+from expectations.outcome import Outcome
+from expectations.terms import Terms
 from tests.exchange import ID_A, ID_B, SOFTWARE, Exchange, advertisement
 
 NAMES = default_schemas().api_names
@@ -106,7 +109,7 @@ def test_a_finding_tells_who_where_and_when() -> None:
     exchange.answer(exchange.records[-1], advertisement())
     body = {"groupId": "g", "memberId": "", "memberEpoch": 0}
     request = exchange.request("ConsumerGroupHeartbeat", 2, body, instance_id=ID_A)
-    _, outcomes = hear(exchange, Judge(NAMES, {"10.0.0.2:9092": "WATCHED"}))
+    _, outcomes = hear(exchange, Judge(NAMES, Terms(listeners={"10.0.0.2:9092": "WATCHED"})))
     (finding,) = published(outcomes)
     assert (finding.rule, finding.level, finding.role, finding.spec) == (
         "kip1082/member-id-empty",
@@ -164,7 +167,7 @@ def test_a_message_is_one_line_that_can_be_shown_whatever_is_on_the_wire(name: s
     _, outcomes = hear(exchange)
     (finding,) = published(outcomes)
     assert finding.message.isprintable()
-    assert finding.context["name"] == finding.observed == name
+    assert finding.context["text"] == finding.observed == name
 
 
 def test_an_api_without_a_name_is_told_by_its_key() -> None:
@@ -178,5 +181,26 @@ def test_an_api_without_a_name_is_told_by_its_key() -> None:
 
 def test_only_the_rules_given_judge() -> None:
     chosen = [rule for rule in RULES if rule.id == CHANGED]
-    _, outcomes = hear(storm(1), Judge(NAMES, rules=chosen))
+    _, outcomes = hear(storm(1), Judge(NAMES, Terms(chosen)))
     assert {rule for outcome in outcomes for rule, _ in outcome.checks} == {CHANGED}
+
+
+@pytest.mark.parametrize("layout", list(Layout))
+def test_a_finding_of_kip_1313_tells_in_which_layout_header_3_was_seen(layout: Layout) -> None:
+    exchange = Exchange()
+    for instance_id in (ID_A, ID_B):
+        exchange.request("Metadata", 14, client_id="app", instance_id=instance_id, layout=layout)
+    _, outcomes = hear(exchange)
+    assert {finding.header_layout for finding in published(outcomes)} == {layout}
+    assert all(f"header 3 in its {layout} layout" in found.demanded_by for found in published(outcomes))
+
+
+def test_a_finding_of_another_kip_tells_nothing_of_header_3() -> None:
+    exchange = storm(0)
+    body = SOFTWARE | {"clientSoftwareName": "RP Console"}
+    exchange.answer(exchange.request("ApiVersions", 4, body, client_id="app"), advertisement(42))
+    _, outcomes = hear(exchange)
+    malformed = [found for found in published(outcomes) if found.kip == "KIP-511"]
+    assert malformed
+    assert all(found.header_layout is msgspec.UNSET for found in malformed)
+    assert all(found.demanded_by == f"KIP-511, {found.section}" for found in malformed)

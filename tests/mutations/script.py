@@ -21,7 +21,7 @@ from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from decoders.wire.tracker import Tracker
-from expectations.judge import Outcome
+from expectations.outcome import Outcome
 from expectations.readings import read_choices, rules_read_as
 from tests.exchange import SECOND, ZERO_ID, Exchange
 

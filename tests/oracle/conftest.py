@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from streaming.broker import ivy, jars
+from streaming.broker import jars
 from tests.oracle.judge import Oracle
+from tests.pins import pinned_by
 
 FOLDER = Path(__file__).parent
 
@@ -28,9 +29,7 @@ def oracle(tmp_path_factory: pytest.TempPathFactory) -> Oracle:
 @pytest.fixture(scope="session")
 def feature_jars() -> list[Path]:
     """The jars of the last release whose tests are published, from a cache beside that of the pinned ones."""
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (jars, ivy):
-            patch.setattr(module, "PINS", FOLDER / "ivy.xml")
+    with pinned_by(FOLDER / "ivy.xml"):
         return jars.jars("broker")
 
 

@@ -19,7 +19,7 @@ _INSTANCE_ID_TAG = bytes([1, 0, 16])
 
 def header_3(header_2: bytes, key: int, version: int, instance_id: bytes) -> bytes:
     """Splice a header 3 in the plain layout, with the tagged fields of the header 2."""
-    tags = _end_of_client_id(header_2)
+    tags = end_of_client_id(header_2)
     return _begun(header_2, key, version) + instance_id + header_2[tags:]
 
 
@@ -30,15 +30,16 @@ def tagged_header_3(header_2: bytes, key: int, version: int, instance_id: bytes)
 
 def has_tags(header_2: bytes) -> bool:
     """Tell whether a request header has tagged fields."""
-    return header_2[_end_of_client_id(header_2)] > 0
+    return header_2[end_of_client_id(header_2)] > 0
 
 
 def _begun(header_2: bytes, key: int, version: int) -> bytes:
-    end = _end_of_client_id(header_2)
+    end = end_of_client_id(header_2)
     return _KEY_AND_VERSION.pack(key, version) + header_2[_KEY_AND_VERSION.size : end]
 
 
-def _end_of_client_id(header: bytes) -> int:
+def end_of_client_id(header: bytes) -> int:
+    """Tell how many bytes of a request header end with the client ID."""
     (size,) = _INT16.unpack_from(header, 8)
     return 10 + max(int(size), 0)
 

@@ -44,14 +44,18 @@ class LiftedConnection:
         if self._requests == 1:
             self._instance_id = self._instance_ids.setdefault(request.client_id or "", new_instance_id())
         if not self._is_lifted(request):
-            return self._exchange(frame)
+            answer = self._exchange(frame)
+            is_advertisement = answer is not None and request.api.key == API_VERSIONS
+            return self._lower(request, answer, request.api_version) if is_advertisement else answer
         answer = self._exchange(self._lift(request))
-        return None if answer is None else self._lower(request, answer)
+        return None if answer is None else self._lower(request, answer, request.api.versions.highest)
 
     def _is_lifted(self, request: Request) -> bool:
         assert request.api is not None
+        if request.api.key == SASL_HANDSHAKE or _is_nameless(request):
+            return False
         lowest, highest = self._ranges.get(request.api.key, (0, -1))
-        return request.api.key != SASL_HANDSHAKE and lowest <= request.api.versions.highest <= highest
+        return lowest <= request.api.versions.highest <= highest
 
     def _lift(self, request: Request) -> bytes:
         api = request.api
@@ -64,10 +68,10 @@ class LiftedConnection:
             self._schemas, api.key, version, correlation_id, client_id, body, self._instance_id
         )
 
-    def _lower(self, request: Request, answer: bytes) -> bytes:
+    def _lower(self, request: Request, answer: bytes, answered: int) -> bytes:
         api, version = request.api, request.api_version or 0
         assert api is not None
-        body = read_response(self._schemas, answer, api.key, api.versions.highest).body
+        body = read_response(self._schemas, answer, api.key, answered).body
         assert body is not None
         lowered = _fitting(api.response.struct, version, body)
         if api.key == API_VERSIONS:
@@ -85,6 +89,11 @@ class LiftedConnection:
     def _exchange(self, frame: bytes) -> bytes | None:
         self._upstream.sendall(prefixed(frame))
         return read_frame(self._upstream)
+
+
+def _is_nameless(request: Request) -> bool:
+    """Whether it is the ApiVersions that comes before SASL: newer versions name the software."""
+    return request.api_key == API_VERSIONS and "clientSoftwareName" not in (request.body or {})
 
 
 def _fitting(struct: Struct, version: int, body: Mapping[str, Any]) -> dict[str, Any]:

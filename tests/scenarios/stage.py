@@ -11,19 +11,26 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from decoders.schema.registry import default_schemas
 from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
 from decoders.wire.segment import LinkType, TcpFlag
 from expectations.readings import read_choices, rules_read_as
+from expectations.terms import Terms
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import HOST, free_ports
 from streaming.demo.front import Address, Front
 from streaming.demo.instance_client import InstanceClient, new_instance_id
 from streaming.examination import Examination, examine
-from streaming.feeder import relay
+from streaming.feeder import relay, relayed_connection
 from tests.exchange import ID_A
 from tests.scenarios.requests import JOIN, LEAVE, TOPIC, beat, find_coordinator
 
@@ -39,14 +46,18 @@ PATIENCE = 2.0
 FLAGS_AT = 14 + 20 + 13
 """Where the flags of TCP stand behind Ethernet and IPv4."""
 USER, PASSWORD = "tester", "secret"
+SCRAM = "SCRAM-SHA-256"
 
 
 class StageBroker(EmbeddedBroker):
-    """A broker with two listeners more: SECURED asks for SASL, LIFTED is told to clients as another port."""
+    """A broker with two listeners more: SECURED, which asks for SASL, and LIFTED.
+
+    Of both it tells clients another port, for a relay to stand there.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.secured_port, self.lifted_port, self.lifted_told = free_ports(3)
+        self.secured_port, self.secured_told, self.lifted_port, self.lifted_told = free_ports(4)
 
     def _write_settings(self) -> None:
         super()._write_settings()
@@ -54,15 +65,18 @@ class StageBroker(EmbeddedBroker):
             properties.write(self._listeners())
 
     def _listeners(self) -> str:
-        ports, login = self.ports, "org.apache.kafka.common.security.plain.PlainLoginModule"
+        ports, security = self.ports, "org.apache.kafka.common.security"
         plain = f"WATCHED://{HOST}:{ports.watched},INTERNAL://{HOST}:{ports.internal}"
-        secured = f"SECURED://{HOST}:{self.secured_port}"
+        listening = f"SECURED://{HOST}:{self.secured_port},LIFTED://{HOST}:{self.lifted_port}"
+        told = f"SECURED://{HOST}:{self.secured_told},LIFTED://{HOST}:{self.lifted_told}"
+        plain_login = f"{security}.plain.PlainLoginModule"
         return f"""
-listeners={plain},CONTROLLER://{HOST}:{ports.controller},{secured},LIFTED://{HOST}:{self.lifted_port}
-advertised.listeners={plain},{secured},LIFTED://{HOST}:{self.lifted_told}
+listeners={plain},CONTROLLER://{HOST}:{ports.controller},{listening}
+advertised.listeners={plain},{told}
 listener.security.protocol.map=WATCHED:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURED:SASL_PLAINTEXT,LIFTED:PLAINTEXT
-listener.name.secured.sasl.enabled.mechanisms=PLAIN
-listener.name.secured.plain.sasl.jaas.config={login} required user_{USER}="{PASSWORD}";
+listener.name.secured.sasl.enabled.mechanisms=PLAIN,{SCRAM}
+listener.name.secured.plain.sasl.jaas.config={plain_login} required user_{USER}="{PASSWORD}";
+listener.name.secured.{SCRAM.lower()}.sasl.jaas.config={security}.scram.ScramLoginModule required;
 listener.name.secured.plain.connections.max.reauth.ms={REAUTHENTICATION}
 auto.create.topics.enable=true
 """
@@ -114,10 +128,10 @@ class Stage:
         return self.front.address
 
     @contextmanager
-    def watch(self, target: Address, passage: Any = relay.Unchanged) -> Iterator[Watch]:
-        """Record what passes to a target."""
+    def watch(self, target: Address, passage: Any = relay.Unchanged, port: int = 0) -> Iterator[Watch]:
+        """Record what passes to a target, at a port if clients were told of one."""
         packets: list[Packet] = []
-        with relay.Relay(target, packets.extend, passage=passage) as recording:
+        with relay.Relay(target, packets.extend, passage=passage, port=port) as recording:
             yield Watch(recording.address, packets)
             self._await_end(packets)
 
@@ -136,7 +150,7 @@ class Stage:
             for packet in sorted(packets, key=lambda packet: packet.captured_at):
                 writer.write(packet)
         ports = [watch.address[1] for watch in watches]
-        return examine(capture, default_schemas(), ports, rules=rules_read_as(read_choices(readings)))
+        return examine(capture, default_schemas(), ports, Terms(rules_read_as(read_choices(readings))))
 
 
 def _have_ended(packets: list[Packet]) -> bool:
@@ -144,6 +158,12 @@ def _have_ended(packets: list[Packet]) -> bool:
     opened = sum(flag & (TcpFlag.SYN | TcpFlag.ACK) == TcpFlag.SYN for flag in flags)
     resets = sum(bool(flag & TcpFlag.RST) for flag in flags)
     return opened <= resets + sum(bool(flag & TcpFlag.FIN) for flag in flags) // 2
+
+
+def asked(examination: Examination, api: str) -> tuple[set[int], int]:
+    """In which versions an API was asked for, and how often."""
+    uses = [use for client in examination.clients for use in client.versions if use.api == api]
+    return {version for use in uses for version in use.versions}, sum(use.requests for use in uses)
 
 
 def found(examination: Examination) -> set[str]:
@@ -156,17 +176,21 @@ def raised_stage(folder: Path) -> Iterator[Stage]:
     """Start the broker, its front and the clock."""
     clock = Clock()
     with pytest.MonkeyPatch.context() as patch, StageBroker() as broker:
-        patch.setattr(relay, "time", SimpleNamespace(time_ns=clock.time_ns))
+        patch.setattr(relayed_connection, "time", SimpleNamespace(time_ns=clock.time_ns))
         prepare(broker)
         with Front(default_schemas(), (HOST, broker.ports.watched)) as front:
             yield Stage(broker, front, clock, folder)
 
 
 def prepare(broker: EmbeddedBroker) -> None:
-    """Create the topic, and wait until groups have a coordinator."""
+    """Create topic and user, and wait until groups have a coordinator."""
     admin = AdminClient({"bootstrap.servers": broker.internal, "log_level": 0})
-    for created in admin.create_topics([NewTopic(TOPIC, 2)]).values():
-        created.result()
+    password = UserScramCredentialUpsertion(
+        USER, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4_096), PASSWORD.encode()
+    )
+    for done in (admin.create_topics([NewTopic(TOPIC, 2)]), admin.alter_user_scram_credentials([password])):
+        for each in done.values():
+            each.result()
     with InstanceClient(default_schemas(), (HOST, broker.ports.internal), "stage", ID_A) as client:
         await_success(lambda: find_coordinator(client, 6)["coordinators"][0]["errorCode"])
         await_success(lambda: beat(client, MEMBER, JOIN)["errorCode"])

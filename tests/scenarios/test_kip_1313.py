@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections import Counter
-from pathlib import Path
+from typing import Any
 
 import pytest
 
 from decoders.schema.registry import default_schemas
 from expectations.conversation.identifier import identifier_text
-from streaming.broker.jars import jars
-from streaming.broker.java import java
 from streaming.broker.ports import HOST
 from streaming.demo.front import Front
 from streaming.demo.instance_client import InstanceClient
 from tests.scenarios.lifted_client import LiftedClients
+from tests.scenarios.new_clients import run_new_clients
 from tests.scenarios.requests import GROUP, TOPIC, find_coordinator, negotiate
 from tests.scenarios.sasl import authenticate
-from tests.scenarios.stage import Stage, found
+from tests.scenarios.stage import Stage, Watch, asked, found
 
 pytestmark = pytest.mark.jvm
 
@@ -28,7 +26,6 @@ NEW, OLD = 6, 5
 ZERO = "A" * 22
 PAUSE = 1.1
 """Seconds that a broker wants between two authentications."""
-PROGRAM = Path(__file__).parent / "java" / "NewClients.java"
 
 
 def _subscribe(client: InstanceClient, given: str) -> str:
@@ -128,17 +125,34 @@ def test_older_headers_may_be_mixed_in_where_the_first_request_gave_no_id(stage:
 @pytest.mark.e2e
 def test_a_real_client_that_is_lifted_breaks_nothing(stage: Stage) -> None:
     """Kafka's own clients 4.4.0, lifted. Their member ID is their own, since they know of no instance ID."""
-    upstream = (HOST, stage.broker.lifted_port)
-    with (
-        Front(default_schemas(), upstream) as front,
-        stage.watch(front.address) as watch,
-        LiftedClients(default_schemas(), stage.broker.lifted_told, watch.address),
-    ):
-        classes = ":".join(map(str, jars("broker")))
-        bootstrap = f"{HOST}:{stage.broker.lifted_told}"
-        subprocess.run([java(), "-cp", classes, PROGRAM, bootstrap, TOPIC], check=True, timeout=60)
-    examination = stage.examine(watch)
+    upstream, told = stage.broker.lifted_port, stage.broker.lifted_told
+    examination = stage.examine(lifted(stage, upstream, told))
     assert found(examination) == {"kip1313/member-id-differs"}
     conforming = Counter({coverage.rule: coverage.conforms for coverage in examination.coverage})
     assert conforming["kip1313/instance-id-missing"] > 20
     assert conforming["kip1313/client-id-repeated"] > 20
+
+
+@pytest.mark.e2e
+def test_a_real_client_that_is_lifted_authenticates_first_and_again(stage: Stage) -> None:
+    """Between its messages it has to authenticate anew, which it does under the same instance ID."""
+    upstream, told = stage.broker.secured_port, stage.broker.secured_told
+    watch = lifted(stage, upstream, told, mechanism="PLAIN", pause=300)
+    examination = stage.examine(watch)
+    assert found(examination) == {"kip1313/member-id-differs"}
+    versions, requests = asked(examination, "SaslAuthenticate")
+    assert versions == {3}
+    assert requests > examination.connections
+    conforming = Counter({coverage.rule: coverage.conforms for coverage in examination.coverage})
+    assert conforming["kip1313/instance-id-changed"] > 20
+
+
+def lifted(stage: Stage, upstream: int, told: int, **how: Any) -> Watch:
+    """Record Kafka's clients as new ones, at the broker's listener, which told clients of another port."""
+    with (
+        Front(default_schemas(), (HOST, upstream)) as front,
+        stage.watch(front.address) as watch,
+        LiftedClients(default_schemas(), told, watch.address),
+    ):
+        run_new_clients(told, **how)
+    return watch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 
 from decoders.frame.record import Direction, Endpoint, Kind
@@ -35,16 +36,21 @@ def packets_of(exchange: Exchange) -> list[Packet]:
 
 def write_capture(path: Path, exchange: Exchange) -> Path:
     """Write the exchange's packets as a pcap file."""
+    return write_packets(path, packets_of(exchange))
+
+
+def write_packets(path: Path, packets: Iterable[Packet]) -> Path:
+    """Write packets as a pcap file."""
     with path.open("wb") as stream:
         writer = PcapWriter(stream, LinkType.ETHERNET)
-        for packet in packets_of(exchange):
+        for packet in packets:
             writer.write(packet)
     return path
 
 
-def conforming() -> Exchange:
+def conforming(client: str = "10.0.0.1:40000") -> Exchange:
     """Three frames that break no rule."""
-    exchange = Exchange()
+    exchange = Exchange(client=client)
     exchange.negotiate(client_id="app")
     exchange.request("Metadata", 12, client_id="app")
     exchange.close()

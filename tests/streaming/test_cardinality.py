@@ -11,8 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from expectations.conversation.observation import Evidence
 from expectations.finding import Finding
-from expectations.judge import Outcome
-from streaming.metrics import ApplicationMetrics
+from expectations.outcome import Outcome
+from streaming.query.application_metrics import ApplicationMetrics
 from streaming.query.bucket import OpenConnections, Report
 from streaming.query.metrics_sink import MetricsSink
 

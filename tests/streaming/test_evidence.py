@@ -12,13 +12,11 @@ import pytest
 from decoders.frame.cutting import cut
 from decoders.frame.record import Kind, Record
 from decoders.schema.registry import default_schemas
-from decoders.wire.packet import Packet
-from decoders.wire.pcap import PcapWriter
-from decoders.wire.segment import LinkType
 from decoders.wire.synthesis import RELAY_DELAY
 from expectations.catalogue import RULES
 from expectations.readings import read_choices, rules_read_as
 from expectations.rule import Rule
+from expectations.terms import Terms
 from streaming.evidence import Source, evidence_name, write_evidence
 from streaming.evidence_packets import keepable, packets_of
 from streaming.examination import Examination, examine, records_of
@@ -26,6 +24,7 @@ from streaming.feeder.source import open_capture
 from tests.captures import planted, real_clients
 from tests.cases.notation import Player, read_page
 from tests.exchange import ID_A, ID_B, Exchange
+from tests.streaming.captures import write_packets
 
 SCHEMAS = default_schemas()
 PAGES = sorted((Path(__file__).parents[1] / "cases").rglob("*/*.md"))
@@ -37,26 +36,19 @@ CAPTURES = pytest.mark.parametrize(
 )
 
 
-def write_pcap(path: Path, packets: Sequence[Packet]) -> Path:
-    with path.open("wb") as stream:
-        writer = PcapWriter(stream, LinkType.ETHERNET)
-        for packet in packets:
-            writer.write(packet)
-    return path
-
-
 def write_exchange(path: Path, exchange: Exchange, delay: int = 0) -> Path:
     records = sorted(exchange.records, key=lambda record: record.sequence)
-    return write_pcap(path, packets_of(records, delay))
+    return write_packets(path, packets_of(records, delay))
 
 
 def assert_evidence(folder: Path, capture: Path, rules: Sequence[Rule] = RULES) -> Examination:
     """Every finding of a capture is shown again by its own file, and by nothing else in the folder."""
-    whole = examine(capture, SCHEMAS, rules=rules)
-    assert write_evidence(folder, Source(capture, SCHEMAS, (), rules), whole) == []
+    terms = Terms(rules)
+    whole = examine(capture, SCHEMAS, terms=terms)
+    assert write_evidence(folder, Source([capture], SCHEMAS, (), terms), whole) == []
     assert {path.name for path in folder.iterdir()} == set(map(evidence_name, whole.findings))
     for finding in whole.findings:
-        again = examine(folder / evidence_name(finding), SCHEMAS, rules=rules).findings
+        again = examine(folder / evidence_name(finding), SCHEMAS, terms=terms).findings
         assert finding.likeness() in [each.likeness() for each in again]
     return whole
 
@@ -65,7 +57,7 @@ def assert_evidence(folder: Path, capture: Path, rules: Sequence[Rule] = RULES) 
 def test_every_finding_of_a_capture_is_shown_by_a_small_file(capture: Path, tmp_path: Path) -> None:
     whole = assert_evidence(tmp_path / "evidence", capture)
     assert whole.findings
-    assert all(path.stat().st_size < 4_000 for path in (tmp_path / "evidence").iterdir())
+    assert all(path.stat().st_size < 6_000 for path in (tmp_path / "evidence").iterdir())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
@@ -152,5 +144,5 @@ def test_a_finding_that_no_file_shows_is_given_back_and_leaves_no_file(tmp_path:
     """As of a capture that was exchanged for another since it was examined."""
     whole = examine(write_exchange(tmp_path / "a.pcap", producing()), SCHEMAS)
     capture = write_exchange(tmp_path / "a.pcap", Exchange())
-    assert write_evidence(tmp_path / "e", Source(capture, SCHEMAS, (), RULES), whole) == whole.findings
+    assert write_evidence(tmp_path / "e", Source([capture], SCHEMAS, (), Terms()), whole) == whole.findings
     assert list((tmp_path / "e").iterdir()) == []

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from decoders.schema.registry import default_schemas
+from expectations.terms import Terms
 from streaming.examination import Examination, examine
 from tests.exchange import ID_A, ID_B, Exchange
 from tests.streaming.captures import violating, write_capture
@@ -61,6 +62,6 @@ def test_every_frame_is_counted_and_every_byte_booked(tmp_path: Path) -> None:
 
 def test_a_listener_is_named_as_configured(tmp_path: Path) -> None:
     path = write_capture(tmp_path / "a.pcap", violating())
-    examination = examine(path, default_schemas(), listeners={"10.0.0.2:9092": "WATCHED"})
+    examination = examine(path, default_schemas(), terms=Terms(listeners={"10.0.0.2:9092": "WATCHED"}))
     assert {finding.listener for finding in examination.findings} == {"WATCHED"}
     assert {finding.broker for finding in examination.findings} == {"10.0.0.2:9092"}

@@ -15,8 +15,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from expectations.rule import Verdict
 from streaming.exposition import Exposition, serve
 from streaming.failure import UserError
+from streaming.feeder.feeder_metrics import FeederMetrics
 from streaming.label_values import LONGEST, OTHER, UNKNOWN, label_value
-from streaming.metrics import METRICS, ApplicationMetrics, FeederMetrics
+from streaming.metrics import METRICS
+from streaming.query.application_metrics import ApplicationMetrics
+from streaming.query.ending import ENDINGS
+from streaming.query.ending import UNKNOWN as UNKNOWN_ENDING
 
 RULES = ("kip35/version-out-of-range", "wire/malformed-request")
 
@@ -45,6 +49,15 @@ def test_every_check_is_there_at_zero_before_anything_happened() -> None:
     for rule in RULES:
         for verdict in Verdict:
             assert samples["kipwatch_rule_checks_total", (rule, verdict)] == 0
+
+
+def test_every_reason_for_an_ending_is_there_at_zero_and_counted() -> None:
+    metrics = application()
+    metrics.count_ending(UNKNOWN_ENDING)
+    samples = page(metrics.registry)
+    told = {ending.reason: samples["kipwatch_query_endings_total", (ending.reason,)] for ending in ENDINGS}
+    assert set(told.values()) == {0} and len(told) == len(ENDINGS)
+    assert samples["kipwatch_query_endings_total", (UNKNOWN_ENDING.reason,)] == 1
 
 
 def test_the_definitions_and_the_two_pages_name_the_same_metrics() -> None:

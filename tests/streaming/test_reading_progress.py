@@ -30,7 +30,7 @@ def test_a_terminal_shows_how_far_it_is(capture: Path, monkeypatch: pytest.Monke
     ours, theirs = pty.openpty()
     with os.fdopen(theirs, "w") as terminal:
         monkeypatch.setattr("sys.stderr", terminal)
-        assert list(showing_progress(capture)(PACKETS)) == PACKETS
+        assert list(showing_progress([capture])(PACKETS)) == PACKETS
         terminal.flush()
         assert b"long.pcap" in os.read(ours, 4096)
     os.close(ours)
@@ -40,9 +40,9 @@ def test_what_is_no_terminal_shows_nothing(
     capture: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(reading_progress, "LONG", 1)
-    assert list(showing_progress(capture)(PACKETS)) == PACKETS
+    assert list(showing_progress([capture])(PACKETS)) == PACKETS
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_capture_that_is_not_there_is_left_to_whoever_opens_it(tmp_path: Path) -> None:
-    assert list(showing_progress(tmp_path / "missing.pcap")(PACKETS)) == PACKETS
+    assert list(showing_progress([tmp_path / "missing.pcap"])(PACKETS)) == PACKETS

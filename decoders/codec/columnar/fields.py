@@ -9,7 +9,7 @@ import numpy as np
 from decoders.codec.columnar.head import INVALID_LENGTH, INVALID_UTF8, TRUNCATED
 from decoders.codec.columnar.lengths import read_length, read_varint
 from decoders.codec.columnar.machine import FAILED, Frame, Machine, cell, fail, find, remark
-from decoders.codec.columnar.numbers import big_endian, int16, int32, is_zero, wide
+from decoders.codec.columnar.numbers import int16, int32, int64, is_zero, wide
 from decoders.codec.columnar.operations import (
     COLUMN,
     FLAGS,
@@ -25,6 +25,7 @@ from decoders.codec.columnar.operations import (
     TAGGED,
     UNWANTED,
     VARIABLE,
+    WIDTH,
 )
 from decoders.codec.columnar.text import is_ascii, is_utf8
 from decoders.compilation import inlined
@@ -53,6 +54,20 @@ def read_content(machine: Machine, frame: Frame, position: int, row: int) -> Any
 
 
 @inlined
+def _number(data: Any, position: int, size: int, is_signed: int) -> Any:
+    if size == 1:
+        value = wide(data[np.uint64(position)])
+    elif size == 2:
+        value = wide(int16(data, position))
+    elif size == 4:
+        value = wide(int32(data, position))
+    else:
+        return int64(data, position)
+    unused = 64 - 8 * size
+    return (value << unused) >> unused if is_signed else value & ((1 << 8 * size) - 1)
+
+
+@inlined
 def read_fixed(machine: Machine, frame: Frame, position: int, row: int) -> Any:
     """Read a field of fixed size; gives the position behind it, or FAILED."""
     size = wide(cell(machine.tape, row, SIZE))
@@ -66,17 +81,7 @@ def read_fixed(machine: Machine, frame: Frame, position: int, row: int) -> Any:
         is_there = column != INSTANCE_ID or not flags & TAGGED or not is_zero(machine.data, position)
         find(machine, frame, column, position if is_there else -1, size)
         return position + size
-    if size == 4 and flags & SIGNED:
-        value = wide(int32(machine.data, position))
-    elif size == 2 and flags & SIGNED:
-        value = wide(int16(machine.data, position))
-    elif size == 8:
-        value = wide(big_endian(machine.data, position, 8))
-    else:
-        value = wide(big_endian(machine.data, position, size))
-        shift = 64 - 8 * size if flags & SIGNED else 0
-        value = (value << shift) >> shift
-    find(machine, frame, column, value, 0)
+    find(machine, frame, column, _number(machine.data, position, size, flags & SIGNED), 0)
     return position + size
 
 
@@ -95,7 +100,7 @@ def begin_array(machine: Machine, frame: Frame, position: int, row: int) -> Any:
     if size != VARIABLE and length * size <= frame.end - position:
         return position + length * size, after
     machine.counters[cell(tape, row, LEVEL), 0] = length
-    return position, row + 1
+    return position, row + WIDTH
 
 
 @inlined

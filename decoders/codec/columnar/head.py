@@ -24,6 +24,10 @@ NO_LAYOUT: Final = -1
 PLAIN_LAYOUT: Final = 0
 TAGGED_LAYOUT: Final = 1
 
+REQUEST_LEAD: Final = 8
+RESPONSE_LEAD: Final = 4
+"""The bytes of a header up to its correlation ID, which are read without a tape."""
+
 FRAME_PATH: Final = 0
 FIRST_LEAD_PATH: Final = 1
 """The numbers of the paths of the API key, the API version and the correlation ID of a request."""

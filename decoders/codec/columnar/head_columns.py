@@ -8,7 +8,7 @@ import numpy as np
 from numba import from_dtype, types
 
 from decoders.codec.columnar.head import HEAD, NO_LAYOUT, TAGGED_LAYOUT
-from decoders.codec.columnar.memory import empty, zeros
+from decoders.codec.columnar.memory import absent, empty, zeros
 from decoders.compilation import inlined
 
 # The rows of `flags`. Behind them stands a row for each wanted column of single values.
@@ -22,6 +22,9 @@ HAS_INSTANCE_ID: Final = 6
 HAS_LAYOUT: Final = 7
 HAS_FAILURE: Final = 8
 HEAD_FLAGS: Final = 9
+
+_RARE: Final = {"client_instance_id_begin", "layout", "failure_reason", "failure_path", "failure_offset"}
+"""What most frames do not have; it is written of the others alone."""
 
 
 class HeadColumns(NamedTuple):
@@ -48,7 +51,10 @@ class HeadColumns(NamedTuple):
     @classmethod
     def room_for(cls, count: int) -> Self:
         """Make columns for so many frames."""
-        heads = [empty(count, HEAD[name]) for name in cls._fields[:-1]]
+        heads = [
+            absent(count, HEAD[name]) if name in _RARE else empty(count, HEAD[name])
+            for name in cls._fields[:-1]
+        ]
         return cls._make([*heads, zeros(count + 1, np.int64)])
 
 
@@ -56,6 +62,23 @@ HEAD_COLUMNS: Final = types.NamedTuple(
     [*(from_dtype(HEAD[name])[::1] for name in HeadColumns._fields[:-1]), types.int64[::1]], HeadColumns
 )
 """Their type as numba has it."""
+
+
+@inlined
+def _write_layout(head: Any, columns: HeadColumns, flags: Any, at: Any) -> None:
+    columns.layout[at] = head.layout
+    columns.client_instance_id_begin[at] = head.client_instance_id_begin
+    flags[HAS_LAYOUT, at] = head.layout != NO_LAYOUT
+    # In the tagged layout a zero ID is not written at all.
+    flags[HAS_INSTANCE_ID, at] = head.client_instance_id_begin >= 0 or head.layout == TAGGED_LAYOUT
+
+
+@inlined
+def _write_failure(head: Any, columns: HeadColumns, flags: Any, at: Any) -> None:
+    columns.failure_reason[at] = head.failure_reason
+    columns.failure_path[at] = head.failure_path
+    columns.failure_offset[at] = head.failure_offset
+    flags[HAS_FAILURE, at] = True
 
 
 @inlined
@@ -73,18 +96,13 @@ def write_head(head: Any, columns: HeadColumns, flags: Any, frame: int, client_i
     columns.client_id_begin[at] = head.client_id_begin
     columns.client_id_length[at] = head.client_id_length
     columns.client_id_offsets[at + np.uint64(1)] = client_ids
-    columns.client_instance_id_begin[at] = head.client_instance_id_begin
-    columns.layout[at] = head.layout
-    columns.failure_reason[at] = head.failure_reason
-    columns.failure_path[at] = head.failure_path
-    columns.failure_offset[at] = head.failure_offset
     flags[KNOWN, at] = head.known
     flags[HAS_BODY, at] = head.has_body
     flags[HAS_CORRELATION_ID, at] = head.has_correlation_id
     flags[HAS_HEADER_VERSION, at] = head.header_version >= 0
     flags[HAS_BODY_VERSION, at] = head.body_version >= 0
     flags[HAS_CLIENT_ID, at] = head.client_id_length >= 0
-    # In the tagged layout a zero ID is not written at all.
-    flags[HAS_INSTANCE_ID, at] = head.client_instance_id_begin >= 0 or head.layout == TAGGED_LAYOUT
-    flags[HAS_LAYOUT, at] = head.layout != NO_LAYOUT
-    flags[HAS_FAILURE, at] = head.failure_reason >= 0
+    if head.layout != NO_LAYOUT or head.client_instance_id_begin >= 0:
+        _write_layout(head, columns, flags, at)
+    if head.failure_reason >= 0:
+        _write_failure(head, columns, flags, at)

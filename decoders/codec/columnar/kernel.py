@@ -34,7 +34,7 @@ _ROWS: Final = types.int64[:, ::1]
 
 @compiled(
     types.int64(
-        types.Array(types.int32, 2, "C", readonly=True),
+        types.Array(types.int32, 1, "C", readonly=True),
         types.Array(types.int32, 3, "C", readonly=True),
         types.Array(types.int32, 1, "C", readonly=True),
         types.Array(types.uint8, 1, "C", readonly=True),

@@ -51,7 +51,7 @@ class Frame(NamedTuple):
 
 @inlined
 def cell(tape: Any, row: int, column: int) -> Any:
-    return tape[np.uint64(row), np.uint64(column)]  # an index without a sign needs no check for one
+    return tape[np.uint64(row + column)]  # an index without a sign needs no check for one
 
 
 @outlined

@@ -29,6 +29,13 @@ def zeros(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any
     return array
 
 
+def absent(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Make an array of numbers that say of each element that it is not there: -1."""
+    array = empty(count, dtype)
+    array.fill(-1)
+    return array
+
+
 def copied(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Copy an array."""
     copy = empty(array.shape, array.dtype)

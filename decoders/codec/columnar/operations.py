@@ -1,8 +1,9 @@
 """The instructions of a tape: what the columns of its rows mean, and which operations there are.
 
-A tape is an array of rows, one row an instruction; `codec/columnar/tape.py` writes it and
-`codec/columnar/walk.py` runs it. Nesting needs no stack that grows: each array and each tag section
-has a level of its own, known when the tape is written, to keep its counters in.
+A tape is made of rows that stand one behind the other, one row an instruction; `codec/columnar/tape.py`
+writes it and `codec/columnar/walk.py` runs it. A row is known by the place of its first cell. Nesting
+needs no stack that grows: each array and each tag section has a level of its own, known when the tape
+is written, to keep its counters in.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ SIZE: Final = 3
 """In bytes, of a field or an element. Of a TAGS_NEXT the number of its TAG rows, of a TAG the tag, of
 a HEADER_END the header version, whose layout is in FLAGS."""
 NEXT: Final = 4
-"""The row to go on at when the rows between are to be passed over."""
+"""Where the row begins to go on at when the rows between are to be passed over."""
 FLAGS: Final = 5
 LEVEL: Final = 6
 WIDTH: Final = 8
@@ -56,4 +57,5 @@ TAGGED: Final = 16
 
 VARIABLE: Final = -1
 """The SIZE of an array whose elements must be read one by one."""
-FOREIGN: Final = -1
+FOREIGN: Final = 0
+"""No field is read there, as a frame begins there."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from decoders.codec.columnar.entries import REQUESTS, RIVALS, TAGGED_REQUESTS, entry_of
-from decoders.codec.columnar.head import NO_FAILURE, TAGGED_LAYOUT
+from decoders.codec.columnar.head import NO_FAILURE, REQUEST_LEAD, TAGGED_LAYOUT
 from decoders.codec.columnar.machine import FOUND, REMARKS, Frame, Machine, forget
 from decoders.codec.columnar.walk import read_frame
 from decoders.compilation import inlined, outlined
@@ -35,14 +35,14 @@ def read_overlay(machine: Machine, rival_machine: Machine, frame: Frame, entries
     """Read a request of a version that only the overlay knows, in the one layout that is proven."""
     head, found, remarks = machine.head, machine.counts[FOUND], machine.counts[REMARKS]
     tagged = entry_of(entries, TAGGED_REQUESTS, head.api_key, head.api_version)
-    is_tagged = _is_proven(machine, frame, read_frame(machine, frame, tagged))
+    is_tagged = _is_proven(machine, frame, read_frame(machine, frame, REQUEST_LEAD, tagged))
     forget(machine, found, remarks)
     plain = entry_of(entries, REQUESTS, head.api_key, head.api_version)
-    is_plain = _is_proven(machine, frame, read_frame(machine, frame, plain))
+    is_plain = _is_proven(machine, frame, read_frame(machine, frame, REQUEST_LEAD, plain))
     if is_plain and not frame.is_cut:
         kept, odd = machine.counts[FOUND], machine.counts[REMARKS]
         rival = entry_of(entries, RIVALS, head.api_key, head.api_version)
-        is_ambiguous = read_frame(rival_machine, frame, rival)
+        is_ambiguous = read_frame(rival_machine, frame, REQUEST_LEAD, rival)
         machine.counts[FOUND] = kept
         machine.counts[REMARKS] = odd
     else:
@@ -51,6 +51,6 @@ def read_overlay(machine: Machine, rival_machine: Machine, frame: Frame, entries
         return
     forget(machine, found, remarks)
     if is_tagged and not is_plain:
-        read_frame(machine, frame, tagged)
+        read_frame(machine, frame, REQUEST_LEAD, tagged)
     else:
         head.known = False

@@ -60,7 +60,7 @@ class ColumnarReader:
         return DecodedFrames(frames, columns, flags, *lent, self.columns, self._paths).record_batch()
 
     def _read(self, frames: Frames) -> tuple[HeadColumns, npt.NDArray[np.uint8], _Counts]:
-        columns, flags = HeadColumns.room_for(len(frames)), memory.empty((HEAD_FLAGS, len(frames)), np.uint8)
+        columns, flags = HeadColumns.room_for(len(frames)), memory.zeros((HEAD_FLAGS, len(frames)), np.uint8)
         return columns, flags, self._run(frames, columns, flags)
 
     def _run(self, frames: Frames, columns: HeadColumns, flags: npt.NDArray[np.uint8]) -> _Counts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from decoders.codec.columnar.entries import NOWHERE, REQUESTS, RIVALS, entry_of
-from decoders.codec.columnar.head import API_VERSIONS, FIRST_LEAD_PATH, TRUNCATED
+from decoders.codec.columnar.head import API_VERSIONS, FIRST_LEAD_PATH, REQUEST_LEAD, TRUNCATED
 from decoders.codec.columnar.machine import FOUND, REMARKS, Frame, Machine, fail, forget, pardon
 from decoders.codec.columnar.numbers import int16, int32
 from decoders.codec.columnar.overlay import read_overlay
@@ -32,7 +32,7 @@ def _read_short_request(machine: Machine, frame: Frame, entries: Any) -> None:
 def _read_header(machine: Machine, frame: Frame, headers: Any) -> None:
     """Read the header of an ApiVersions request whose version nobody knows."""
     head, found, remarks = machine.head, machine.counts[FOUND], machine.counts[REMARKS]
-    read_frame(machine, frame, headers[0] if head.api_version < 0 else headers[1])
+    read_frame(machine, frame, REQUEST_LEAD, headers[0] if head.api_version < 0 else headers[1])
     if head.header_version < 0:
         forget(machine, found, remarks)
     machine.counts[REMARKS] = remarks
@@ -43,7 +43,7 @@ def _read_header(machine: Machine, frame: Frame, headers: Any) -> None:
 @inlined
 def read_request(machine: Machine, rival_machine: Machine, frame: Frame, entries: Any, headers: Any) -> None:
     """Read a request as `codec/request.py` does."""
-    if frame.end - frame.begin < 8:
+    if frame.end - frame.begin < REQUEST_LEAD:
         _read_short_request(machine, frame, entries)
         return
     head = machine.head
@@ -60,4 +60,4 @@ def read_request(machine: Machine, rival_machine: Machine, frame: Frame, entries
     if entry_of(entries, RIVALS, head.api_key, head.api_version) != NOWHERE:
         read_overlay(machine, rival_machine, frame, entries)
     else:
-        read_frame(machine, frame, entry)
+        read_frame(machine, frame, REQUEST_LEAD, entry)

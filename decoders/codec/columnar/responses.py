@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from decoders.codec.columnar.entries import NOWHERE, RESPONSES, RIVALS, entry_of
-from decoders.codec.columnar.head import API_VERSIONS, FIRST_LEAD_PATH, NO_FAILURE, TRUNCATED
+from decoders.codec.columnar.head import API_VERSIONS, FIRST_LEAD_PATH, NO_FAILURE, RESPONSE_LEAD, TRUNCATED
 from decoders.codec.columnar.machine import FOUND, REMARKS, Frame, Machine, fail, forget
 from decoders.codec.columnar.numbers import int16, int32
 from decoders.codec.columnar.walk import read_frame
@@ -18,7 +18,7 @@ _UNSUPPORTED_VERSION: Final = 35
 def _read_answer(machine: Machine, frame: Frame, entries: Any, version: int) -> bool:
     """Read a response in the layout of a version; tells whether to the last byte."""
     head = machine.head
-    is_exact = read_frame(machine, frame, entry_of(entries, RESPONSES, head.api_key, version))
+    is_exact = read_frame(machine, frame, RESPONSE_LEAD, entry_of(entries, RESPONSES, head.api_key, version))
     head.body_version = version
     return is_exact
 
@@ -52,7 +52,7 @@ def _read_refusal(machine: Machine, frame: Frame, entries: Any, is_known: bool, 
 def read_response(machine: Machine, frame: Frame, entries: Any) -> None:
     """Read a response as `codec/response.py` does; its API and version are in the head already."""
     head, found, remarks = machine.head, machine.counts[FOUND], machine.counts[REMARKS]
-    if frame.end - frame.begin < 4:
+    if frame.end - frame.begin < RESPONSE_LEAD:
         if not frame.is_cut:
             fail(machine, frame, TRUNCATED, FIRST_LEAD_PATH + 2, frame.begin)
         return

@@ -10,7 +10,7 @@ from decoders.codec.columnar.head import INVALID_LENGTH, INVALID_TAG, TAG_ORDER,
 from decoders.codec.columnar.lengths import read_varint
 from decoders.codec.columnar.machine import FAILED, Frame, Machine, cell, fail, remark
 from decoders.codec.columnar.numbers import wide
-from decoders.codec.columnar.operations import FOREIGN, LEVEL, NEXT, PATH, SIZE
+from decoders.codec.columnar.operations import FOREIGN, LEVEL, NEXT, PATH, SIZE, WIDTH
 from decoders.compilation import inlined, outlined
 
 
@@ -29,7 +29,7 @@ def begin_tags(machine: Machine, frame: Frame, position: int, row: int) -> Any:
     level = cell(machine.tape, row, LEVEL)
     machine.counters[level, 0] = count
     machine.counters[level, 1] = -1
-    return position, row + 1
+    return position, row + WIDTH
 
 
 @outlined
@@ -51,9 +51,9 @@ def read_tag(  # noqa: PLR0911 - each way out is another end
     if tag <= counters[level, 1]:
         remark(machine, frame, TAG_ORDER, path, start)
     counters[level, 1] = tag
-    entry, last = row + 1, row + cell(tape, row, SIZE)
+    entry, last = row + WIDTH, row + WIDTH * wide(cell(tape, row, SIZE))
     while entry <= last and cell(tape, entry, SIZE) != tag:
-        entry += 1
+        entry += WIDTH
     if entry > last:
         if size < 0:
             return fail(machine, frame, INVALID_LENGTH, path, start), row

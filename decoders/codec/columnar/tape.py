@@ -9,6 +9,7 @@ of them have the same: both are passed over in one step, unless something in the
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -16,20 +17,10 @@ import numpy.typing as npt
 
 from decoders.codec.columnar import head, operations
 from decoders.codec.header_layout import layout_of
-from decoders.codec.program import Instruction, Kind, Program
+from decoders.codec.program import NUMBERS, Instruction, Kind, Program
 from decoders.schema.header_versions import Layout
 
-_SIZES: Final = {
-    Kind.BOOL: 1,
-    Kind.INT8: 1,
-    Kind.INT16: 2,
-    Kind.UINT16: 2,
-    Kind.INT32: 4,
-    Kind.UINT32: 4,
-    Kind.INT64: 8,
-    Kind.FLOAT64: 8,
-    Kind.UUID: 16,
-}
+_SIZES: Final = {kind: layout.size for kind, layout in NUMBERS.items()} | {Kind.UUID: 16}
 _FLAGS: Final = {
     Kind.INT8: operations.SIGNED,
     Kind.INT16: operations.SIGNED,
@@ -67,18 +58,20 @@ class Tape:
         return tuple(self._paths)
 
     def rows(self) -> npt.NDArray[np.int32]:
-        """Give the rows written so far: int32, one row an instruction."""
-        return np.array(self._rows, np.int32)
+        """Give the rows written so far, one behind the other: int32, `WIDTH` cells an instruction."""
+        rows = np.array(self._rows, np.int32)
+        rows[:, operations.NEXT] *= operations.WIDTH
+        return rows.reshape(-1)
 
     def write_frame(self, header_version: int, header: Program, body: Program | None, wanted: Wanted) -> int:
-        """Write the layout of a frame, or of its header alone; gives the row where it begins."""
+        """Write the layout of a frame, or of its header alone, behind its lead; gives where it begins."""
         entry = self._here()
-        self._struct(header, _HEADER_WANTED, 0)
+        self._struct(_without_lead(header), _HEADER_WANTED, 0)
         self._write(operations.HEADER_END, size=header_version, flags=_LAYOUTS[layout_of(header)])
         if body is not None:
             self._struct(body, wanted, 0)
         self._write(operations.END)
-        return entry
+        return entry * operations.WIDTH
 
     def _here(self) -> int:
         """Tell the number of the next row, with nothing left to write before it."""
@@ -170,6 +163,10 @@ class Tape:
             self._field(instruction, wanted, level + 1)
             self._write(operations.TAG_END, instruction.path, level=level, after=following)
         self._rows[section][operations.NEXT] = self._rows[following][operations.NEXT] = self._here()
+
+
+def _without_lead(header: Program) -> Program:
+    return replace(header, fields=tuple(field for field in header.fields if field.path not in _LEAD_PATHS))
 
 
 def _row(

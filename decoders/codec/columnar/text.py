@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from decoders.codec.columnar.numbers import big_endian
+from decoders.codec.columnar.numbers import int64
 from decoders.compilation import inlined, outlined
 
 
@@ -15,10 +15,10 @@ def is_ascii(data: Any, begin: int, end: int) -> Any:
     """Look at eight bytes at a time; the last ones, if fewer, with those that follow them in the data."""
     at, seen = begin, np.uint64(0)
     while end - at >= 8:
-        seen |= big_endian(data, at, 8)
+        seen |= np.uint64(int64(data, at))
         at += 8
     if at < end and at + 8 <= len(data):
-        seen |= big_endian(data, at, 8) >> np.uint64(8 * (at + 8 - end))
+        seen |= np.uint64(int64(data, at)) >> np.uint64(8 * (at + 8 - end))
     else:
         while at < end:
             seen |= np.uint64(data[np.uint64(at)])

@@ -24,6 +24,7 @@ from decoders.codec.columnar.operations import (
     TAG_END,
     TAGS,
     TAGS_NEXT,
+    WIDTH,
 )
 from decoders.codec.columnar.tags import begin_tags, read_tag
 from decoders.compilation import inlined, outlined
@@ -39,10 +40,10 @@ def _end_header(machine: Machine, frame: Frame, row: int) -> None:
 
 
 @outlined
-def _walk(machine: Machine, frame: Frame, entry: int) -> int:  # noqa: PLR0912 - one branch an operation
-    """Run the tape from a row until END; gives the position reached, or FAILED."""
+def _walk(machine: Machine, frame: Frame, begin: int, entry: int) -> int:  # noqa: PLR0912 - one branch an operation
+    """Run the tape from a row and a position until END; gives the position reached, or FAILED."""
     tape, counters = machine.tape, machine.counters
-    row, position = wide(entry), frame.begin
+    row, position = wide(entry), begin
     while position != FAILED:
         operation = cell(tape, row, OPERATION)
         if operation == SPAN:
@@ -50,24 +51,24 @@ def _walk(machine: Machine, frame: Frame, entry: int) -> int:  # noqa: PLR0912 -
                 position += cell(tape, row, SIZE)
                 row = wide(cell(tape, row, NEXT))
             else:
-                row += 1
+                row += WIDTH
         elif operation in (STRING, BYTES):
             position = read_content(machine, frame, position, row)
-            row += 1
+            row += WIDTH
         elif operation == TAGS:
             position, row = begin_tags(machine, frame, position, row)
         elif operation == FIXED:
             position = read_fixed(machine, frame, position, row)
-            row += 1
+            row += WIDTH
         elif operation == ARRAY:
             position, row = begin_array(machine, frame, position, row)
         elif operation == ARRAY_NEXT:
             level = cell(tape, row, LEVEL)
             counters[level, 0] -= 1
-            row = wide(cell(tape, row, NEXT)) if counters[level, 0] > 0 else row + 1
+            row = wide(cell(tape, row, NEXT)) if counters[level, 0] > 0 else row + WIDTH
         elif operation == STRUCT:
             present, position = is_present(machine, frame, position, row)
-            row = row + 1 if present else wide(cell(tape, row, NEXT))
+            row = row + WIDTH if present else wide(cell(tape, row, NEXT))
         elif operation == TAGS_NEXT:
             position, row = read_tag(machine, frame, position, row)
         elif operation == TAG_END:
@@ -77,17 +78,17 @@ def _walk(machine: Machine, frame: Frame, entry: int) -> int:  # noqa: PLR0912 -
             row = wide(cell(tape, row, NEXT))
         elif operation == HEADER_END:
             _end_header(machine, frame, row)
-            row += 1
+            row += WIDTH
         else:
             break
     return position
 
 
 @inlined
-def read_frame(machine: Machine, frame: Frame, entry: int) -> bool:
-    """Read a frame in one layout, as `codec/reading.py` does; tells whether to the last byte."""
+def read_frame(machine: Machine, frame: Frame, lead: int, entry: int) -> bool:
+    """Read a frame behind its lead, as `codec/reading.py` does; tells whether to the last byte."""
     found = machine.counts[FOUND]
-    position = _walk(machine, frame, entry)
+    position = _walk(machine, frame, frame.begin + lead, entry)
     head = machine.head
     if position == FAILED:
         machine.counts[FOUND] = found

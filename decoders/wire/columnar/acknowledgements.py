@@ -1,4 +1,4 @@
-"""Where a Produce request says how it is to be acknowledged, by version, for `following` to look there.
+"""Whether a Produce request is owed an answer, read without the rest of it.
 
 `decoders.codec.acknowledgement` says what the answer means. Told here are only the layouts of versions
 that the release knows; any other request is left to that file.
@@ -6,15 +6,21 @@ that the release knows; any other request is left to that file.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from decoders.codec.columnar.numbers import int16, wide
 from decoders.codec.program import compile_message
+from decoders.compilation import inlined
 from decoders.schema.registry import Api, Schemas
 
 PRODUCE: Final = 0
+REQUEST_HEADER: Final = 8
+"""Bytes of a request before its client ID: API key, version, correlation ID."""
+UNSAID: Final = -1
+"""Only a look at the whole request could tell."""
 UNKNOWN_LAYOUT: Final = 0
 PLAIN: Final = 1
 """Behind the client ID and the transactional ID."""
@@ -42,3 +48,32 @@ def _layout(schemas: Schemas, api: Api, version: int) -> int:
     if names[:2] != ["transactionalId", "acks"] or body.flexible != header.flexible:
         return UNKNOWN_LAYOUT
     return FLEXIBLE if body.flexible else PLAIN
+
+
+@inlined
+def owes_answer(data: Any, start: Any, end: Any, layouts: Any) -> Any:
+    """Read whether the request that these bytes begin with is owed an answer: 0 or 1, or UNSAID."""
+    if int16(data, start) != PRODUCE:
+        return 1
+    version = wide(int16(data, start + 2))
+    layout = layouts[version] if 0 <= version < len(layouts) else UNKNOWN_LAYOUT
+    place = _place_of_acks(data, start + REQUEST_HEADER, end, layout)
+    return UNSAID if place < 0 else int(int16(data, place) != 0)
+
+
+@inlined
+def _place_of_acks(data: Any, at: Any, end: Any, layout: Any) -> Any:
+    """Find the acks behind the header's fixed part; -1 where only a look at the whole header could tell."""
+    if layout == UNKNOWN_LAYOUT or at + 2 > end:
+        return -1
+    at += 2 + max(0, wide(int16(data, at)))
+    if at + 2 > end:
+        return -1
+    if layout == FLEXIBLE:
+        # No tagged fields, and a transactional ID whose length takes one byte.
+        if data[at] != 0 or data[at + 1] > 0x7F:
+            return -1
+        at += 2 + max(0, wide(data[at + 1]) - 1)
+    else:
+        at += 2 + max(0, wide(int16(data, at)))
+    return at if at + 2 <= end else -1

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from decoders.frame.record import NO_RECORD, Direction
 from decoders.wire.assembly import AssemblyState
-from decoders.wire.columnar.lanes import MAX_WAITING, NOT_YET, Lanes
+from decoders.wire.columnar.lanes import NOT_YET, Lanes
+from decoders.wire.columnar.waiting import in_ring
 from decoders.wire.connection import Connection, ConnectionState
 from decoders.wire.dialogue import Advertised, DialogueState
 from decoders.wire.ledger import Ledger, Reason
@@ -43,8 +44,7 @@ def take_over(connection: Connection, lanes: Lanes, lane: int, lower_is_client: 
         owed.ids_repeat,
         owed.in_order,
         False,
-        0,
-        len(owed.waiting),
+        *_fill_ring(lanes, owed),
         owed.last_before_loss,
         *(dialogue.advertised or (NOT_YET, 0)),
         state.last_seen_at,
@@ -53,10 +53,6 @@ def take_over(connection: Connection, lanes: Lanes, lane: int, lower_is_client: 
         state.accounted,
         *_COUNTED_SINCE,
     )
-    # The slot before the first one that is free, so behind the last when nothing waits.
-    lanes.waiting[lane, -1] = owed.latest_asked or _NOBODY
-    for place, request in enumerate(owed.waiting):
-        lanes.waiting[lane, place] = request
     begun = []
     for column, direction in enumerate(_DIRECTIONS):
         frame = dialogue.frames[direction]
@@ -66,8 +62,16 @@ def take_over(connection: Connection, lanes: Lanes, lane: int, lower_is_client: 
 
 
 def _fits(owed: OwedState) -> bool:
-    waiting = owed.waiting
-    return len(waiting) < MAX_WAITING and (not waiting or waiting[-1] is owed.latest_asked)
+    return not owed.waiting or owed.waiting[-1] is owed.latest_asked
+
+
+def _fill_ring(lanes: Lanes, owed: OwedState) -> tuple[int, ...]:
+    """Put what waits into a ring, and give what the lane is to know of it."""
+    # The place before the first one that waits stands for the latest when nothing does.
+    asked = [owed.latest_asked or _NOBODY, *owed.waiting]
+    begin, size = lanes.acquire_ring(len(owed.waiting))
+    lanes.rings.places[in_ring(begin, size, -1, len(asked))] = asked
+    return begin, size, 0, len(owed.waiting), max(request.correlation_id for request in asked)
 
 
 def _stream_row(place: Place, frame: AssemblyState | None) -> tuple[int, ...]:
@@ -82,11 +86,13 @@ def _stream_row(place: Place, frame: AssemblyState | None) -> tuple[int, ...]:
 def hand_back(lanes: Lanes, lane: int, connection: Connection, data: NDArray[np.uint8]) -> None:
     """Fill the connection that a calm lane stands for; `data` is where the lane's frames come together."""
     state = dict(zip(lanes.states.dtype.names or (), lanes.states[lane].item(), strict=True))
+    owed = _owed(state, lanes)
     lanes.states[lane]["calm"] = False
+    lanes.release_ring(lane)
     streams = dict(zip(_DIRECTIONS, lanes.streams[lane], strict=True))
     has_advertised = state["advertised_end"] != NOT_YET
     dialogue = DialogueState(
-        _owed(state, lanes.waiting[lane]),
+        owed,
         Advertised(state["advertised_end"], state["advertised_at"]) if has_advertised else None,
         state["opaque"],
         {direction: _frame(row, data) for direction, row in streams.items()},
@@ -111,9 +117,9 @@ def _book(ledger: Ledger, counted: dict[str, Any]) -> None:
     ledger.skipped.update({reason: size for reason, size in skipped.items() if size})
 
 
-def _owed(state: dict[str, Any], ring: NDArray[np.void]) -> OwedState:
-    first, count = state["first_waiting"], state["waiting"]
-    asked = [Owed(*ring[place % MAX_WAITING].item()) for place in range(first - 1, first + count)]
+def _owed(state: dict[str, Any], lanes: Lanes) -> OwedState:
+    places = in_ring(state["ring"], state["ring_size"], state["first_waiting"] - 1, state["waiting"] + 1)
+    asked = [Owed(*request) for request in lanes.rings.places[places].tolist()]
     latest = asked[-1] if asked[-1].sequence != NO_RECORD else None
     known = (state["in_order"], state["last_before_loss"], state["ids_repeat"])
     return OwedState(tuple(asked[1:]), latest, *known)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_WAITING = 32
-"""Requests of one lane that may wait for an answer, a power of two; a connection with more is no lane's."""
+from decoders.wire.columnar.waiting import FEWEST_PLACES, Rings, in_ring, ring_size
+
 NOT_YET = -1
 """The size of a frame whose length prefix is not whole, and where an answer ends that never came."""
 TO_BROKER, TO_CLIENT = 0, 1
@@ -26,8 +26,11 @@ LANE = np.dtype(
         ("ids_repeat", np.bool_),
         ("in_order", np.bool_),
         ("told", np.bool_),  # something was told of the connection since it is calm
+        ("ring", np.int64),
+        ("ring_size", np.int64),
         ("first_waiting", np.int64),
         ("waiting", np.int64),
+        ("highest_id", np.int64),
         ("last_before_loss", np.int64),
         ("advertised_end", np.int64),
         ("advertised_at", np.int64),
@@ -44,7 +47,13 @@ LANE = np.dtype(
     ]
 )
 """One connection. `last_packet` is the number of its latest packet, `held` what `Connection.held` means; the
-last six count bytes since it is calm."""
+last six count bytes since it is calm.
+
+`waiting` requests wait for an answer, in places of its ring from the one numbered `first_waiting` on. The
+place before the first free one holds the latest request that was asked, even if it waits no more; its
+sequence is NO_RECORD if there was none. So one place is always left free. No request that waits has a
+correlation ID above `highest_id`, nor has the latest.
+"""
 STREAM = np.dtype(
     [
         ("next", np.int64),
@@ -67,21 +76,6 @@ Of the frame's `size` bytes `passed` have passed; the `filled` ones before the f
 lie at `start` of the batch's data, where `capacity` bytes are reserved. The last three are of the segment
 with the first byte of its length prefix.
 """
-WAITING = np.dtype(
-    [
-        ("sequence", np.int64),
-        ("correlation_id", np.int32),
-        ("api_key", np.int16),
-        ("api_version", np.int16),
-        ("asked_at", np.int64),
-    ]
-)
-"""A request that waits for an answer: a ring of MAX_WAITING for each lane.
-
-The slot before the first free one holds the latest request that was asked, even if it waits no more;
-its sequence is NO_RECORD if there was none.
-"""
-
 TOTALS = np.dtype(
     [
         ("packets", np.int64),  # the number of the batch's first, counted from 1
@@ -111,6 +105,7 @@ LIMITS = np.dtype(
         ("max_age", np.int64),
         ("max_frame", np.int64),
         ("max_held", np.int64),
+        ("max_owed", np.int64),
         ("owed_cost", np.int64),
     ]
 )
@@ -120,15 +115,24 @@ PACKET = np.dtype([("row", np.int64), ("lane", np.int64), ("direction", np.int64
 
 
 class Lanes:
-    """All lanes, by number. A number that was released is given again only after `reuse`."""
+    """All lanes, by number. A number that was released is given again only after `begin`."""
 
     def __init__(self) -> None:
         self.states = np.zeros(_FEWEST_LANES, LANE)
         self.streams = np.zeros((_FEWEST_LANES, 2), STREAM)
-        self.waiting = np.zeros((_FEWEST_LANES, MAX_WAITING), WAITING)
+        self.rings = Rings()
         self._used = 0
         self._free: list[int] = []
         self._released: list[int] = []
+
+    def begin(self) -> None:
+        """Begin a batch: lanes that were released may be acquired again, and large rings become smaller."""
+        self._free += self._released
+        self._released.clear()
+        sizes = self.states["ring_size"]
+        too_large = (sizes > FEWEST_PLACES) & (sizes > 8 * self.states["waiting"])
+        for lane in np.flatnonzero(too_large).tolist():
+            self._move(lane, int(sizes[lane]) // 2)
 
     def acquire(self) -> int:
         """Give the number of a lane that is not calm."""
@@ -137,20 +141,39 @@ class Lanes:
         if self._used == len(self.states):
             self.states = _doubled(self.states)
             self.streams = _doubled(self.streams)
-            self.waiting = _doubled(self.waiting)
         self._used += 1
         return self._used - 1
 
     def release(self, lane: int) -> None:
         """Have done with a lane."""
+        self.release_ring(lane)
         self.states[lane] = np.zeros((), LANE)
         self.streams[lane] = np.zeros((), STREAM)
         self._released.append(lane)
 
-    def reuse(self) -> None:
-        """Let the lanes that were released be acquired again."""
-        self._free += self._released
-        self._released.clear()
+    def acquire_ring(self, waiting: int) -> tuple[int, int]:
+        """Give a ring with places for so many requests, and its size."""
+        size = ring_size(waiting)
+        return self.rings.acquire(size), size
+
+    def release_ring(self, lane: int) -> None:
+        """Have done with the ring of a lane, which is not calm any more."""
+        state = self.states[lane]
+        self.rings.release(int(state["ring"]), int(state["ring_size"]))
+        state["ring"] = state["ring_size"] = 0
+
+    def widen_ring(self, lane: int) -> None:
+        """Make room for more requests that wait."""
+        self._move(lane, 2 * int(self.states[lane]["ring_size"]))
+
+    def _move(self, lane: int, size: int) -> None:
+        """Let a lane have a ring of another size."""
+        state, begin = self.states[lane], self.rings.acquire(size)
+        first, count = int(state["first_waiting"]) - 1, int(state["waiting"]) + 1
+        kept = in_ring(int(state["ring"]), int(state["ring_size"]), first, count)
+        self.rings.places[in_ring(begin, size, first, count)] = self.rings.places[kept]
+        self.release_ring(lane)
+        state["ring"], state["ring_size"] = begin, size
 
 
 def _doubled(array: NDArray[np.void]) -> NDArray[np.void]:

@@ -33,7 +33,7 @@ class Roster:
 
     def begin(self, pairs: int, earlier: Gathering, now: Gathering) -> None:
         """Begin a batch with so many pairs of sockets, and take along what the one before left unfinished."""
-        self.lanes.reuse()
+        self.lanes.begin()
         if pairs > len(self.lane_of_pair):
             more = np.full(2 * pairs - len(self.lane_of_pair), NO_LANE, np.int64)
             self.lane_of_pair = np.concatenate((self.lane_of_pair, more))

@@ -17,9 +17,10 @@ from decoders.frame.record import Record
 from decoders.schema.registry import Schemas
 from decoders.wire.assembly import MAX_FRAME
 from decoders.wire.columnar.acknowledgements import produce_layouts
-from decoders.wire.columnar.following import DONE, NO_BYTES, NO_ROWS, Following, follow
+from decoders.wire.columnar.following import DONE, NO_BYTES, NO_PLACES, NO_ROWS, Following
 from decoders.wire.columnar.frames import FrameBatch
 from decoders.wire.columnar.gathering import Gathering
+from decoders.wire.columnar.kernel import follow
 from decoders.wire.columnar.lanes import LANE, LIMITS, PACKET, STREAM, TOTALS
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.roster import Roster
@@ -28,9 +29,9 @@ from decoders.wire.columnar.socket_pairs import NO_PAIR, NO_SEGMENT, SocketPairs
 from decoders.wire.connection import Connection
 from decoders.wire.dialogue import SETTLING_TIME
 from decoders.wire.ledger import Ledger, Reason
-from decoders.wire.pairing import MAX_AGE, OWED_COST
+from decoders.wire.pairing import MAX_AGE, MAX_OWED, OWED_COST
 from decoders.wire.segment import Segment, Skipped, read_segment
-from decoders.wire.tracker import IDLE_AFTER, MAX_CONNECTIONS, MAX_HELD, Tracker
+from decoders.wire.tracker import IDLE_AFTER, MAX_CONNECTIONS, MAX_HELD, Ended, Tracker
 
 _LATEST_TIME = np.iinfo(np.int64).max
 MOST_PAIRS = 1 << 20
@@ -54,6 +55,7 @@ class ColumnarTracker:
         max_connections: int = MAX_CONNECTIONS,
         max_held: int = MAX_HELD,
         max_frame: int = MAX_FRAME,
+        ended: Ended | None = None,
     ) -> None:
         """Watch `ports`, or every port when there are none. The rest means what it means to `Tracker`."""
         self._totals = np.zeros(1, TOTALS)
@@ -68,11 +70,12 @@ class ColumnarTracker:
             max_held=max_held,
             max_frame=max_frame,
             next_sequence=self._take_sequence,
+            ended=ended,
         )
         self._drafts = tuple(np.zeros(1, kind) for kind in (PACKET, LANE, STREAM, TOTALS))
         self._max_connections = max_connections
         self._max_held = max_held
-        limits = (IDLE_AFTER, SETTLING_TIME, MAX_AGE, max_frame, max_held, OWED_COST)
+        limits = (IDLE_AFTER, SETTLING_TIME, MAX_AGE, max_frame, max_held, MAX_OWED, OWED_COST)
         self._limits = np.array([limits], LIMITS)
         self._watched = np.full(1 << 16, not ports)
         self._watched[list(ports)] = True
@@ -107,6 +110,8 @@ class ColumnarTracker:
                 self._gathering.widen()
             elif stopped == NO_BYTES:
                 self._gathering.enlarge()
+            elif stopped == NO_PLACES:
+                self._roster.lanes.widen_ring(int(self._drafts[0]["lane"][0]))
             elif self._take_unusual(row):
                 row += 1
 
@@ -177,7 +182,7 @@ class ColumnarTracker:
             self._roster.lane_of_pair,
             lanes.states,
             lanes.streams,
-            lanes.waiting,
+            lanes.rings.places,
             self._layouts,
             self._limits,
             self._gathering.columns,

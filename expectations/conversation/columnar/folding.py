@@ -13,9 +13,12 @@ from numpy.typing import NDArray
 
 from decoders.compilation import compiled, inlined
 from decoders.frame.record import Kind, Pairing
+from expectations.conversation.columnar.acquaintance import Acquaintance, was_said
 
 NO_LIKENESS: Final = -1
 NOT_DESCRIBED: Final = 0
+NO_BEAT: Final = 0
+HIDDEN_BEAT: Final = -1
 _REQUEST: Final = int(Kind.REQUEST)
 _MATCHED: Final = int(Pairing.MATCHED)
 
@@ -24,8 +27,9 @@ class Rows(NamedTuple):
     """One row a record, in the order in which they came.
 
     `connections` (int64) are numbers from 0, `described` (int64) tells what a broker says of itself,
-    by number, or NOT_DESCRIBED. `likenesses` are int64, `kinds`, `pairings` uint8, `owes` bool,
-    sequences int64.
+    by number, or NOT_DESCRIBED, `beats` (int64) what a heartbeat or its answer says, by number,
+    NO_BEAT, or HIDDEN_BEAT for what may hide one. `likenesses` are int64, `kinds`, `pairings` uint8,
+    `owes` bool, sequences int64.
     """
 
     connections: NDArray[np.int64]
@@ -36,30 +40,34 @@ class Rows(NamedTuple):
     owes: NDArray[np.bool_]
     likenesses: NDArray[np.int64]
     described: NDArray[np.int64]
+    beats: NDArray[np.int64]
 
 
 class Folded(NamedTuple):
     """One element an observation, by connection and in order: its first and last row and its count.
 
-    `paired_sequences` are those that the observation has after folding. All are int64.
+    `previous` is the last row but one, -1 where there is one only. `paired_sequences` are those that the
+    observation has after folding. All are int64.
     """
 
     first: NDArray[np.int64]
     last: NDArray[np.int64]
+    previous: NDArray[np.int64]
     counts: NDArray[np.int64]
     paired_sequences: NDArray[np.int64]
 
 
-def fold_rows(rows: Rows) -> Folded:
-    """Fold rows to observations."""
+def fold_rows(rows: Rows, ids: NDArray[np.int64], acquaintance: Acquaintance) -> Folded:
+    """Fold rows to observations. `ids` are those of the connections, each in two halves."""
     order = _by_sequence(rows)
     size = len(order)
     bounds = np.flatnonzero(np.diff(rows.connections[order], prepend=-1, append=-1))
-    joined, answered = np.zeros(size, np.int64), np.zeros(size, np.bool_)
+    joined, answered, in_turn = np.zeros(size, np.int64), np.zeros(size, np.bool_), np.zeros(size, np.bool_)
     seen = np.full(rows.likenesses.max(initial=NO_LIKENESS) + 1, -1, np.int64)
     slots = np.zeros((1 << (2 * size).bit_length(), 2), np.int64)
     folded = Folded(*(np.empty(size, np.int64) for _ in Folded._fields))
-    count = _fold(rows, order, bounds, joined, answered, seen, slots, folded, folded.first.copy())
+    marks = (joined, answered, in_turn, seen, slots, folded.first.copy())
+    count = _fold(rows, order, bounds, ids, acquaintance, *marks, folded)
     return Folded(*(column[:count] for column in folded))
 
 
@@ -103,17 +111,50 @@ def _find(rows: Any, order: Any, begin: Any, end: Any, sequence: Any) -> Any:
     return low if low < end and rows.sequences[order[low]] == sequence else -1
 
 
+@inlined
+def _look_ahead(  # noqa: PLR0917 - compiled functions are called by position
+    rows: Any, order: Any, begin: Any, end: Any, answered: Any, in_turn: Any
+) -> None:
+    """Mark the requests of a connection that are answered.
+
+    `in_turn` are the heartbeats answered before anything like another one comes, and their answers.
+    """
+    latest, waiting = np.int64(0), np.int64(-1)
+    for at in range(begin, end):
+        row = order[at]
+        if rows.sequences[row] <= latest:
+            continue
+        latest = rows.sequences[row]
+        if rows.pairings[row] == _MATCHED:
+            request = _find(rows, order, begin, end, rows.paired_sequences[row])
+            if request >= 0:
+                answered[request] = True
+        beat = rows.beats[row]
+        if beat == HIDDEN_BEAT:
+            waiting = np.int64(-1)
+        elif beat != NO_BEAT and rows.kinds[row] == _REQUEST:
+            waiting = np.int64(at)
+        elif beat != NO_BEAT:
+            is_due = waiting >= 0 and rows.sequences[order[waiting]] == rows.paired_sequences[row]
+            if is_due and rows.pairings[row] == _MATCHED:
+                in_turn[waiting] = in_turn[at] = True
+            waiting = np.int64(-1)
+
+
 @compiled(None)
-def _fold(  # noqa: PLR0912, PLR0917 - one walk, and compiled functions are called by position
+def _fold(  # noqa: PLR0912, PLR0915, PLR0917 - one walk, and compiled functions are called by position
     rows: Any,
     order: Any,
     bounds: Any,
+    ids: Any,
+    acquaintance: Any,
     joined: Any,
     answered: Any,
+    in_turn: Any,
     seen: Any,
     slots: Any,
-    folded: Any,
     places: Any,
+    folded: Any,
 ) -> int:
     """Fold each connection; gives how many observations there are.
 
@@ -123,14 +164,10 @@ def _fold(  # noqa: PLR0912, PLR0917 - one walk, and compiled functions are call
     count, generation = 0, 0
     for connection in range(len(bounds) - 1):
         begin, end = bounds[connection], bounds[connection + 1]
-        for at in range(begin, end):
-            row = order[at]
-            if rows.pairings[row] == _MATCHED:
-                request = _find(rows, order, begin, end, rows.paired_sequences[row])
-                if request >= 0:
-                    answered[request] = True
+        _look_ahead(rows, order, begin, end, answered, in_turn)
         generation += 1
         latest, described = np.int64(0), np.int64(NOT_DESCRIBED)
+        asked, told = np.int64(NO_BEAT), np.int64(NO_BEAT)
         for at in range(begin, end):
             row = order[at]
             sequence = rows.sequences[row]
@@ -138,9 +175,18 @@ def _fold(  # noqa: PLR0912, PLR0917 - one walk, and compiled functions are call
                 continue
             latest = sequence
             likeness, paired = rows.likenesses[row], rows.paired_sequences[row]
-            if rows.described[row] != NOT_DESCRIBED and rows.described[row] != described:
+            is_new = rows.described[row] != NOT_DESCRIBED and rows.described[row] != described
+            if is_new:
                 described = rows.described[row]
-                likeness = NO_LIKENESS
+            beat = rows.beats[row]
+            if beat == HIDDEN_BEAT:
+                asked = told = np.int64(NO_BEAT)
+            elif beat != NO_BEAT and rows.kinds[row] == _REQUEST:
+                is_new = not in_turn[at] or beat != asked
+                asked = beat if in_turn[at] else np.int64(NO_BEAT)
+            elif beat != NO_BEAT:
+                is_new = not in_turn[at] or beat != told
+                told = beat if in_turn[at] else np.int64(NO_BEAT)
             if rows.kinds[row] == _REQUEST:
                 if rows.owes[row] and not answered[at]:
                     likeness = NO_LIKENESS
@@ -150,15 +196,17 @@ def _fold(  # noqa: PLR0912, PLR0917 - one walk, and compiled functions are call
                     likeness = NO_LIKENESS
                 elif likeness != NO_LIKENESS:
                     paired = joined[request]
-            is_new = likeness == NO_LIKENESS or seen[likeness] != connection
+            is_new |= likeness == NO_LIKENESS
+            if likeness != NO_LIKENESS and seen[likeness] != connection:
+                seen[likeness] = connection
+                is_new |= not was_said(acquaintance, ids[connection], likeness, sequence)
             if is_new:
                 generation += 1
-                if likeness != NO_LIKENESS:
-                    seen[likeness] = connection
             else:
                 slot = _slot(slots, generation, likeness, paired, places, folded)
                 if slots[slot, 0] == generation:
                     place = slots[slot, 1]
+                    folded.previous[place] = folded.last[place]
                     folded.last[place] = row
                     folded.counts[place] += 1
                     joined[at] = rows.sequences[folded.first[place]]
@@ -167,6 +215,7 @@ def _fold(  # noqa: PLR0912, PLR0917 - one walk, and compiled functions are call
                 slots[slot, 1] = count
             folded.first[count] = row
             folded.last[count] = row
+            folded.previous[count] = -1
             folded.counts[count] = 1
             folded.paired_sequences[count] = paired
             places[count] = likeness

@@ -13,13 +13,19 @@ from decoders.codec.columnar.decoded import DecodedFrames
 from decoders.frame.record import Kind, Record
 from decoders.schema.registry import Schemas
 from decoders.wire.columnar.frames import FrameBatch
-from expectations.conversation.columnar.folding import NO_LIKENESS, NOT_DESCRIBED
+from expectations.conversation.columnar.folding import HIDDEN_BEAT, NO_BEAT, NO_LIKENESS, NOT_DESCRIBED
 from expectations.conversation.columnar.likeness import TRAITS
-from expectations.conversation.fold import likeness_of
-from expectations.conversation.observation import ClusterDescription, Evidence, Observation
+from expectations.conversation.fold import Likeness, likeness_of, may_hide_heartbeat
+from expectations.conversation.observation import (
+    ClusterDescription,
+    Evidence,
+    Heartbeat,
+    HeartbeatAnswer,
+    Observation,
+)
 from expectations.conversation.observe import observe
 
-MOST_REMEMBERED: Final = 100_000
+MOST_REMEMBERED: Final = 250_000
 """Observations that are kept; when there are more, all are forgotten."""
 MOST_BYTES: Final = 64 * 1024 * 1024
 """Bytes of frames that are kept to know them again, likewise."""
@@ -34,13 +40,14 @@ _Integers = NDArray[np.int64]
 class Known(NamedTuple):
     """What is known of like frames.
 
-    `observation` is that of one of them. `likeness` and `described` are numbers for what folding
-    compares; the client ID and the instance ID are not in `likeness`, but belong to it.
+    `observation` is that of one of them. `likeness`, `described` and `beat` are numbers for what folding
+    compares.
     """
 
     observation: Observation
     likeness: int
     described: int
+    beat: int
 
 
 class _Content(NamedTuple):
@@ -62,17 +69,22 @@ class Recollection:
     def __init__(self, schemas: Schemas) -> None:
         self._schemas = schemas
         self._known: dict[Hashable, Known] = {}
-        self._likenesses: dict[Hashable, int] = {}
+        self._likenesses: dict[Likeness, int] = {}
         self._descriptions: dict[ClusterDescription, int] = {}
+        self._beats: dict[Heartbeat | HeartbeatAnswer, int] = {}
         self._bytes = 0
 
-    def tidy(self) -> None:
-        """Forget everything if it has become too much. Numbers given before mean nothing then."""
-        if len(self._known) > MOST_REMEMBERED or self._bytes > MOST_BYTES:
+    def tidy(self) -> bool:
+        """Forget everything if it has become too much. Tells so: numbers given before mean nothing then."""
+        most = max(len(self._known), len(self._likenesses))
+        is_full = most > MOST_REMEMBERED or self._bytes > MOST_BYTES
+        if is_full:
             self._known.clear()
             self._likenesses.clear()
             self._descriptions.clear()
+            self._beats.clear()
             self._bytes = 0
+        return is_full
 
     def of_groups(
         self, batch: FrameBatch, decoded: DecodedFrames, traits: NDArray[np.void], first: _Integers
@@ -101,7 +113,7 @@ class Recollection:
         observation = msgspec.structs.replace(
             like.observation, client_id=client_id, client_instance_id=instance_id
         )
-        return like._replace(observation=observation)
+        return self._known_as(observation)
 
     def of_frames(self, batch: FrameBatch, traits: NDArray[np.void], numbers: _Integers) -> list[Known]:
         """Give what is known of frames by their traits and by all their bytes but the correlation ID."""
@@ -120,15 +132,20 @@ class Recollection:
 
     def of_record(self, record: Record) -> Known:
         """Observe a record, and remember nothing of it but its likeness."""
-        observation = observe(self._schemas, record, _NOWHERE)
-        nameless = msgspec.structs.replace(observation, client_id=None, client_instance_id=None)
-        likeness, body = likeness_of(nameless), observation.body
-        number, described = NO_LIKENESS, NOT_DESCRIBED
+        return self._known_as(observe(self._schemas, record, _NOWHERE))
+
+    def _known_as(self, observation: Observation) -> Known:
+        likeness, body = likeness_of(observation), observation.body
+        number, described, beat = NO_LIKENESS, NOT_DESCRIBED, NO_BEAT
         if likeness is not None:
             number = self._likenesses.setdefault(likeness, len(self._likenesses))
         if isinstance(body, ClusterDescription):
             described = self._descriptions.setdefault(body, NOT_DESCRIBED + 1 + len(self._descriptions))
-        return Known(observation, number, described)
+        if may_hide_heartbeat(observation):
+            beat = HIDDEN_BEAT
+        elif isinstance(body, Heartbeat | HeartbeatAnswer):
+            beat = self._beats.setdefault(body, NO_BEAT + 1 + len(self._beats))
+        return Known(observation, number, described, beat)
 
 
 def _contents(batch: FrameBatch, traits: NDArray[np.void], numbers: _Integers) -> Iterator[_Content]:

@@ -18,11 +18,12 @@ from decoders.frame.record import Record
 from decoders.schema.registry import Schemas
 from decoders.wire.columnar.frames import FrameBatch
 from expectations.conversation.columnar import likeness
+from expectations.conversation.columnar.acquaintance import Acquaintance
 from expectations.conversation.columnar.arrival import Arrival
-from expectations.conversation.columnar.folding import NO_LIKENESS, Folded, Rows, fold_rows
+from expectations.conversation.columnar.folding import Folded, Rows, fold_rows
 from expectations.conversation.columnar.reading import ObservationReader
 from expectations.conversation.columnar.recollection import Known, Recollection
-from expectations.conversation.observation import ConnectionWindow, Observation
+from expectations.conversation.observation import ConnectionWindow, Observation, window_of
 
 _Integers = NDArray[np.int64]
 
@@ -45,6 +46,7 @@ class ColumnarWindows:
     def __init__(self, schemas: Schemas) -> None:
         self._reader = ObservationReader(schemas)
         self._recollection = Recollection(schemas)
+        self._acquaintance = Acquaintance.new()
 
     def windows_of(self, arrival: Arrival) -> list[ConnectionWindow]:
         """Fold the records of a batch to one window per connection, in the order in which these came.
@@ -55,18 +57,20 @@ class ColumnarWindows:
 
     def slices_of(self, arrival: Arrival, size: int) -> Iterator[list[ConnectionWindow]]:
         """Fold the records of a batch so many at a time, as if they had come in batches of that size."""
-        self._recollection.tidy()
+        if self._recollection.tidy() or self._acquaintance.is_full:
+            self._acquaintance.forget()
         observed, order = self._observe(arrival.batch), arrival.without_heartbeats()
         for begin in range(0, len(order), size or 1):
             yield self._fold(arrival, observed, order[begin : begin + size])
 
     def _fold(self, arrival: Arrival, observed: _Observed, order: _Integers) -> list[ConnectionWindow]:
         connections, openings = _connections(arrival, order)
-        folded = fold_rows(_rows(arrival, observed, order, connections))
+        rows = _rows(arrival, observed, order, connections)
+        folded = fold_rows(rows, _halves(openings), self._acquaintance)
         ends = np.searchsorted(connections[folded.first], np.arange(len(openings) + 1)).tolist()
         observations = _observations(arrival, observed, order, folded)
         return [
-            _window(opening, observations[begin:end])
+            window_of(opening, observations[begin:end])
             for opening, (begin, end) in zip(openings, pairwise(ends), strict=True)
         ]
 
@@ -115,11 +119,18 @@ def _identity(batch: FrameBatch, number: int) -> Record:
     return batch.openings[int(batch.frames.connections[number])]
 
 
+def _halves(openings: list[Record]) -> _Integers:
+    """Give the ids of connections, each as two numbers."""
+    ids = b"".join(opening.connection for opening in openings)
+    return np.frombuffer(ids, np.int64).reshape(len(openings), 2)
+
+
 def _rows(arrival: Arrival, observed: _Observed, order: _Integers, connections: _Integers) -> Rows:
     frames, places = arrival.batch.frames, observed.places[order]
     owes = np.array([each.observation.owes_answer for each in observed.known], np.bool_)
-    likenesses = np.array(_likenesses(observed.known), np.int64)
+    likenesses = np.array([each.likeness for each in observed.known], np.int64)
     described = np.array([each.described for each in observed.known], np.int64)
+    beats = np.array([each.beat for each in observed.known], np.int64)
     return Rows(
         connections,
         arrival.column(frames.sequences, "sequence")[order],
@@ -129,25 +140,15 @@ def _rows(arrival: Arrival, observed: _Observed, order: _Integers, connections: 
         owes[places],
         likenesses[places],
         described[places],
+        beats[places],
     )
-
-
-def _likenesses(known: list[Known]) -> list[int]:
-    """Number the likenesses, identities included."""
-    numbers: dict[tuple[int, str | None, bytes | None], int] = {}
-    return [
-        NO_LIKENESS
-        if likeness == NO_LIKENESS
-        else numbers.setdefault((likeness, seen.client_id, seen.client_instance_id), len(numbers))
-        for seen, likeness, _ in known
-    ]
 
 
 def _observations(
     arrival: Arrival, observed: _Observed, order: _Integers, folded: Folded
 ) -> list[Observation]:
     """Make observations of what is known of their likes, for rows of an order that were folded."""
-    first, last = order[folded.first], order[folded.last]
+    first, last, previous = order[folded.first], order[folded.last], order[folded.previous]
     sequences = arrival.column(arrival.batch.frames.sequences, "sequence")
     captured_at = arrival.column(arrival.batch.frames.captured_at, "captured_at")
     columns = zip(
@@ -156,6 +157,7 @@ def _observations(
         sequences[last].tolist(),
         captured_at[first].tolist(),
         captured_at[last].tolist(),
+        np.where(folded.previous < 0, 0, captured_at[previous]).tolist(),
         arrival.evidence(first),
         folded.counts.tolist(),
         observed.correlation_ids[first].tolist(),
@@ -170,21 +172,13 @@ def _observations(
             last_sequence=ended,
             first_captured_at=begun_at,
             last_captured_at=ended_at,
+            previous_captured_at=previous_at,
             evidence=evidence,
             count=count,
             correlation_id=correlation_id,
             paired_sequence=paired,
         )
-        for place, begun, ended, begun_at, ended_at, evidence, count, correlation_id, paired in columns
+        for place, begun, ended, begun_at, ended_at, previous_at, evidence, count, correlation_id, paired in (
+            columns
+        )
     ]
-
-
-def _window(opening: Record, observations: list[Observation]) -> ConnectionWindow:
-    return ConnectionWindow(
-        connection=opening.connection,
-        cluster=opening.cluster,
-        client=str(opening.client),
-        server=str(opening.server),
-        run=opening.run,
-        observations=observations,
-    )

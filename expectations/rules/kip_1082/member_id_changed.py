@@ -26,7 +26,10 @@ SILENT_INTERVALS = 2
 
 
 class Member(msgspec.Struct, omit_defaults=True):
-    """The member of one group on this connection, and the IDs that appeared beside its own."""
+    """The member of one group on this connection, and the IDs that appeared beside its own.
+
+    `rivals` has the first heartbeat of each other ID, `pending` says how many of them followed.
+    """
 
     member_id: str
     latest: Observation
@@ -36,6 +39,7 @@ class Member(msgspec.Struct, omit_defaults=True):
     heartbeat_interval: int = DEFAULT_HEARTBEAT_INTERVAL
     rivals: dict[str, Observation] = {}
     shared: bool = False
+    pending: int = 0
 
 
 class MembersState(msgspec.Struct, omit_defaults=True):
@@ -106,9 +110,9 @@ class MemberIdChanged(Rule):
             member = Member(member_id, _without_evidence(request))
             state.groups[group_id] = member
         elif member.shared:
-            yield undecided()
+            yield undecided(request.count)
         elif member_id == member.member_id:
-            yield from _hear_again(member)
+            yield from _hear_again(member, request.count)
         else:
             yield from self._hear_other(request, group_id, member_id, member)
         if member_id == member.member_id:
@@ -119,13 +123,15 @@ class MemberIdChanged(Rule):
         self, request: Observation, group_id: str, member_id: str, member: Member
     ) -> Iterator[Judgement]:
         if member_id == member.assigned_id:
+            yield from _drop_rivals(member)
             member.member_id = member_id
-            yield conforms()
+            yield conforms(request.count)
         elif member.left:
             yield _violates(group_id, member, member_id, request, "across leave and rejoin")
             member.member_id = member_id
         else:
-            member.rivals.setdefault(member_id, request)
+            is_known = member.rivals.setdefault(member_id, request) is not request
+            member.pending += request.count if is_known else 0
             if _is_silent(member, request):
                 yield from self._replace(group_id, member)
 
@@ -133,8 +139,11 @@ class MemberIdChanged(Rule):
         for member_id, first in member.rivals.items():
             retry = not member.answered and _epoch(member.latest) == JOINING
             yield _violates(group_id, member, member_id, first, "on a retry" if retry else "mid-session")
-            member.member_id = member_id
+            member.member_id, member.assigned_id = member_id, None
+        if member.pending:
+            yield conforms(member.pending)
         member.rivals.clear()
+        member.pending = 0
 
 
 def _violates(group_id: str, member: Member, member_id: str, first: Observation, when: str) -> Judgement:
@@ -147,14 +156,21 @@ def _violates(group_id: str, member: Member, member_id: str, first: Observation,
     )
 
 
-def _hear_again(member: Member) -> Iterator[Judgement]:
+def _hear_again(member: Member, count: int) -> Iterator[Judgement]:
     """The member itself speaks: IDs that appeared beside it belong to others on this connection."""
     if member.rivals:
-        yield undecided(len(member.rivals))
-        member.rivals.clear()
+        yield from _drop_rivals(member)
         member.shared = True
     else:
-        yield conforms()
+        yield conforms(count)
+
+
+def _drop_rivals(member: Member) -> Iterator[Judgement]:
+    """Give up the IDs that appeared beside a member's own: whose they are cannot be told."""
+    if member.rivals:
+        yield undecided(len(member.rivals) + member.pending)
+        member.rivals.clear()
+        member.pending = 0
 
 
 def _hear_answer(response: Observation, state: MembersState) -> None:
@@ -170,14 +186,13 @@ def _hear_answer(response: Observation, state: MembersState) -> None:
 
 def _forget(state: MembersState) -> Iterator[Judgement]:
     """Something was not seen: what was pending cannot be decided, and every member starts anew."""
-    pending = sum(len(member.rivals) for member in state.groups.values())
+    for member in state.groups.values():
+        yield from _drop_rivals(member)
     state.groups.clear()
-    if pending:
-        yield undecided(pending)
 
 
 def _is_silent(member: Member, request: Observation) -> bool:
-    silence = request.first_captured_at - member.latest.first_captured_at
+    silence = request.last_captured_at - member.latest.last_captured_at
     return silence >= SILENT_INTERVALS * member.heartbeat_interval * 1_000_000
 
 

@@ -52,8 +52,8 @@ class MemberIdEmptyAccepted(AnswerRule):
         """Look at the error of the answer."""
         if answer.errors == (0,) and isinstance(request.body, Heartbeat):
             context = {"reading": disagreement(request.body, request)}
-            yield Judgement(Verdict.VIOLATES, 1, "error 42, INVALID_REQUEST", "error 0", context)
+            yield Judgement(Verdict.VIOLATES, answer.count, "error 42, INVALID_REQUEST", "error 0", context)
         elif answer.errors == (INVALID_REQUEST,):
-            yield conforms()
+            yield conforms(answer.count)
         else:
-            yield undecided()
+            yield undecided(answer.count)

@@ -45,14 +45,14 @@ class MemberIdRewritten(AnswerRule):
         """Compare the two member IDs."""
         body = answer.body
         if not isinstance(body, HeartbeatAnswer) or not isinstance(request.body, Heartbeat):
-            yield undecided()
+            yield undecided(answer.count)
         elif body.error_code == 0:
-            yield _judge_ids(request.body.member_id, body.member_id)
+            yield _judge_ids(request.body.member_id, body.member_id, answer.count)
 
 
-def _judge_ids(given: str | None, answered: str | None) -> Judgement:
+def _judge_ids(given: str | None, answered: str | None, count: int) -> Judgement:
     if answered in (None, given):
-        return conforms()
+        return conforms(count)
     expected, observed = f'"{given}"', f'"{answered}"'
     context = {"expected": expected, "observed": observed}
-    return Judgement(Verdict.VIOLATES, 1, expected, observed, context)
+    return Judgement(Verdict.VIOLATES, count, expected, observed, context)

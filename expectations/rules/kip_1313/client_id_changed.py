@@ -36,6 +36,7 @@ class ClientIdChanged(Rule):
     level = Level.IMPROVEMENT
     role = Role.CLIENT
     hears = REQUESTS
+    needs_header_v3 = True
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState

@@ -54,6 +54,7 @@ class ClientIdRepeated(Rule):
     level = Level.VIOLATION
     role = Role.CLIENT
     hears = REQUESTS
+    needs_header_v3 = True
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState

@@ -39,6 +39,7 @@ class HeaderVersionMismatch(Rule):
     level = Level.VIOLATION
     role = Role.CLIENT
     hears = REQUESTS
+    passes_clean = True
     implies = ("wire/malformed-request", "wire/unknown-api")
 
     def judge(

@@ -46,6 +46,7 @@ class InstanceIdAcceptedWrongly(AnswerRule):
     message = "{api} v{version} was accepted although its client instance ID {fault}"
     level = Level.VIOLATION
     role = Role.BROKER
+    needs_header_v3 = True
     implies = (
         "kip1313/instance-id-changed",
         "kip1313/instance-id-missing",

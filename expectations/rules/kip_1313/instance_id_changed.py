@@ -37,6 +37,7 @@ class InstanceIdChanged(Rule):
     level = Level.VIOLATION
     role = Role.CLIENT
     hears = REQUESTS
+    needs_header_v3 = True
     implies = ("kip1313/member-id-differs",)
 
     def judge(

@@ -48,6 +48,7 @@ class InstanceIdReserved(Rule):
     level = Level.IMPROVEMENT
     role = Role.CLIENT
     hears = REQUESTS
+    needs_header_v3 = True
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from expectations.conversation.negotiation import Asked
 from expectations.negotiation_rule import ClaimRule
-from expectations.rule import Judgement, Level, Role, Verdict, conforms
-from expectations.software_pattern import PATTERNS, is_well_formed, readings_that_refuse
+from expectations.rule import Judgement, Level, Role
+from expectations.software_pattern import judge_text
 
 
 class SoftwareNameMalformed(ClaimRule):
@@ -30,19 +30,10 @@ class SoftwareNameMalformed(ClaimRule):
 
     section = "Proposed Changes, Validation"
     requirement = "The client software name matches the pattern that the broker validates it with."
-    message = 'the client software name "{name}" is malformed ({readings})'
+    message = 'the client software name "{text}" is malformed ({readings})'
     level = Level.VIOLATION
     role = Role.CLIENT
 
     def judge_claim(self, asked: Asked) -> Judgement:
         """Hold the name against the pattern of the reading."""
-        name = asked.claim.name
-        if is_well_formed(name, self.spec):
-            return conforms()
-        return Judgement(
-            Verdict.VIOLATES,
-            expected=PATTERNS[self.spec].pattern,
-            observed=name,
-            context={"name": name, "readings": readings_that_refuse(name)},
-            subject=asked.request,
-        )
+        return judge_text(asked.claim.name, asked, self.spec)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from expectations.conversation.negotiation import Asked
 from expectations.negotiation_rule import ClaimRule
-from expectations.rule import Judgement, Level, Role, Verdict, conforms
-from expectations.software_pattern import PATTERNS, is_well_formed, readings_that_refuse
+from expectations.rule import Judgement, Level, Role
+from expectations.software_pattern import judge_text
 
 
 class SoftwareVersionMalformed(ClaimRule):
@@ -30,19 +30,10 @@ class SoftwareVersionMalformed(ClaimRule):
 
     section = "Proposed Changes, Validation"
     requirement = "The client software version matches the pattern that the broker validates it with."
-    message = 'the client software version "{version_text}" is malformed ({readings})'
+    message = 'the client software version "{text}" is malformed ({readings})'
     level = Level.VIOLATION
     role = Role.CLIENT
 
     def judge_claim(self, asked: Asked) -> Judgement:
         """Hold the version against the pattern of the reading."""
-        version = asked.claim.version
-        if is_well_formed(version, self.spec):
-            return conforms()
-        return Judgement(
-            Verdict.VIOLATES,
-            expected=PATTERNS[self.spec].pattern,
-            observed=version,
-            context={"version_text": version, "readings": readings_that_refuse(version)},
-            subject=asked.request,
-        )
+        return judge_text(asked.claim.version, asked, self.spec)

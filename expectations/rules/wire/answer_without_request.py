@@ -35,6 +35,7 @@ class AnswerWithoutRequest(Rule):
     level = Level.VIOLATION
     role = Role.BROKER
     hears = RESPONSES
+    passes_clean = True
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState

@@ -36,6 +36,7 @@ class CorrelationMismatch(Rule):
     level = Level.VIOLATION
     role = Role.BROKER
     hears = RESPONSES
+    passes_clean = True
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState

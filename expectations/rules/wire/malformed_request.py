@@ -35,6 +35,7 @@ class MalformedRequest(Rule):
     role = Role.CLIENT
     implies = ("kip1313/header-version-mismatch",)
     hears = REQUESTS
+    passes_clean = True
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState
@@ -53,9 +54,5 @@ class MalformedRequest(Rule):
                 observation.count,
                 expected=f"a request by the schema of version {observation.api_version}",
                 observed=failure.reason,
-                context={
-                    "reason": failure.reason,
-                    "path": failure.path or "-",
-                    "offset": str(failure.offset),
-                },
+                context=failure.context,
             )

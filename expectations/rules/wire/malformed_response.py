@@ -36,6 +36,7 @@ class MalformedResponse(Rule):
     role = Role.BROKER
     implies = ("kip511/unsupported-answer-not-v0",)
     hears = RESPONSES
+    passes_clean = True
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState
@@ -56,9 +57,5 @@ class MalformedResponse(Rule):
                 observation.count,
                 expected=f"an answer by the schema of version {observation.api_version}",
                 observed=failure.reason,
-                context={
-                    "reason": failure.reason,
-                    "path": failure.path or "-",
-                    "offset": str(failure.offset),
-                },
+                context=failure.context,
             )

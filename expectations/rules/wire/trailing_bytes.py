@@ -36,6 +36,7 @@ class TrailingBytes(Rule):
     role = Role.SENDER
     implies = ("kip511/unsupported-answer-not-v0",)
     hears = FRAMES
+    passes_clean = True
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState
@@ -57,7 +58,7 @@ class TrailingBytes(Rule):
             observation.count,
             expected="no bytes but those of the schema's fields",
             observed=oddity.reason,
-            context={"reason": oddity.reason, "path": oddity.path or "-", "offset": str(oddity.offset)},
+            context=oddity.context,
             role=Role.CLIENT if observation.kind is Kind.REQUEST else Role.BROKER,
         )
 

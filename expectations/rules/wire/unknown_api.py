@@ -26,7 +26,8 @@ class UnknownApi(Rule):
 
     ## What it does not cover
     A version that is known from the KIP-1313 overlay alone and does not prove to have its layout
-    counts as unknown. A request of which not even its API was captured is undecided.
+    counts as unknown. A request of which not even its API was captured is undecided, and so is one of
+    such a version that was cut before its last byte, which alone proves it.
     """
 
     section = "Protocol guide, API keys"
@@ -35,6 +36,7 @@ class UnknownApi(Rule):
     level = Level.INFORMATION
     role = Role.CLIENT
     hears = REQUESTS
+    passes_clean = True
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState
@@ -42,7 +44,8 @@ class UnknownApi(Rule):
         """Judge each request."""
         if observation.kind is not Kind.REQUEST:
             return
-        if observation.cut and -1 in (observation.api_key, observation.api_version):
+        is_nameless = observation.cut and -1 in (observation.api_key, observation.api_version)
+        if is_nameless or observation.unproven:
             yield undecided(observation.count)
         elif observation.known:
             yield conforms(observation.count)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.broker import ivy, jars
+from streaming.broker import jars
+from tests.pins import pinned_by
 
 PINS = Path(__file__).with_name("releases.xml")
 
@@ -17,9 +18,7 @@ def release_jar() -> Callable[[str], Path]:
     """The kafka-clients jar of a release, from a cache beside that of the pinned jars."""
 
     def find(release: str) -> Path:
-        with pytest.MonkeyPatch.context() as patch:
-            for module in (jars, ivy):
-                patch.setattr(module, "PINS", PINS)
+        with pinned_by(PINS):
             (jar,) = jars.jars(f"kafka-{release}")
         return jar
 

@@ -8,6 +8,7 @@ from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from decoders.wire.tracker import IDLE_AFTER, LINGER
+from tests.decoders.wire.balance import balances
 from tests.decoders.wire.conversation import (
     CLIENT,
     HANDSHAKE,
@@ -84,7 +85,7 @@ class TestBounds:
         assert {record.closing for record in of_kind(records, Kind.CLOSED)} == {Closing.EVICTED}
         assert followed.held < 5_000
         assert followed.ledger.skipped == {Reason.UNFINISHED: len(begun) + 6_000}
-        assert followed.ledger.balances
+        assert balances(followed.ledger)
 
     def test_what_follows_on_an_evicted_connection_is_joined_mid_stream(self) -> None:
         events = [*exchanges(1), (TO_BROKER, (9_000).to_bytes(4) + bytes(6_000))]
@@ -108,7 +109,7 @@ class TestBounds:
         ledgers = [connection.ledger for connection in followed.connections]
         assert [ledger.framed for ledger in ledgers] == [3 * len(prefixed(metadata(1)))] * 2
         assert [ledger.pending for ledger in ledgers] == [0, 9]
-        assert all(ledger.balances for ledger in ledgers)
+        assert all(balances(ledger) for ledger in ledgers)
         assert sum(ledger.captured for ledger in ledgers) == followed.ledger.captured
 
     def test_a_silent_connection_is_closed_as_idle(self) -> None:

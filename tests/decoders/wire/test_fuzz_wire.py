@@ -1,4 +1,4 @@
-"""Packets and segments with anything done to them: no exception, the ledger balances, nothing grows.
+"""Packets and segments with anything done to them: no exception, both trackers agree, nothing grows.
 
 Coverage guidance would see little here, where state is built by sequences of packets: mutations of a
 real capture and of a conversation reach further. Seeds are fixed, so a failure comes again.
@@ -19,6 +19,8 @@ from decoders.frame.record import Record, pack, unpack
 from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapReader
 from decoders.wire.tracker import Tracker
+from tests.decoders.wire.balance import balances
+from tests.decoders.wire.columnar.equality import batches_of, columnar, placed
 from tests.decoders.wire.conversation import tracker
 from tests.decoders.wire.links import LINKS, carried
 from tests.decoders.wire.test_reassembly import EVENTS, packets_of
@@ -26,6 +28,7 @@ from tests.decoders.wire.test_reassembly import EVENTS, packets_of
 CAPTURE = Path(__file__).parents[2] / "captures" / "real_clients.pcap"
 SECONDS, LONG = 60, 3600
 MAX_HELD, MAX_CONNECTIONS = 64 * 1024, 8
+BOUNDS = {"max_held": MAX_HELD, "max_connections": MAX_CONNECTIONS}
 MAX_GROWTH = 64 * 1024
 """Kilobytes that the process may grow by once it has warmed up."""
 
@@ -104,8 +107,7 @@ def mutated(random: Random, packets: list[Packet]) -> list[Packet]:
     return packets
 
 
-def followed(packets: list[Packet], random: Random) -> Iterator[Record]:
-    follower = tracker(ports=random.choice([(), (9092,)]), max_held=MAX_HELD, max_connections=MAX_CONNECTIONS)
+def followed(follower: Tracker, packets: list[Packet]) -> Iterator[Record]:
     for packet in packets:
         yield from follower.feed(packet)
         assert_bounded(follower)
@@ -115,14 +117,20 @@ def followed(packets: list[Packet], random: Random) -> Iterator[Record]:
 
 
 def assert_bounded(follower: Tracker) -> None:
-    assert follower.ledger.balances
+    assert balances(follower.ledger)
     assert len(follower.connections) <= MAX_CONNECTIONS
     assert follower.held == sum(connection.held for connection in follower.connections) <= MAX_HELD
     assert follower.ledger.pending == sum(each.ledger.pending for each in follower.connections)
 
 
 def examine(random: Random, packets: list[Packet]) -> None:
-    records = list(followed(mutated(random, packets), random))
+    packets, ports = placed(mutated(random, packets)), random.choice([(), (9092,)])
+    follower = tracker(ports=ports, **BOUNDS)
+    records = list(followed(follower, packets))
+    cuts = random.sample(range(len(packets) + 1), random.randrange(min(4, len(packets))))
+    told, ledger = columnar(batches_of(packets, cuts), ports=ports, **BOUNDS)
+    assert told == records
+    assert ledger == follower.ledger
     assert all(earlier.sequence < later.sequence for earlier, later in pairwise(records))
     for record in records:
         unpack(record.connection, pack(record))

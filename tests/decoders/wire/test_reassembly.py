@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from decoders.frame.record import Direction, Kind, Pairing, Record
 from decoders.wire.packet import Packet
 from decoders.wire.tracker import Tracker
+from tests.decoders.wire.balance import balances
 from tests.decoders.wire.conversation import (
     TO_BROKER,
     TO_CLIENT,
@@ -98,7 +99,7 @@ def assert_nobody_accused(records: list[Record]) -> None:
 def assert_balanced(follower: Tracker, packets: list[Packet]) -> None:
     ledger = follower.ledger
     assert follower.held == 0
-    assert ledger.balances
+    assert balances(ledger)
     assert ledger.pending == 0
     assert ledger.packets.total() == ledger.packets["tcp"] == len(packets)
     assert ledger.captured == ledger.framed + ledger.skipped.total()
@@ -233,6 +234,6 @@ def test_flipped_bits_raise_nothing_and_the_ledger_balances(flips: list[tuple[in
         data[place % len(data)] ^= bits
         packets[index % len(packets)] = packet._replace(data=bytes(data))
     records, follower = followed(packets)
-    assert follower.ledger.balances
+    assert balances(follower.ledger)
     assert follower.ledger.pending == 0
     assert all(earlier.sequence < later.sequence for earlier, later in pairwise(records))

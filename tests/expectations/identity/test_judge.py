@@ -13,7 +13,8 @@ from decoders.schema.registry import default_schemas
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.identity.judge import CLAIM_LIMITS, GROUP_LIMIT, IdentityJudge, IdentityState
 from expectations.identity_rule import IdentityRule
-from expectations.judge import ConnectionState, Judge, Outcome, open_connection
+from expectations.judge import ConnectionState, Judge, open_connection
+from expectations.outcome import Outcome
 from tests.exchange import ID_A, ID_B, SECOND, SOFTWARE, Exchange, added_up, advertisement, claims_of
 
 NAMES = default_schemas().api_names

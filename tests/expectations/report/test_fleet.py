@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from decoders.schema.registry import default_schemas
-from expectations.report.coverage import added_up
 from expectations.report.fleet import NAMED_IDS, Client
 from streaming.examination import Examination, examine
 from tests.captures import planted, real_clients
@@ -34,7 +33,11 @@ def examination(request: Any) -> Examination:
 
 def test_the_clients_coverage_adds_up_to_that_of_the_capture(examination: Examination) -> None:
     """Also of the rules on what connections share: no verdict is lost, none counted twice."""
-    assert added_up(client.coverage for client in examination.clients) == examination.coverage
+    for at, row in enumerate(examination.coverage):
+        of_clients = [client.coverage[at] for client in examination.clients]
+        assert {each.rule for each in of_clients} == {row.rule}
+        for verdict in ("conforms", "violates", "undecided"):
+            assert sum(getattr(each, verdict) for each in of_clients) == getattr(row, verdict)
 
 
 def test_the_clients_connections_and_requests_add_up(examination: Examination) -> None:

@@ -7,10 +7,12 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from msgspec import UNSET
 from rich.console import Console
 
 from decoders.schema.registry import default_schemas
 from expectations.catalogue import RULES
+from expectations.finding import Suppressed
 from expectations.report.broker import versions_view
 from expectations.report.matrix import column_name, fleet_facts, fleet_matrix, versions_tables
 from expectations.report.page import fleet_page
@@ -122,3 +124,13 @@ def test_columns_are_named_as_in_spreadsheets() -> None:
     assert [column_name(index) for index in (0, 25, 26, 51, 52, 701, 702)] == [
         "A", "Z", "AA", "AZ", "BA", "ZZ", "AAA",
     ]  # fmt: skip
+
+
+def test_why_a_finding_is_suppressed_stands_with_it() -> None:
+    examination = examine(planted.CAPTURE, default_schemas())
+    borne = examination.findings[0].rule
+    reason = Suppressed("renamed in <June>", "2999-01-01")
+    for finding in examination.findings:
+        finding.suppressed = reason if finding.rule == borne else UNSET
+    text = "".join(outline_of(page_of(examination)).text)
+    assert text.count("until 2999-01-01: renamed in <June>") == 1

@@ -8,7 +8,7 @@ import msgspec
 from rich.console import Console, RenderableType
 
 from expectations.catalogue import RULES
-from expectations.finding import Finding
+from expectations.finding import Finding, Suppressed
 from expectations.report.coverage import coverage_of
 from expectations.report.tables import coverage_table, finding_line, findings_list
 from tests.streaming.captures import violating
@@ -32,6 +32,14 @@ def test_a_finding_in_one_line_says_level_rule_connection_and_why() -> None:
     assert "10.0.0.1:40000 → 10.0.0.2:9092" in line
     assert line.endswith(FINDINGS[1].message)
     assert "\n" not in line
+
+
+def test_a_finding_that_is_suppressed_says_so_and_why() -> None:
+    borne = msgspec.structs.replace(FINDINGS[1], suppressed=Suppressed("fixed in 2.0", "2999-01-01"))
+    assert finding_line(borne).plain.split()[:2] == ["suppressed", "kip1313/instance-id-changed"]
+    printed = lines(findings_list([borne]))
+    assert printed[1].split()[:2] == ["suppressed", "kip1313/instance-id-changed"]
+    assert printed[-1].strip() == "suppressed until 2999-01-01: fixed in 2.0"
 
 
 def lines(what: RenderableType) -> list[str]:

@@ -66,7 +66,7 @@ TRANSITIONS = {
     "A left": OF_A | {"B": VIOLATES},
     "A, renamed to B": OF_A | {"B": CONFORMS},
     "A, B beside it": AGAIN | LOST,
-    "A silent, B beside it": AGAIN | LOST | {"B": VIOLATES},
+    "A silent, B beside it": AGAIN | LOST | {"B": (1, 1, 0)},
     "A and B share": AGAIN | {"B": UNDECIDED},
 }
 """What an event in a state is judged to be; what is not listed is not judged."""

@@ -6,7 +6,9 @@ import pytest
 
 from decoders.schema.registry import default_schemas
 from expectations.conversation.observation import ClusterDescription
-from expectations.judge import Judge, Outcome, open_connection
+from expectations.judge import Judge, open_connection
+from expectations.outcome import Outcome
+from expectations.terms import Terms
 from tests.exchange import SOFTWARE, Exchange, advertisement
 
 ACCEPTED = "kip1242/misrouted-accepted"
@@ -20,7 +22,7 @@ def judged(node_id: int, error_code: int, configured: ClusterDescription) -> Out
     exchange.answer(exchange.request("ApiVersions", 5, body, client_id="app"), advertisement(error_code))
     exchange.close()
     (window,) = exchange.windows()
-    judge = Judge(default_schemas().api_names, brokers={exchange.server: configured})
+    judge = Judge(default_schemas().api_names, Terms(brokers={exchange.server: configured}))
     return judge.hear(open_connection(window), window)
 
 

@@ -30,12 +30,14 @@ def test_the_traffic_is_whole_and_conforms() -> None:
     names, traffic, bucket = default_schemas().api_names, Traffic(default_schemas(), 5), Bucket()
     said = itertools.chain(traffic.opening(), *(traffic.round(number) for number in range(3)))
     records = [unpack(key, value) for key, value in said]
-    assert len(records) == 5 * (3 + 3 * FRAMES_IN_ROUND)
+    assert len(records) == 5 * (7 + 3 * FRAMES_IN_ROUND)
     placed = [(record, Evidence.in_topic("frames", 0, 0, record)) for record in records]
     report = BucketStep(Judge(names), names).hear(0, bucket, windows_of(default_schemas(), placed))
     assert report.findings == [] and report.undecodable == {}
     assert len(bucket.connections) == 5
-    assert report.frames["ConsumerGroupHeartbeat"]["request"] == 3
+    assert report.frames["ConsumerGroupHeartbeat"]["request"] == 2 * 5 + 3
+    members = {name for state in bucket.connections.values() for name in state.sightings.members}
+    assert len(members) == 5
 
 
 def test_traffic_may_be_captured_now() -> None:

@@ -93,8 +93,9 @@ def test_evidence_leads_to_the_packet(kipwatch: Kipwatch, captures: Path) -> Non
         assert frame in path.read_bytes()[evidence["position"] :][:400]
 
 
-def test_the_worst_of_several_files_is_the_status(kipwatch: Kipwatch, captures: Path) -> None:
-    clean, violation, empty = (captures / f"{name}.pcap" for name in ("clean", "violating", "empty"))
+def test_the_worst_of_several_files_is_the_status(kipwatch: Kipwatch, captures: Path, tmp_path: Path) -> None:
+    violation, empty = captures / "violating.pcap", captures / "empty.pcap"
+    clean = write_capture(tmp_path / "clean.pcap", conforming("10.0.0.9:40000"))
     assert kipwatch("check", clean, violation).status == 1
     assert kipwatch("check", violation, clean).status == 1
     assert kipwatch("check", empty, violation, clean).status == 2

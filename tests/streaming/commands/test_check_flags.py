@@ -11,8 +11,8 @@ import pytest
 
 from expectations.catalogue import RULES
 from tests.captures import planted, real_clients
-from tests.exchange import Exchange
-from tests.streaming.captures import write_capture
+from tests.exchange import SOFTWARE, Exchange, advertisement
+from tests.streaming.captures import packets_of, violating, write_capture, write_packets
 from tests.streaming.commands.ran import Ran
 
 Kipwatch = Callable[..., Ran]
@@ -62,6 +62,45 @@ def test_several_files_are_one_object(kipwatch: Kipwatch) -> None:
         assert row["conforms"] == sum(each["coverage"][at]["conforms"] for each in apart)
 
 
+@pytest.fixture
+def pieces(tmp_path: Path) -> list[Path]:
+    """A capture with two violations, cut in two behind the first of them."""
+    packets = packets_of(violating())
+    parts = {"early.pcap": packets[:5], "late.pcap": packets[5:]}
+    return [write_packets(tmp_path / name, part) for name, part in parts.items()]
+
+
+def test_pieces_of_one_capture_are_judged_as_one(
+    kipwatch: Kipwatch, captures: Path, pieces: list[Path]
+) -> None:
+    """In whichever order they are named. A finding names the piece and the packet in it."""
+    whole = json.loads(kipwatch("check", "--json", captures / "violating.pcap").output)
+    for named in (pieces, pieces[::-1], [*pieces, pieces[0]]):
+        report = json.loads(kipwatch("check", "--json", *named).output)
+        found = [(finding["rule"], finding["occurrences"]) for finding in report["findings"]]
+        assert found == [(finding["rule"], finding["occurrences"]) for finding in whole["findings"]]
+        assert (report["coverage"], report["connections"]) == (whole["coverage"], 1)
+        assert {each["file"]: each["frames"] for each in report["files"]} == dict.fromkeys(
+            map(str, pieces), 2
+        )
+        places = [(each["evidence"]["source"], each["evidence"]["packet"]) for each in report["findings"]]
+        assert places == [("early.pcap", 4), ("late.pcap", 1)]
+
+
+def test_pieces_give_evidence_that_stands_by_itself(
+    kipwatch: Kipwatch, tmp_path: Path, pieces: list[Path]
+) -> None:
+    assert kipwatch("check", "--evidence", tmp_path / "e", *pieces).errors == ""
+    assert [kipwatch("check", path).status for path in sorted((tmp_path / "e").iterdir())] == [1, 1]
+
+
+def test_of_pieces_the_one_that_is_not_whole_is_named(kipwatch: Kipwatch, pieces: list[Path]) -> None:
+    pieces[0].write_bytes(pieces[0].read_bytes()[:-1])
+    ran = kipwatch("check", *pieces)
+    assert ran.errors == f"kipwatch: {pieces[0]} ends inside a packet; what is whole was read\n"
+    assert ran.status == 2
+
+
 def test_a_folder_is_judged_as_one_capture(kipwatch: Kipwatch, tmp_path: Path) -> None:
     (tmp_path / "a.pcap").write_bytes(planted.CAPTURE.read_bytes())
     assert kipwatch("check", tmp_path).status == 1
@@ -108,9 +147,18 @@ def test_a_suppressed_finding_does_not_count_and_does_not_vanish(
     report = json.loads(ran.output)
     assert [finding["rule"] for finding in report["findings"]] == [MALFORMED]
     (suppressed,) = report["suppressed"]
-    assert (suppressed["finding"]["rule"], suppressed["suppression"]["reason"]) == (CHANGED, "fixed in 2.0")
+    assert (suppressed["rule"], suppressed["suppressed"]["reason"]) == (CHANGED, "fixed in 2.0")
     assert "the suppression of kip511/software-name-malformed (long ago) ended on 2001-01-01" in ran.errors
     assert ran.status == 1
+
+
+def test_one_finding_a_line_gives_the_suppressed_ones_too_and_says_so(
+    kipwatch: Kipwatch, captures: Path, tmp_path: Path
+) -> None:
+    path = configured(tmp_path, SUPPRESSED)
+    ran = kipwatch("check", "--jsonl", "--config", path, captures / "violating.pcap")
+    found = {line["rule"]: line.get("suppressed") for line in map(json.loads, ran.output.splitlines())}
+    assert found == {MALFORMED: None, CHANGED: {"reason": "fixed in 2.0", "until": "2999-01-01"}}
 
 
 def test_suppressions_are_shown_to_a_person(kipwatch: Kipwatch, captures: Path, tmp_path: Path) -> None:
@@ -164,6 +212,22 @@ def test_a_mistaken_decision_is_one_line(
 ) -> None:
     ran = kipwatch("check", "--config", configured(tmp_path, text), captures / "clean.pcap")
     assert expected in ran.complaint
+
+
+def test_a_broker_is_who_the_configuration_says(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    """No frame of the capture tells it. The evidence shows it only where that is configured, too."""
+    exchange = Exchange()
+    body = SOFTWARE | {"clusterId": "orders", "nodeId": 4}
+    exchange.answer(exchange.request("ApiVersions", 5, body, client_id="app"), advertisement())
+    exchange.close()
+    capture = write_capture(tmp_path / "misrouted.pcap", exchange)
+    listener = '[[listener]]\naddress = "10.0.0.2:9092"\nname = "ORDERS"\ncluster_id = "orders"\nnode_id = 3'
+    flags = ("--config", configured(tmp_path, listener), "--evidence", tmp_path / "evidence")
+    assert kipwatch("check", capture).status == 0
+    ran = kipwatch("check", "--json", *flags, capture)
+    (finding,) = json.loads(ran.output)["findings"]
+    assert (finding["rule"], finding["listener"]) == ("kip1242/misrouted-accepted", "ORDERS")
+    assert (ran.status, ran.errors) == (1, "")
 
 
 def test_what_cannot_be_written_is_one_line(kipwatch: Kipwatch, captures: Path, tmp_path: Path) -> None:

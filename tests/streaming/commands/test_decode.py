@@ -298,3 +298,19 @@ def test_a_reader_that_goes_away_is_no_reason_to_complain(tmp_path: Path) -> Non
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 0
+
+
+def test_the_ledger_of_each_connection_is_shown(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    exchange = Exchange()
+    exchange.negotiate(client_id="app")
+    exchange.close()
+    path = write_capture(tmp_path / "exchange.pcap", exchange)
+    of_connection, rest = kipwatch("decode", "--ledger", path).output.splitlines()
+    told, _ = (
+        json.loads(line) for line in kipwatch("decode", "--ledger", "--jsonl", path).output.splitlines()
+    )
+    size = told["captured"]
+    assert of_connection == f"10.0.0.1:40000 → 10.0.0.2:9092: {size} captured = {size} framed; 0 lost"
+    assert rest.startswith("no connection: 0 captured")
+    assert told["framed"] == size > 50
+    assert "leave --api" in kipwatch("decode", "--ledger", "--api", "3", path).complaint

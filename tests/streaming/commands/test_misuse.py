@@ -38,6 +38,8 @@ MISTAKEN = [
     (["feed", "--ports", "70000"], "Expected `int` <= 65535 - at `$.ports[0]`"),
     (["feed", "--cluster", "ä" * 13], "Expected at most 24 bytes - at `$.cluster`"),
     (["run", "--buckets", "0"], "Expected `int` >= 1 - at `$.buckets`"),
+    (["run", "--spec", "kip9=text"], "spec: 'kip9=text' names no KIP"),
+    (["demo", "--spec", "kip9=text"], "spec: 'kip9=text' names no KIP"),
     (["run", "--config", "missing.toml"], "cannot read the configuration missing.toml"),
     (["schemas", "list", "missing.jar"], "missing.jar: cannot be read: No such file or directory"),
     (["schemas", "diff", "committed"], "the following arguments are required: NEWER"),
@@ -117,12 +119,6 @@ def test_a_mistaken_configuration(kipwatch: Kipwatch, tmp_path: Path, content: b
     assert expected in complaint
 
 
-def test_decisions_that_the_query_does_not_follow_are_refused(kipwatch: Kipwatch, tmp_path: Path) -> None:
-    path = tmp_path / "kipwatch.toml"
-    path.write_text('disable = ["kip1082/member-id-not-uuid"]')
-    assert "`disable`, `levels` and `suppress` are for check" in kipwatch("run", "--config", path).complaint
-
-
 @pytest.mark.parametrize("command", ["run", "demo"])
 def test_without_java(kipwatch: Kipwatch, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     """Told before Spark or a broker is touched, with what to install."""
@@ -131,6 +127,23 @@ def test_without_java(kipwatch: Kipwatch, monkeypatch: pytest.MonkeyPatch, comma
     complaint = kipwatch(command).complaint
     assert complaint.startswith("no Java 17+")
     assert "install openjdk-17-jre-headless" in complaint
+
+
+def test_the_demo_takes_no_other_kafka_than_its_own(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    path = tmp_path / "kipwatch.toml"
+    path.write_text('[kafka]\n"security.protocol" = "ssl"')
+    assert "take [kafka] out of the configuration" in kipwatch("demo", "--config", path).complaint
+
+
+def test_a_suppression_past_its_day_is_told_of_before_the_query_starts(
+    kipwatch: Kipwatch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in WITHOUT_JAVA.items():
+        monkeypatch.setenv(name, value)
+    path = tmp_path / "kipwatch.toml"
+    path.write_text('[[suppress]]\nrule = "wire/unknown-api"\nreason = "old"\nuntil = 2001-01-01')
+    told = kipwatch("run", "--config", path).errors.splitlines()
+    assert told[0].endswith("wire/unknown-api (old) ended on 2001-01-01 and suppresses no more")
 
 
 @pytest.mark.parametrize("address", ["9107", "127.0.0.1", "127.0.0.1:", ":9107", "127.0.0.1:²", "h:65536"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from decoders.schema.registry import default_schemas
-from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.request_log import read_request_log
 from streaming.examination import records_of
 from streaming.feeder.source import open_capture
 from tests.streaming.commands.ran import Ran, run_process
 from tests.streaming.feeder.live import assert_same_requests
+from tests.streaming.secure_broker import SecureBroker, make_certificate
 
 Kipwatch = Callable[..., Ran]
 
@@ -29,26 +28,13 @@ run_workload(sys.argv[1], print, threading.Event())
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker() as running:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
+    with SecureBroker(tmp_path_factory.mktemp("tls")) as running:
         yield running
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A certificate for loopback that signs itself, and its key."""
-    folder = tmp_path_factory.mktemp("tls")
-    made = (folder / "certificate.pem", folder / "key.pem")
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "1"]
-    subprocess.run(
-        [*command, "-out", made[0], "-keyout", made[1]], check=True, capture_output=True, timeout=60
-    )
-    return made
-
-
 @pytest.mark.jvm
-def test_every_connection_of_real_clients_stays_inside(broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_every_connection_of_real_clients_stays_inside(broker: SecureBroker, tmp_path: Path) -> None:
     """The broker's own log has no connection that the recording has not."""
     save = tmp_path / "recorded.pcap"
     flags = ["--bootstrap", broker.watched, "--save", save, "--json"]
@@ -65,22 +51,47 @@ def test_every_connection_of_real_clients_stays_inside(broker: EmbeddedBroker, t
     assert "violation" not in {finding["level"] for finding in examination["findings"]}
 
 
+ASKING = """
+import sys
+from confluent_kafka.admin import AdminClient
+settings = {"bootstrap.servers": sys.argv[1]}
+if certificate := sys.argv[2:]:
+    settings |= {"security.protocol": "ssl", "ssl.ca.location": certificate[0]}
+admin = AdminClient(settings)
+admin.list_topics(timeout=20)
+admin.describe_cluster(request_timeout=20).result()
+"""
+
+
 @pytest.mark.jvm
-def test_tls_ends_at_the_relay(
-    broker: EmbeddedBroker, certificate: tuple[Path, Path], tmp_path: Path
-) -> None:
-    client = (
-        "import sys; from confluent_kafka.admin import AdminClient\n"
-        "settings = {'bootstrap.servers': sys.argv[1], 'ssl.ca.location': sys.argv[2]}\n"
-        "admin = AdminClient({**settings, 'security.protocol': 'ssl'})\n"
-        "admin.list_topics(timeout=20)\n"
-        "admin.describe_cluster(request_timeout=20).result()\n"
-    )
+def test_tls_ends_at_the_relay(broker: SecureBroker, tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
     flags = ["--bootstrap", broker.watched, "--save", tmp_path / "tls.pcap", "--json"]
-    flags += ["--tls-certificate", certificate[0], "--tls-key", certificate[1]]
-    ran = run_process("record", *flags, "--", sys.executable, "-c", client, "{bootstrap}", certificate[0])
+    flags += ["--tls-certificate", certificate, "--tls-key", key]
+    ran = run_process("record", *flags, "--", sys.executable, "-c", ASKING, "{bootstrap}", certificate)
     assert ran.status == 0, ran.errors
     assert json.loads(ran.output.splitlines()[-1])["frames"] >= 8
+
+
+@pytest.mark.jvm
+def test_the_relay_speaks_tls_to_brokers_that_demand_it(broker: SecureBroker, tmp_path: Path) -> None:
+    flags = ["--bootstrap", broker.tls, "--save", tmp_path / "upstream.pcap", "--json"]
+    flags += ["--upstream-tls", "--upstream-ca", broker.certificate]
+    ran = run_process("record", *flags, "--", sys.executable, "-c", ASKING, "{bootstrap}")
+    assert ran.status == 0, ran.errors
+    assert json.loads(ran.output.splitlines()[-1])["frames"] >= 8
+
+
+@pytest.mark.jvm
+def test_brokers_whose_certificate_nobody_vouches_for_are_not_talked_to(
+    broker: SecureBroker, tmp_path: Path
+) -> None:
+    flags = ["--bootstrap", broker.tls, "--save", tmp_path / "unknown.pcap", "--upstream-tls"]
+    asking = ASKING.replace("20", "2")
+    ran = run_process("record", *flags, "--", sys.executable, "-c", asking, "{bootstrap}")
+    assert ran.status == 2
+    told = f"kipwatch: cannot reach {broker.tls}: [SSL: CERTIFICATE_VERIFY_FAILED]"
+    assert ran.errors.count(told) == 1
 
 
 def test_a_command_that_fails_is_told_with_status_2(kipwatch: Kipwatch, tmp_path: Path) -> None:

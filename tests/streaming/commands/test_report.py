@@ -83,3 +83,12 @@ def test_mistaken_features_are_one_line(
 
 def test_it_runs_without_java(captures: Path) -> None:
     assert run_process("report", captures / "violating.pcap", **WITHOUT_JAVA).status == 0
+
+
+def test_the_page_shows_suppressed_findings_with_their_reason(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    (tmp_path / "kipwatch.toml").write_text(
+        '[[suppress]]\nrule = "kip35/range-inverted"\nreason = "a test"\nuntil = 2999-01-01'
+    )
+    page = tmp_path / "fleet.html"
+    kipwatch("report", "--config", tmp_path / "kipwatch.toml", "--html", page, planted.CAPTURE)
+    assert "until 2999-01-01: a test" in page.read_text()

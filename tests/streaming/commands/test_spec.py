@@ -35,4 +35,4 @@ def test_the_reading_decides(kipwatch: Kipwatch, capture: Path, flags: list[str]
 @pytest.mark.parametrize("choice", ["kip1082=loose", "kip9=text"])
 def test_a_choice_that_is_none_is_refused_in_one_line(kipwatch: Kipwatch, choice: str) -> None:
     ran = kipwatch("check", "--spec", choice, "any.pcap")
-    assert ran.complaint.startswith(f"--spec: '{choice}' names no ")
+    assert ran.complaint.startswith(f"spec: '{choice}' names no ")

@@ -7,7 +7,7 @@ from prometheus_client import generate_latest
 from expectations.rule import Verdict
 from streaming.demo.page import MetricsPage, scrape
 from streaming.exposition import serve
-from streaming.metrics import ApplicationMetrics
+from streaming.query.application_metrics import ApplicationMetrics
 
 CHECKS = "kipwatch_rule_checks_total"
 

@@ -9,6 +9,8 @@ import pytest
 
 from expectations.catalogue import RULES, rule_named
 from expectations.finding import Finding
+from expectations.identity_rule import IdentityRule
+from expectations.rule import Role
 from streaming.demo.offences import PLANTED
 from streaming.demo.scenario import new_member_id
 from streaming.demo.verdict import found_of, same_findings, violations_beside
@@ -37,6 +39,23 @@ def test_rules_of_every_kip_are_planted_and_nothing_but_rules() -> None:
     planted = frozenset().union(*(planted.rules for planted in PLANTED))
     assert planted <= {rule.id for rule in RULES}
     assert {rule_named(rule).family for rule in planted} == {rule.family for rule in RULES}
+
+
+def test_brokers_offend_too_and_connections_together() -> None:
+    planted = [rule_named(rule) for offence in PLANTED for rule in offence.rules]
+    assert any(rule.role is Role.BROKER for rule in planted)
+    assert any(isinstance(rule, IdentityRule) for rule in planted)
+
+
+def test_a_rule_that_is_off_is_not_missed() -> None:
+    """Nor is a finding of it taken for one that was planted."""
+    off = "kip1313/instance-id-zero"
+    rules = [rule for rule in RULES if rule.id != off]
+    left = [finding for finding in as_planted() if finding.rule != off]
+    assert all(is_found for _, is_found in found_of(left, PLAYED, rules))
+    assert [planted.rules for planted, is_found in found_of(as_planted(), PLAYED, rules) if not is_found] == [
+        {off}
+    ]
 
 
 def test_offences_have_names_of_their_own() -> None:

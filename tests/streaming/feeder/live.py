@@ -19,6 +19,7 @@ from decoders.frame.record import Kind, Record
 from decoders.schema.registry import default_schemas
 from streaming.broker.request_log import LoggedRequest
 from streaming.feeder.capture import can_capture
+from streaming.feeder.feeder import DRAIN_SECONDS, FLUSH_SECONDS
 
 FRAMES = "kipwatch.frames"
 PATIENCE = 120.0
@@ -79,8 +80,8 @@ class LiveFeeder:
         """Tell it to finish, and give its last words."""
         if self._process.poll() is None:
             self._process.terminate()
-            # What was captured until now is read first: at the highest rate that takes a while.
-            self._process.wait(4 * PATIENCE)
+            # Half as long again as it has for what was captured and for what it holds.
+            self._process.wait(1.5 * (DRAIN_SECONDS + FLUSH_SECONDS))
         return (self.told("stopped") or [{}])[-1]
 
 

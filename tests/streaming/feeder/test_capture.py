@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TypeVar, cast
 
 import pytest
 
@@ -16,14 +15,7 @@ from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.segment import LinkType
 from streaming.feeder.capture import CaptureError, InterfaceCapture, can_capture
 from tests.decoders.wire.conversation import metadata, metadata_answer, prefixed
-
-Test = TypeVar("Test", bound=Callable[..., None])
-
-
-def captures(test: Test) -> Test:
-    """Mark a test that needs the right to capture, and skip it without."""
-    skip = pytest.mark.skipif(not can_capture(), reason="no right to capture packets")
-    return cast(Test, pytest.mark.capture(skip(test)))
+from tests.streaming.feeder.live import captures
 
 
 @pytest.fixture
@@ -85,7 +77,9 @@ def test_a_thin_trickle_is_kept_for_seconds_while_nobody_reads(listener: socket.
             converse(listener, prefixed(metadata_answer(1)))
             time.sleep(0.08)
         assert capture.dropped == 0
-        assert sum(capture.packets(0.2).size for _ in range(3)) > 50 * 6
+        unread = capture.unread
+        assert sum(capture.packets(0.2).size for _ in range(3)) == unread > 50 * 6
+        assert capture.unread == 0
 
 
 @captures

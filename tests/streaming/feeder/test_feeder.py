@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 import threading
+import time
 from collections.abc import Iterator
+from itertools import repeat
+from typing import Any, cast
 
 import pytest
 
@@ -15,6 +19,8 @@ from decoders.wire.packet import Packet
 from decoders.wire.synthesis import SyntheticConnection
 from streaming.configuration import Configuration
 from streaming.failure import UserError
+from streaming.feeder import feeder as feeder_module
+from streaming.feeder.capture import InterfaceCapture
 from streaming.feeder.feeder import Feeder
 from tests.decoders.wire.conversation import CLIENT, SERVER, TO_BROKER, metadata, prefixed
 
@@ -86,6 +92,43 @@ def test_a_stopped_feeder_reads_no_further() -> None:
     stopping.set()
     feeder.run(batches(packets(), packets()), outlet)
     assert len(outlet.records) == 2
+
+
+class Ring:
+    """A capture of which much waits."""
+
+    dropped, unread = 3, 1_000
+
+
+def last_words(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
+    return told
+
+
+def stopped(capture: object) -> Feeder:
+    stopping = threading.Event()
+    stopping.set()
+    live = cast(InterfaceCapture, capture)
+    return Feeder(Configuration(), run=1, capture=live, stopping=stopping)
+
+
+def test_what_was_captured_before_the_stop_is_read_and_no_more(capsys: pytest.CaptureFixture[str]) -> None:
+    late = [packet._replace(captured_at=time.time_ns() + 10**12) for packet in packets()]
+    read = batches(packets(), packets(), late, late)
+    stopped(Ring()).run(read, Outlet())
+    assert next(read).size == len(late)
+    told = last_words(capsys)
+    assert (told["dropped_packets"], told["unread_packets"]) == (3, 0)
+
+
+def test_a_feeder_that_is_behind_stops_all_the_same_and_tells_what_it_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(feeder_module, "DRAIN_SECONDS", 0.3)
+    began = time.monotonic()
+    stopped(Ring()).run(map(PacketBatch.of, repeat(packets())), Outlet())
+    assert 0.3 < time.monotonic() - began < 10
+    assert last_words(capsys)["unread_packets"] == 1_000
 
 
 def test_packets_of_several_kinds_in_one_file_are_one_clear_line() -> None:

@@ -6,19 +6,22 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from typing import cast
 
 import pytest
 
+from decoders.wire.columnar.frames import FrameBatch
 from decoders.wire.columnar.packets import PacketBatch
 from streaming.configuration import Configuration
 from streaming.exposition import Exposition, serve
 from streaming.failure import UserError
 from streaming.feeder import feeder as feeder_module
+from streaming.feeder.capture import InterfaceCapture
 from streaming.feeder.feeder import Feeder
 from streaming.feeder.publisher import Publisher
-from tests.streaming.feeder.test_feeder import packets
+from tests.streaming.feeder.test_feeder import Outlet, Ring, packets
 from tests.streaming.feeder.test_publisher import NOWHERE
 
 PATIENCE = 20.0
@@ -50,7 +53,7 @@ def test_while_kafka_is_away_the_feeder_is_healthy_and_not_ready(monkeypatch: py
 
     def run() -> None:
         try:
-            feeder.run(batches(), Publisher(NOWHERE, "frames", {}, 100_000, stopping.is_set))
+            feeder.run(batches(), Publisher(NOWHERE, "frames", {}, 100_000, feeder.waits))
         except UserError as error:
             failures.append(error)
 
@@ -68,3 +71,47 @@ def test_while_kafka_is_away_the_feeder_is_healthy_and_not_ready(monkeypatch: py
         stopping.set()
         thread.join(PATIENCE)
     assert "did not take 2 records" in str(failures[0])
+
+
+class Slow(Outlet):
+    """Takes its time over a batch, and meanwhile does something again and again."""
+
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
+        super().__init__()
+        self._meanwhile = meanwhile
+
+    def publish_batch(self, batch: FrameBatch) -> None:
+        for _ in range(6):
+            time.sleep(0.1)
+            self._meanwhile()
+
+
+def test_a_feeder_that_stands_still_is_ill_and_one_that_waits_for_kafka_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Starting it again because Kafka is away would lose what it holds."""
+    monkeypatch.setattr(feeder_module, "STUCK_AFTER", 0.4)
+    feeder, stands, waits = Feeder(Configuration(), run=1), list[bool](), list[bool]()
+    feeder.run(map(PacketBatch.of, [packets()]), Slow(lambda: stands.append(feeder.is_healthy())))
+    assert (stands[0], stands[5]) == (True, False)
+
+    def wait() -> None:
+        waits.append(feeder.is_healthy())
+        feeder.waits()
+
+    feeder.run(map(PacketBatch.of, [packets()]), Slow(wait))
+    assert all(waits)
+
+
+def test_while_it_waits_for_kafka_the_metrics_page_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeder_module, "METRICS_INTERVAL", 0.0)
+    ring, seen = Ring(), list[float | None]()
+    feeder = Feeder(Configuration(), run=1, capture=cast(InterfaceCapture, ring))
+
+    def wait() -> None:
+        ring.dropped += 1
+        feeder.waits()
+        seen.append(feeder.registry.get_sample_value("kipwatch_capture_dropped_packets_total"))
+
+    feeder.run(map(PacketBatch.of, [packets()]), Slow(wait))
+    assert seen[:3] == [4, 5, 6]

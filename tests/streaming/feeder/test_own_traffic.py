@@ -16,6 +16,7 @@ from decoders.wire.segment import SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from streaming.feeder import own_traffic
 from streaming.feeder.own_traffic import OwnTraffic
+from tests.decoders.wire.balance import balances
 
 HERE = socket.inet_aton("127.0.0.1")
 PAYLOAD = b"a request of our own"
@@ -47,7 +48,7 @@ def test_own_packets_are_taken_out_and_booked(listener: socket.socket) -> None:
         assert sifted(own, mixed, ledger) == strangers
     assert ledger.skipped[Reason.OWN] == len(PAYLOAD)
     assert ledger.packets["own"] == 4
-    assert ledger.balances
+    assert balances(ledger)
 
 
 def test_a_connection_that_has_ended_is_still_known(listener: socket.socket) -> None:

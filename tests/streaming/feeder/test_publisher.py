@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
+from confluent_kafka import KafkaError, Message
 
 from decoders.frame.record import Kind, pack
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
 from streaming.failure import UserError
-from streaming.feeder.publisher import ATTENDED, OVERHEAD, ClientSettings, Publisher
+from streaming.feeder.publisher import ATTENDED, OVERHEAD, Publisher
+from streaming.kafka_client import Setting
 from tests.decoders.wire.columnar.equality import packets_between
 from tests.decoders.wire.conversation import SCHEMAS, exchanges
 from tests.streaming.feeder.test_shedding import record
@@ -19,8 +21,8 @@ NOWHERE = "127.0.0.1:1"
 BUFFER = 100_000
 
 
-def publisher(settings: ClientSettings | None = None, buffer: int = BUFFER) -> Publisher:
-    return Publisher(NOWHERE, "frames", settings or {}, buffer, lambda: True)
+def publisher(settings: dict[str, Setting] | None = None, buffer: int = BUFFER) -> Publisher:
+    return Publisher(NOWHERE, "frames", settings or {}, buffer, lambda: False)
 
 
 def test_without_a_broker_it_buffers_and_then_sheds_and_says_both(capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,17 +52,30 @@ def test_a_wait_for_room_ends_when_the_feeder_is_to_stop() -> None:
     [
         ({"enable.idempotence": False}, "the feeder itself decides enable.idempotence"),
         ({"message.timeout.ms": 5}, "the feeder itself decides message.timeout.ms"),
+        ({"bootstrap.servers": "here:1"}, "bootstrap alone names the brokers"),
+        ({"sasl.password": "sesame"}, "is a secret: name where it is"),
         ({"no.such.setting": 1}, "the table \\[kafka\\] does not fit: No such configuration property"),
         ({"security.protocol": "rot13"}, "the table \\[kafka\\] does not fit: Invalid value"),
     ],
 )
-def test_settings_that_do_not_fit_are_one_clear_line(settings: ClientSettings, complaint: str) -> None:
+def test_settings_that_do_not_fit_are_one_clear_line(settings: dict[str, Setting], complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
         publisher(settings)
 
 
 def test_client_settings_pass_through() -> None:
     assert publisher({"compression.type": "zstd", "security.protocol": "ssl"}).is_taken
+
+
+def test_after_a_record_was_refused_it_is_not_ready_until_one_is_taken() -> None:
+    refusing = publisher()
+    request = record(Kind.REQUEST, 1)
+    answered = Message(topic="frames", key=request.connection, value=pack(request))
+    refusing._delivered(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), answered)
+    assert not refusing.is_taken
+    assert refusing.fates["refused"] == 1
+    refusing._delivered(None, answered)
+    assert refusing.is_taken
 
 
 def test_a_batch_is_shed_from_where_its_records_find_no_room() -> None:

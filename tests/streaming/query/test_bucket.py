@@ -16,6 +16,7 @@ from expectations.conversation.observation import ConnectionWindow, Evidence
 from expectations.conversation.window import windows_of
 from expectations.finding import Finding
 from expectations.judge import Judge
+from expectations.terms import Terms
 from streaming.query.bucket import (
     FORGET_AFTER,
     REPUBLISH_AFTER,
@@ -28,7 +29,7 @@ from streaming.query.bucket import (
     pack_bucket,
     unpack_bucket,
 )
-from tests.exchange import ID_A, ID_B, SECOND, SOFTWARE, Exchange, advertisement
+from tests.exchange import ID_A, ID_B, SOFTWARE, Exchange, advertisement
 from tests.expectations.test_fold import STEPS
 from tests.streaming.captures import violating
 
@@ -37,7 +38,7 @@ NOW = 1_800_000_000_000
 
 
 def step(listeners: dict[str, str] | None = None) -> BucketStep:
-    return BucketStep(Judge(NAMES, listeners), NAMES)
+    return BucketStep(Judge(NAMES, Terms(listeners=listeners or {})), NAMES)
 
 
 def windows(exchange: Exchange, begin: int = 0, end: int | None = None) -> list[ConnectionWindow]:
@@ -230,18 +231,6 @@ def test_frames_are_counted_by_api_and_what_cannot_be_read_by_reason() -> None:
         "unknown": {"request": 1},
     }
     assert sum(report.undecodable.values()) == 2 and report.undecodable["unknown-api"] == 1
-
-
-def test_every_record_is_counted_at_its_time_of_capture() -> None:
-    """In tenths of a second; a fold counts all it stands for."""
-    exchange = Exchange()
-    for _ in range(30):
-        exchange.request("Metadata", 12, client_id="app")
-    exchange.wait(10)
-    exchange.close()
-    captured = step().hear(0, Bucket(), windows(exchange)).captured
-    assert sum(captured.values()) == len(exchange.records)
-    assert captured[exchange.records[-1].captured_at // (SECOND // 10)] == 1
 
 
 def test_offences_are_counted_by_the_software_that_commits_them() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from decoders.schema.registry import default_schemas
 from expectations.identity.claim import Claim, Identity, IdentityKind
 from expectations.identity.judge import IdentityJudge, IdentityState
+from expectations.terms import Terms
 from streaming.query.bucket import Bucket, Report, StateVersionError
 from streaming.query.identities import (
     STATE_VERSION,
@@ -115,7 +116,7 @@ def handle() -> Handle:
 
 @pytest.fixture
 def processor(handle: Handle) -> IdentityProcessor:
-    processor = IdentityProcessor({})
+    processor = IdentityProcessor(Terms())
     processor.init(handle)
     return processor
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from expectations.judge import Offence
-from streaming.metrics import ApplicationMetrics
+from expectations.outcome import Offence
+from streaming.query.application_metrics import ApplicationMetrics
 from streaming.query.bucket import OpenConnections, Report
 from streaming.query.metrics_sink import MetricsSink
 

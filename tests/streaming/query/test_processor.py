@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import msgspec
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql import Row
 
 from expectations.conversation.observation import ConnectionWindow
+from expectations.finding import Suppressed
+from expectations.outcome import SUPPRESSED
+from expectations.rule import Level
+from expectations.terms import Terms
+from streaming.configuration import Configuration, Suppression
+from streaming.decisions import Decisions
 from streaming.query.bucket import Report, StateVersionError, unpack_bucket
 from streaming.query.identity_stage import Stepped
 from streaming.query.stages import SUMMARY_INTERVAL, BucketProcessor, Folded
 from tests.exchange import Exchange
+from tests.streaming.captures import violating
 from tests.streaming.query.test_bucket import windows
 
 NOW = 1_800_000_000_000
@@ -44,9 +53,15 @@ class Store:
 
 
 def hear(
-    store: Store, said: list[ConnectionWindow], number: int = 3, buckets: int = BUCKETS, resumed_at: int = 0
+    store: Store,
+    said: list[ConnectionWindow],
+    number: int = 3,
+    *,
+    buckets: int = BUCKETS,
+    resumed_at: int = 0,
+    terms: Terms | None = None,
 ) -> Report:
-    processor: Any = BucketProcessor(buckets, {}, resumed_at=resumed_at)
+    processor: Any = BucketProcessor(buckets, terms or Terms(), resumed_at=resumed_at)
     processor.init(store)
     rows = [Row(folded=msgspec.msgpack.encode(Folded(said)))]
     stepped = [
@@ -109,3 +124,45 @@ def test_after_a_loss_known_connections_are_interrupted_once_and_new_ones_are_no
     exchange.request("Metadata", 12, client_id="app", settled=True)
     report = hear(store, windows(exchange, known + 1), resumed_at=NOW)
     assert report.checks["kip35/version-out-of-range"] == {"conforms": 1}
+
+
+CHANGED, MALFORMED = "kip1313/instance-id-changed", "kip511/software-name-malformed"
+
+
+def test_suppressed_findings_are_told_with_the_reason_and_alarm_nobody() -> None:
+    """Both are told as decided; what is kept is as it would be without the decisions."""
+    borne = Suppression(CHANGED, "fixed in 2.0", date(2999, 1, 1))
+    decisions = Decisions(Configuration(levels={MALFORMED: Level.INFORMATION}, suppress=[borne]))
+    plain, decided = Store(), Store()
+    as_found = hear(plain, windows(violating(), 0, -1))
+    report = hear(decided, windows(violating(), 0, -1), terms=travelled(decisions.terms))
+    told = {found.rule: found.suppressed for found in report.findings if found.suppressed}
+    assert told == {CHANGED: Suppressed("fixed in 2.0", "2999-01-01")}
+    levels = {(offence.rule, offence.level): count for offence, count in report.offences}
+    assert levels == {(CHANGED, SUPPRESSED): 2, (MALFORMED, "information"): 1}
+    assert report.checks == as_found.checks
+    assert decided.value == plain.value
+
+
+def test_a_rule_that_is_off_judges_nobody() -> None:
+    terms = travelled(Decisions(Configuration(disable=[MALFORMED])).terms)
+    report = hear(Store(), windows(violating()), terms=terms)
+    assert {finding.rule for finding in report.findings} == {CHANGED}
+    assert MALFORMED not in report.checks
+
+
+@pytest.mark.parametrize(("choices", "found"), [([], ["kip1082/member-id-empty"]), (["kip1082=text"], [])])
+def test_the_reading_of_a_kip_is_the_chosen_one(choices: list[str], found: list[str]) -> None:
+    """The text of KIP-1082 does not demand a member ID of version 1."""
+    exchange = Exchange()
+    body = {"groupId": "g", "memberId": "", "memberEpoch": 0}
+    exchange.request("ConsumerGroupHeartbeat", 1, body, client_id="app")
+    terms = travelled(Decisions(Configuration(spec=choices)).terms)
+    report = hear(Store(), windows(exchange), terms=terms)
+    assert [finding.rule for finding in report.findings] == found
+
+
+def travelled(terms: Terms) -> Terms:
+    """Give the terms as a worker gets them."""
+    arrived: Terms = cloudpickle.loads(cloudpickle.dumps(terms))
+    return arrived

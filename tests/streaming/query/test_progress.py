@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.listener import QueryIdleEvent, QueryProgressEvent, StreamingQueryProgress
 
-from streaming.metrics import ApplicationMetrics
+from streaming.query.application_metrics import ApplicationMetrics
 from streaming.query.progress import ProgressListener
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 
 import msgspec
 import pyarrow as pa
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.frame.record import Kind, Record, pack
-from streaming.query.stages import Folded, bucket_of, decode_stage
+from streaming.query.stages import TENTH, Folded, bucket_of, decode_stage
 from tests.exchange import Exchange
 
 BUCKETS = 8
@@ -85,6 +86,16 @@ def test_a_record_that_is_none_is_counted_and_harms_no_other() -> None:
     evidence = window.observations[1].evidence
     assert (evidence.source, evidence.partition, evidence.offset) == ("kipwatch.frames", 1, 104)
     assert evidence.bytes == records()[1].frame.hex()
+
+
+def test_every_record_is_counted_once_at_its_own_time_of_capture() -> None:
+    """In tenths of a second, although most are folded; one of the rows tells it for all."""
+    said = records()
+    connections = [number.to_bytes(4) * 4 for number in (1, 2)]
+    (folded,) = decoded(batch_of([on(connection, record) for record in said for connection in connections]))
+    expected = Counter(record.captured_at // TENTH for record in said)
+    (captured,) = [part.captured for part in folded.values() if part.captured]
+    assert captured == {tenth: 2 * count for tenth, count in expected.items()}
 
 
 def test_each_batch_is_answered_by_one() -> None:

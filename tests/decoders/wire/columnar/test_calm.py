@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from decoders.codec.request import write_request
 from decoders.frame.record import Closing, Kind, Pairing, Record
-from decoders.wire.columnar.lanes import MAX_WAITING
+from decoders.wire import pairing
+from decoders.wire.columnar import tracker as columnar_tracker
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
+from decoders.wire.columnar.waiting import FEWEST_PLACES
 from decoders.wire.packet import Packet
 from decoders.wire.segment import LinkType, Segment
 from decoders.wire.tracker import Tracker
@@ -27,6 +33,8 @@ from tests.decoders.wire.conversation import (
     request,
     response,
 )
+
+cuts = st.lists(st.integers(0, 10_000), max_size=6)
 
 
 @pytest.fixture
@@ -86,13 +94,14 @@ def test_only_opening_and_closing_are_unusual(unusual: list[Segment], segment: i
     [
         asked(produce(50, acks=0), produce(51, acks=1)) + answered(produce_answer(51)),
         pipelined(range(50, 70)),
+        pipelined(range(50, 500)),
         asked(metadata(50)) + answered(large_answer(50)),
         asked(metadata(50))
         + answered(metadata_answer(50))
         + asked(metadata(50))
         + answered(metadata_answer(50)),
     ],
-    ids=["produce", "pipelined", "large", "an-id-again"],
+    ids=["produce", "pipelined", "many-wait", "large", "an-id-again"],
 )
 def test_calm_traffic(unusual: list[Segment], event: list[Event]) -> None:
     packets = placed(packets_between(OPENING + event + exchanges(4)[2:], segment=1460))
@@ -154,9 +163,8 @@ def test_a_hole_in_a_frame_is_calm_once_it_is_certain(unusual: list[Segment]) ->
         asked(b""),
         [(TO_CLIENT, b"\xff\xff\xff\xff")],
         asked(produce(50, acks=0)[:14]) + answered(produce_answer(50)),
-        pipelined(range(50, 100)),
     ],
-    ids=["sasl", "unowed", "foreign", "short", "empty", "negative", "torn-produce", "too-many"],
+    ids=["sasl", "unowed", "foreign", "short", "empty", "negative", "torn-produce"],
 )
 def test_what_is_unusual_is_told_all_the_same(unusual: list[Segment], event: list[Event]) -> None:
     packets = placed(packets_between(OPENING + event + exchanges(4)[2:]))
@@ -226,12 +234,41 @@ def test_a_socket_pair_that_is_used_again_is_another_connection() -> None:
     assert records[-1].closing is Closing.FIN
 
 
-def test_more_requests_may_wait_than_a_lane_holds() -> None:
-    assert MAX_WAITING < 50
-    frames = [metadata(number) for number in range(50, 100)]
-    answers = [metadata_answer(number) for number in range(50, 100)]
-    records = assert_equal(placed(packets_between(OPENING + asked(*frames) + answered(*answers))))
-    assert {record.pairing for record in records if record.kind is Kind.RESPONSE} == {Pairing.MATCHED}
+@given(st.lists(st.tuples(st.integers(1, 60), st.booleans()), max_size=12), st.booleans(), cuts)
+@settings(max_examples=50, deadline=None)
+def test_however_many_requests_wait(bursts: list[tuple[int, bool]], repeating: bool, cut: list[int]) -> None:
+    """In bursts, one segment or many, of which half is answered before the next."""
+    events, waiting, number = [*OPENING], deque[int](), 50
+    for burst, at_once in bursts:
+        ids = [50 + each % 40 if repeating else each for each in range(number, number + burst)]
+        number += burst
+        waiting += ids
+        said = [(TO_BROKER, prefixed(metadata(each))) for each in ids]
+        events += [(TO_BROKER, b"".join(data for _, data in said))] if at_once else said
+        events += answered(*(metadata_answer(waiting.popleft()) for _ in range(len(waiting) // 2)))
+    assert_equal(placed(packets_between(events)), cut)
+
+
+def test_a_lane_gives_up_the_requests_that_the_scalar_tracker_gives_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pairing, "MAX_OWED", 40)
+    monkeypatch.setattr(columnar_tracker, "MAX_OWED", 40)
+    events = OPENING + pipelined(range(50, 91)) + exchanges(4)[2:]
+    records = assert_equal(placed(packets_between(events)))
+    pairings = {record.pairing for record in records if record.kind is Kind.RESPONSE}
+    assert pairings == {Pairing.MATCHED, Pairing.UNKNOWN}
+
+
+def test_rings_of_requests_that_wait_become_smaller_again() -> None:
+    followed = ColumnarTracker(SCHEMAS, ports={9092}, run=7)
+    burst = packets_between(OPENING + pipelined(range(50, 1050)), close=False)
+    followed.feed(PacketBatch.of(burst))
+    sizes = followed._roster.lanes.states["ring_size"]
+    assert sizes.max() > 1000
+    for _ in range(10):
+        followed.feed(PacketBatch.of([]))
+    assert sizes.max() == FEWEST_PLACES
 
 
 def test_each_connections_ledger_is_right_too() -> None:

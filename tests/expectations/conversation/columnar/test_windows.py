@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from expectations.conversation.columnar import recollection
 from expectations.conversation.columnar.arrival import Arrival
 from expectations.conversation.columnar.window import ColumnarWindows
 from expectations.conversation.observation import ConnectionWindow, Evidence
-from expectations.conversation.window import windows_of
+from expectations.conversation.window import Said, windows_of
 from streaming.feeder.source import open_capture
 from tests.captures import planted, real_clients
 from tests.decoders.codec.test_columnar_equality import APIS
@@ -39,12 +40,22 @@ WINDOWS = ColumnarWindows(SCHEMAS)
 few_examples = settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 
 
-def of_records(records: Sequence[Record]) -> list[ConnectionWindow]:
+def of_records(records: Sequence[Record], said: Said | None = None) -> list[ConnectionWindow]:
     """The scalar road: records of a topic, from offset 100 on."""
     return windows_of(
         SCHEMAS,
         [(record, Evidence.in_topic("t", 1, 100 + row, record)) for row, record in enumerate(records)],
+        said,
     )
+
+
+def unheard(records: Sequence[Record]) -> list[Record]:
+    """The records, of connections that nobody has heard of before."""
+    names: dict[bytes, bytes] = {}
+    return [
+        dataclasses.replace(record, connection=names.setdefault(record.connection, uuid.uuid4().bytes))
+        for record in records
+    ]
 
 
 def arrival(records: Sequence[Record]) -> Arrival:
@@ -58,7 +69,7 @@ def arrival(records: Sequence[Record]) -> Arrival:
 @few_examples
 @given(data=st.data())
 def test_frames_of_every_api_fold_alike(api: Api, data: st.DataObject) -> None:
-    records = data.draw(traffic(api))
+    records = unheard(data.draw(traffic(api)))
     assert WINDOWS.windows_of(arrival(records)) == of_records(records)
 
 
@@ -73,11 +84,11 @@ def test_conversations_fold_alike(scripts: list[list[str]], random: object, size
             STEPS[step](exchange)
         records += exchange.records
     random.shuffle(records)  # type: ignore[attr-defined]
-    records += records[:3]
-    assert WINDOWS.windows_of(arrival(records)) == of_records(records)
+    records, said = unheard([*records, *records[:3]]), Said()
     slices = list(WINDOWS.slices_of(arrival(records), size))
-    again = [(record, Evidence.in_topic("t", 1, 100 + row, record)) for row, record in enumerate(records)]
-    assert slices == [windows_of(SCHEMAS, again[at : at + size]) for at in range(0, len(again), size)]
+    placed = [(record, Evidence.in_topic("t", 1, 100 + row, record)) for row, record in enumerate(records)]
+    assert slices == [windows_of(SCHEMAS, placed[at : at + size], said) for at in range(0, len(placed), size)]
+    assert WINDOWS.windows_of(arrival(records)) == of_records(records, said)
 
 
 @functools.cache
@@ -96,8 +107,9 @@ def test_real_captures_fold_alike_from_packets_on(capture: Path, size: int) -> N
         batches = [tracker.feed(PacketBatch.of(packets)), tracker.finish()]
     (whole,) = joined(map(cutter.cut, batches), 1_000_000)
     placed = [(record, Evidence.in_file("a.pcap", record)) for record in scalar_records(capture)]
-    expected = [windows_of(SCHEMAS, placed[at : at + size]) for at in range(0, len(placed), size)]
-    assert list(WINDOWS.slices_of(Arrival.of_file(whole, "a.pcap"), size)) == expected
+    said = Said()
+    expected = [windows_of(SCHEMAS, placed[at : at + size], said) for at in range(0, len(placed), size)]
+    assert list(ColumnarWindows(SCHEMAS).slices_of(Arrival.of_file(whole, "a.pcap"), size)) == expected
 
 
 def produce(sequence: int, acks: int) -> Record:
@@ -114,14 +126,14 @@ def produce(sequence: int, acks: int) -> Record:
 
 
 def test_requests_that_are_owed_no_answer_fold_alone() -> None:
-    records = [produce(sequence, 0) for sequence in range(1, 9)]
+    records = unheard([produce(sequence, 0) for sequence in range(1, 9)])
     (window,) = WINDOWS.windows_of(arrival(records))
     assert [seen.count for seen in window.observations] == [1, 7]
     assert [window] == of_records(records)
 
 
 def test_those_that_are_owed_one_do_not_join_them() -> None:
-    records = [produce(sequence, sequence % 2) for sequence in range(1, 9)]
+    records = unheard([produce(sequence, sequence % 2) for sequence in range(1, 9)])
     (window,) = WINDOWS.windows_of(arrival(records))
     assert {seen.count for seen in window.observations if seen.owes_answer} == {1}
     assert [window] == of_records(records)
@@ -136,7 +148,7 @@ def test_what_is_forgotten_is_learnt_anew(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_connection_is_named_by_the_first_record_of_it() -> None:
     """Even where a later one claims to be of others."""
-    first, *others = [produce(sequence, 0) for sequence in range(1, 5)]
+    first, *others = unheard([produce(sequence, 0) for sequence in range(1, 5)])
     records = [dataclasses.replace(first, run=9), *others]
     (window,) = WINDOWS.windows_of(arrival(records))
     assert window.run == 9

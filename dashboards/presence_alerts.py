@@ -1,0 +1,128 @@
+"""Alerts on whether kipwatch is there at all, and judges.
+
+Without them "no violations" and "blind" would look alike.
+"""
+
+from __future__ import annotations
+
+from dashboards.alert import BLIND, Alert, Severity, Watches
+from dashboards.links import CONFORMANCE, PIPELINE, Places
+from dashboards.thresholds import BEGUN_WITHIN, FIRST_BATCH, STALLED_AFTER
+from streaming import metrics
+
+
+def alerts(places: Places) -> list[Alert]:
+    """The alerts on parts that are away or stand still, and the one that shows that alerts come."""
+    return [
+        _application_absent(places),
+        _stalled(places),
+        _first_batch_missing(places),
+        _feeder_absent(places),
+        _no_feeder(places),
+        _watchdog(places),
+    ]
+
+
+def _application_absent(places: Places) -> Alert:
+    latest = metrics.LAST_BATCH_TIMESTAMP
+    return Alert(
+        "KipwatchApplicationAbsent",
+        Watches.KIPWATCH,
+        Severity.CRITICAL,
+        f"({_gone(latest, 'job')}) or absent_over_time({latest.name}[1d])",
+        summary="Prometheus cannot reach kipwatch: no violation would be seen.",
+        description=(
+            "The application answers no scrape. Until it is back, the absence of violations means nothing."
+        ),
+        runbook=places.section("kipwatchapplicationabsent"),
+        dashboard=places.dashboard(PIPELINE),
+        wait="2m",
+        labels=BLIND,
+    )
+
+
+def _stalled(places: Places) -> Alert:
+    return Alert(
+        "KipwatchStalled",
+        Watches.KIPWATCH,
+        Severity.CRITICAL,
+        f"time() - max by (job) ({metrics.LAST_BATCH_TIMESTAMP.name} > 0) > {STALLED_AFTER}",
+        summary="kipwatch judges nothing: no violation would be seen.",
+        description=(
+            "The latest batch was finished {{ $value | humanizeDuration }} ago. Until one is, the absence of "
+            "violations means nothing."
+        ),
+        runbook=places.section("kipwatchstalled"),
+        dashboard=places.dashboard(PIPELINE, "job"),
+        wait="1m",
+        labels=BLIND,
+    )
+
+
+def _first_batch_missing(places: Places) -> Alert:
+    latest = metrics.LAST_BATCH_TIMESTAMP.name
+    seen = f"max by (job) (present_over_time({latest}[{FIRST_BATCH}] offset {BEGUN_WITHIN}))"
+    return Alert(
+        "KipwatchFirstBatchMissing",
+        Watches.KIPWATCH,
+        Severity.CRITICAL,
+        f"max by (job) (max_over_time({latest}[{FIRST_BATCH}])) == 0 and {seen}",
+        summary="kipwatch was started and judges nothing yet: no violation would be seen.",
+        description=(
+            f"The application started more than {BEGUN_WITHIN} ago and has not finished its first batch. "
+            "Until it has, the absence of violations means nothing."
+        ),
+        runbook=places.section("kipwatchfirstbatchmissing"),
+        dashboard=places.dashboard(PIPELINE, "job"),
+        labels=BLIND,
+    )
+
+
+def _feeder_absent(places: Places) -> Alert:
+    return Alert(
+        "KipwatchFeederAbsent",
+        Watches.KIPWATCH,
+        Severity.WARNING,
+        _gone(metrics.FEED_WAITING_BYTES, "job", "instance"),
+        summary="A feeder has gone: what passes its broker is not seen.",
+        description="The feeder at {{ $labels.instance }} answered within the last day and no longer does.",
+        runbook=places.section("kipwatchfeederabsent"),
+        dashboard=places.dashboard(PIPELINE, "job"),
+        wait="5m",
+    )
+
+
+def _no_feeder(places: Places) -> Alert:
+    return Alert(
+        "KipwatchNoFeeder",
+        Watches.KIPWATCH,
+        Severity.CRITICAL,
+        f"absent({metrics.FEED_WAITING_BYTES.name})",
+        summary="No feeder can be reached: no violation would be seen.",
+        description=(
+            "Prometheus scrapes no feeder at all. Until one is back, the absence of violations means nothing."
+        ),
+        runbook=places.section("kipwatchnofeeder"),
+        dashboard=places.dashboard(PIPELINE),
+        wait="5m",
+        labels=BLIND,
+    )
+
+
+def _watchdog(places: Places) -> Alert:
+    return Alert(
+        "KipwatchWatchdog",
+        Watches.KIPWATCH,
+        Severity.NONE,
+        "vector(1)",
+        summary="Alerts reach you.",
+        description="This alert always fires. If it no longer arrives, no other would.",
+        runbook=places.section("kipwatchwatchdog"),
+        dashboard=places.dashboard(CONFORMANCE),
+    )
+
+
+def _gone(metric: metrics.Metric, *labels: str) -> str:
+    """Series that were there within a day and are no longer."""
+    name, by = metric.name, f"max by ({', '.join(labels)})"
+    return f"{by} (last_over_time({name}[1d])) unless {by} ({name})"

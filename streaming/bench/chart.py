@@ -1,0 +1,58 @@
+"""A line chart as SVG: for the curves that the documentation shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from xml.sax.saxutils import escape
+
+Points = Sequence[tuple[float, float]]
+
+_WIDTH, _HEIGHT = 760, 340
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 190, 40, 45
+_COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b")
+_TICKS = 5
+
+
+def chart(title: str, x_name: str, y_name: str, lines: Mapping[str, Points]) -> str:
+    """Draw lines by their names. Both axes begin at zero."""
+    x_most = max(x for points in lines.values() for x, _ in points) or 1
+    y_most = max(y for points in lines.values() for _, y in points) or 1
+    drawn = [*_axes(title, x_name, y_name, x_most, y_most)]
+    for number, (name, points) in enumerate(lines.items()):
+        colour = _COLOURS[number % len(_COLOURS)]
+        path = " ".join(f"{_x(x, x_most):.1f},{_y(y, y_most):.1f}" for x, y in points)
+        drawn.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{path}"/>')
+        drawn.append(_text(_WIDTH - _RIGHT + 12, _TOP + 18 * number + 8, name, colour))
+    size = f'viewBox="0 0 {_WIDTH} {_HEIGHT}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">'
+    background = f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>'
+    return "\n".join([head, background, *drawn, "</svg>", ""])
+
+
+def _axes(title: str, x_name: str, y_name: str, x_most: float, y_most: float) -> list[str]:
+    ticks = [tick / _TICKS for tick in range(_TICKS + 1)]
+    bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
+    return [
+        _text(_LEFT, 20, title, "black"),
+        _text(right - 60, _HEIGHT - 8, x_name, "black"),
+        _text(6, _TOP - 10, y_name, "black"),
+        *(_line(_LEFT, _y(tick, 1), right, _y(tick, 1)) for tick in ticks),
+        *(_text(6, _y(tick, 1) + 4, f"{tick * y_most:,.4g}", "black") for tick in ticks),
+        *(_text(_x(tick, 1) - 8, bottom + 18, f"{tick * x_most:,.4g}", "black") for tick in ticks),
+    ]
+
+
+def _x(value: float, most: float) -> float:
+    return _LEFT + value / most * (_WIDTH - _LEFT - _RIGHT)
+
+
+def _y(value: float, most: float) -> float:
+    return _HEIGHT - _BOTTOM - value / most * (_HEIGHT - _TOP - _BOTTOM)
+
+
+def _line(x: float, y: float, other_x: float, other_y: float) -> str:
+    return f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{other_x:.1f}" y2="{other_y:.1f}" stroke="#ddd"/>'
+
+
+def _text(x: float, y: float, text: str, colour: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}">{escape(text)}</text>'

@@ -1,0 +1,153 @@
+"""One client's connection through a relay: its bytes passed on, and told as packets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Protocol
+
+from decoders.frame.record import Direction
+from decoders.wire.packet import Packet
+from decoders.wire.segment import SocketAddress
+from decoders.wire.synthesis import RELAY_DELAY, SyntheticConnection
+
+CHUNK = 64 * 1024
+"""Bytes that are passed on at once at most."""
+Record = Callable[[list[Packet]], None]
+Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+
+_OTHER = {
+    Direction.TO_BROKER: Direction.TO_CLIENT,
+    Direction.TO_CLIENT: Direction.TO_BROKER,
+}
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+"""For SO_LINGER: drop what is unsent and send RST."""
+
+
+class Passage(Protocol):
+    """What happens to the bytes of one connection on their way."""
+
+    def take(self, direction: Direction, chunk: bytes) -> bytes:
+        """Give what goes on now, after a chunk came in one direction."""
+
+    def end(self, direction: Direction) -> bytes:
+        """Give what was held back, when the sender of a direction has ended."""
+
+
+class Unchanged:
+    """The passage of a relay that only listens."""
+
+    def take(self, _direction: Direction, chunk: bytes) -> bytes:
+        """Give the chunk."""
+        return chunk
+
+    def end(self, _direction: Direction) -> bytes:
+        """Give nothing: nothing was held back."""
+        return b""
+
+
+class _BrokenOffError(Exception):
+    """The connection broke; its argument is the direction whose sender broke it off."""
+
+
+class RelayedConnection:
+    """One client's connection through the relay."""
+
+    def __init__(
+        self,
+        record: Record,
+        passage: Passage,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._record = record
+        self._passage = passage
+        self._reader = reader
+        self._writer = writer
+        self._synthetic = SyntheticConnection(
+            _socket_address(writer.get_extra_info("peername")),
+            _socket_address(writer.get_extra_info("sockname")),
+            acknowledgment_delay=RELAY_DELAY,
+        )
+
+    async def run(self, connect: Connect) -> None:
+        """Connect, and relay until both sides have ended, one broke off, or the relay itself is closed."""
+        self._record(self._synthetic.opened(time.time_ns()))
+        try:
+            await self._relay(connect)
+        except asyncio.CancelledError:
+            self._record(self._synthetic.reset(time.time_ns(), Direction.TO_CLIENT))
+            raise
+
+    async def _relay(self, connect: Connect) -> None:
+        writers = [self._writer]
+        try:
+            with _blaming(Direction.TO_CLIENT):
+                reader, writer = await connect()
+            writers.append(writer)
+            async with asyncio.TaskGroup() as pumps:
+                pumps.create_task(self._pump(Direction.TO_BROKER, self._reader, writer))
+                pumps.create_task(self._pump(Direction.TO_CLIENT, reader, self._writer))
+            for ended in writers:
+                ended.close()
+        except* _BrokenOffError as broken:
+            self._record(self._synthetic.reset(time.time_ns(), *broken.exceptions[0].args))
+        finally:
+            for left in writers:
+                _reset(left)
+
+    async def _pump(
+        self, direction: Direction, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Pass one direction on until its sender ends it. Waits while the receiver does not read."""
+        while chunk := await self._read(direction, reader):
+            await self._pass_on(direction, self._passage.take(direction, chunk), writer)
+        await self._pass_on(direction, self._passage.end(direction), writer)
+        self._record(self._synthetic.finished(time.time_ns(), direction))
+        with _blaming(_OTHER[direction]):
+            _end(writer)
+
+    async def _pass_on(self, direction: Direction, data: bytes, writer: asyncio.StreamWriter) -> None:
+        if data:
+            self._record(self._synthetic.sent(time.time_ns(), direction, data))
+            with _blaming(_OTHER[direction]):
+                writer.write(data)
+                await writer.drain()
+
+    @staticmethod
+    async def _read(direction: Direction, reader: asyncio.StreamReader) -> bytes:
+        with _blaming(direction):
+            return await reader.read(CHUNK)
+
+
+@contextlib.contextmanager
+def _blaming(direction: Direction) -> Iterator[None]:
+    """Take a failure of the network for a break by the sender of a direction."""
+    try:
+        yield
+    except OSError as error:
+        raise _BrokenOffError(direction) from error
+
+
+def _end(writer: asyncio.StreamWriter) -> None:
+    """End one direction; TLS knows no such thing, and ends both."""
+    if writer.can_write_eof():
+        writer.write_eof()
+    else:
+        writer.close()
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """Break off what is not closed already."""
+    if not writer.is_closing():
+        connection = writer.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        writer.transport.abort()
+
+
+def _socket_address(name: tuple[str, int]) -> SocketAddress:
+    return SocketAddress(socket.inet_aton(name[0]), name[1])

@@ -1,0 +1,79 @@
+"""The metrics page of the application."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+from expectations.rule import Verdict
+from streaming import instruments, metrics
+from streaming.label_values import LABEL_LIMIT, BoundedLabels
+from streaming.query.ending import ENDINGS, UNKNOWN, Ending
+
+Software: TypeAlias = tuple[str | None, str | None]
+"""The name and version of a client's software, None where the client did not say."""
+
+
+class ApplicationMetrics:
+    """What the application exposes. All of it is filled by the one thread that runs the batches."""
+
+    def __init__(
+        self, rules: Iterable[str], *, version: str, kafka: str, label_limit: int = LABEL_LIMIT
+    ) -> None:
+        """`rules` are the IDs of all rules, `kafka` the release whose schemas are loaded."""
+        self.registry = instruments.page(version, kafka)
+        self.detection_delay = instruments.bulk_histogram(metrics.DETECTION_DELAY, self.registry)
+        self.batch_duration = instruments.histogram(metrics.BATCH_DURATION, self.registry)
+        self.last_batch_timestamp = instruments.gauge(metrics.LAST_BATCH_TIMESTAMP, self.registry)
+        self.topic_lag = instruments.gauge(metrics.TOPIC_LAG, self.registry)
+        self.state_bytes = instruments.gauge(metrics.STATE_BYTES, self.registry)
+        self.open_connections = instruments.gauge(metrics.OPEN_CONNECTIONS, self.registry)
+        self._checks = instruments.counter(metrics.RULE_CHECKS, self.registry)
+        self._findings = instruments.counter(metrics.FINDINGS, self.registry)
+        self._connections = instruments.gauge(metrics.CONNECTIONS, self.registry)
+        self._frames = instruments.counter(metrics.FRAMES, self.registry)
+        self._undecodable_frames = instruments.counter(metrics.UNDECODABLE_FRAMES, self.registry)
+        self._endings = instruments.counter(metrics.QUERY_ENDINGS, self.registry)
+        overflow = instruments.counter(metrics.LABEL_OVERFLOW, self.registry)
+        self._software, self._listeners, self._apis, self._reasons = (
+            BoundedLabels(label_limit, overflow.inc) for _ in range(4)
+        )
+        self._shown: set[tuple[str, ...]] = set()
+        for rule in rules:
+            for verdict in Verdict:
+                self._checks.labels(rule, verdict)
+        for ending in (*ENDINGS, UNKNOWN):
+            self._endings.labels(ending.reason)
+
+    def count_checks(self, rule: str, verdict: Verdict, amount: int = 1) -> None:
+        self._checks.labels(rule, verdict).inc(amount)
+
+    def count_findings(self, rule: str, level: str, role: str, software: Software, amount: int = 1) -> None:
+        labels = self._software.admit(*software, amount=amount)
+        self._findings.labels(rule, level, role, *labels).inc(amount)
+
+    def count_frames(self, api: str, kind: str, amount: int = 1) -> None:
+        self._frames.labels(*self._apis.admit(api, amount=amount), kind).inc(amount)
+
+    def count_undecodable_frames(self, reason: str, amount: int = 1) -> None:
+        self._undecodable_frames.labels(*self._reasons.admit(reason, amount=amount)).inc(amount)
+
+    def count_ending(self, ending: Ending) -> None:
+        """Count an ending of the query by itself."""
+        self._endings.labels(ending.reason).inc()
+
+    def show_connections(self, connections: Mapping[tuple[Software, str], int]) -> None:
+        """Show how many connections are open, by software and listener.
+
+        The mapping is the whole truth: what it no longer names leaves the page.
+        """
+        shown: defaultdict[tuple[str, ...], int] = defaultdict(int)
+        for (software, listener), count in connections.items():
+            labels = self._software.admit(*software, amount=count)
+            shown[labels + self._listeners.admit(listener, amount=count)] += count
+        for labels, count in shown.items():
+            self._connections.labels(*labels).set(count)
+        for labels in self._shown - shown.keys():
+            self._connections.remove(*labels)
+        self._shown = set(shown)

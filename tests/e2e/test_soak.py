@@ -1,0 +1,56 @@
+"""An hour under steady traffic: nothing grows once it has warmed up, and nothing falls behind."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from streaming.bench.soak import FRAMES_PER_SECOND, Sample, Soak, curves
+
+SECONDS = int(os.environ.get("KIPWATCH_SOAK_SECONDS", "3600"))
+RATE = int(os.environ.get("KIPWATCH_SOAK_RATE", str(FRAMES_PER_SECOND)))
+FOLDER = os.environ.get("KIPWATCH_SOAK_FOLDER", "")
+"""Where samples and curves are kept, if anywhere."""
+GROWTH = 1.1
+SLACK_MEBIBYTES = 24.0
+
+pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(SECONDS + 600)]
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> list[Sample]:
+    with Soak(tmp_path_factory.mktemp("soak"), RATE) as soak:
+        samples = list(soak.samples(SECONDS))
+    if FOLDER:
+        Path(FOLDER, "soak.jsonl").write_bytes(b"\n".join(map(msgspec.json.encode, samples)))
+        Path(FOLDER, "soak.svg").write_text(curves(samples))
+    return samples
+
+
+@pytest.mark.parametrize("field", ["feeder", "driver", "java", "workers", "state"])
+def test_memory_is_flat_after_warm_up(samples: list[Sample], field: str) -> None:
+    def taken(sample: Sample) -> float:
+        return float(getattr(sample, field))
+
+    second, last = quarter(samples, 1, taken), quarter(samples, 3, taken)
+    assert last <= GROWTH * second + SLACK_MEBIBYTES
+
+
+def test_the_query_keeps_up_and_forgets_who_has_left(samples: list[Sample]) -> None:
+    assert quarter(samples, 3, lambda sample: sample.lag) < 60 * RATE
+    rate = (samples[-1].frames - samples[len(samples) // 2].frames) / (
+        samples[-1].seconds - samples[len(samples) // 2].seconds
+    )
+    assert rate > 0.9 * RATE
+    assert quarter(samples, 3, lambda sample: sample.open_connections) <= 300
+
+
+def quarter(samples: list[Sample], number: int, look: Callable[[Sample], float]) -> float:
+    """The median of what is seen in one quarter of the time."""
+    size = len(samples) // 4
+    return statistics.median(map(look, samples[number * size : (number + 1) * size]))

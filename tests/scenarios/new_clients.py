@@ -1,0 +1,35 @@
+"""Kafka's own clients 4.4.0, which produce, consume and tidy up (`java/NewClients.java`)."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from streaming.broker.jars import jars
+from streaming.broker.java import java
+from streaming.broker.ports import HOST
+from tests.scenarios.requests import TOPIC
+from tests.scenarios.stage import PASSWORD, USER
+
+PROGRAM = Path(__file__).parent / "java" / "NewClients.java"
+PATIENCE = 90.0
+_LOGINS = {"PLAIN": "plain.PlainLoginModule", "SCRAM-SHA-256": "scram.ScramLoginModule"}
+
+
+def run_new_clients(port: int, mechanism: str = "", pause: int = 0) -> None:
+    """Let them speak to a port, with SASL if a mechanism is given, messages `pause` milliseconds apart."""
+    classes = ":".join(map(str, jars("broker")))
+    arguments = [f"{HOST}:{port}", TOPIC, str(pause), *_settings(mechanism)]
+    subprocess.run([java(), "-cp", classes, PROGRAM, *arguments], check=True, timeout=PATIENCE)
+
+
+def _settings(mechanism: str) -> list[str]:
+    if not mechanism:
+        return []
+    module = f"org.apache.kafka.common.security.{_LOGINS[mechanism]}"
+    login = f'{module} required username="{USER}" password="{PASSWORD}";'
+    return [
+        "security.protocol=SASL_PLAINTEXT",
+        f"sasl.mechanism={mechanism}",
+        f"sasl.jaas.config={login}",
+    ]

@@ -1,0 +1,123 @@
+"""The stages of the query without Spark: what Spark does between them is done here, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import Row
+
+from decoders.frame.record import Record, pack
+from expectations.finding import Finding
+from expectations.terms import Terms
+from streaming.query.bucket import REPUBLISH_AFTER, Report
+from streaming.query.identity_stage import TICK_INTERVAL, IdentityProcessor
+from streaming.query.stages import BucketProcessor, decode_stage
+
+NOW = 1_800_000_000_000
+BUCKETS = 4
+
+
+class Keyed:
+    """A stateful stage: Spark's handle, state and clock, for every key."""
+
+    def __init__(self, processor: Any) -> None:
+        self._processor, self._key = processor, 0
+        self._values: dict[int, tuple[bytes]] = {}
+        self._timers: dict[int, int] = {}
+        self.now = NOW
+        processor.init(self)
+
+    def take(self, rows: Iterable[Row]) -> list[Row]:
+        """Step the key of each row's first column with its rows."""
+        by_key: dict[int, list[Row]] = {}
+        for row in rows:
+            by_key.setdefault(row[0], []).append(row)
+        return [given for key, said in by_key.items() for given in self._step(key, iter(said))]
+
+    def expire(self) -> list[Row]:
+        """Call the timers that are due."""
+        due = [key for key, at in self._timers.items() if at <= self.now]
+        return [given for key in due for given in self._expire(key)]
+
+    def _step(self, key: int, rows: Iterable[Row]) -> list[Row]:
+        self._key = key
+        return list(self._processor.handleInputRows((key,), rows, self))
+
+    def _expire(self, key: int) -> list[Row]:
+        self._key = key
+        del self._timers[key]
+        return list(self._processor.handleExpiredTimer((key,), self, None))
+
+    def getValueState(self, _name: str, _schema: str) -> Keyed:  # noqa: N802 - Spark's name
+        return self
+
+    def get(self) -> tuple[bytes] | None:
+        return self._values.get(self._key)
+
+    def exists(self) -> bool:
+        return self._key in self._values
+
+    def update(self, value: tuple[bytes]) -> None:
+        self._values[self._key] = value
+
+    def clear(self) -> None:
+        self._values.pop(self._key, None)
+
+    def registerTimer(self, due: int) -> None:  # noqa: N802
+        self._timers[self._key] = due
+
+    def getCurrentProcessingTimeInMs(self) -> int:  # noqa: N802
+        return self.now
+
+
+class StandIn:
+    """The whole query. `findings` are those last published, by id, `checks` counts by rule and verdict."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._connections = Keyed(BucketProcessor(BUCKETS, terms))
+        self._identities = Keyed(IdentityProcessor(terms))
+        self.findings: dict[str, Finding] = {}
+        self.checks: dict[tuple[str, str], int] = {}
+
+    def take(self, records: Sequence[Record], arrow_size: int) -> None:
+        """Take a micro-batch, which comes in Arrow batches of a size."""
+        rows = [
+            Row(bucket=bucket, folded=folded)
+            for at in range(0, len(records), arrow_size)
+            for batch in decode_stage(BUCKETS)(iter([_batch(records[at : at + arrow_size])]))
+            for bucket, folded in zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        ]
+        self._pass_on(self._connections.take(rows))
+
+    def settle(self) -> None:
+        """Let the time pass in which everything is published that is to be."""
+        for wait in (REPUBLISH_AFTER, TICK_INTERVAL, TICK_INTERVAL, TICK_INTERVAL):
+            self._connections.now = self._identities.now = self._connections.now + wait
+            self._pass_on(self._connections.expire())
+            self._add(self._identities.expire())
+
+    def _pass_on(self, stepped: list[Row]) -> None:
+        self._add(self._identities.take(stepped))
+
+    def _add(self, rows: list[Row]) -> None:
+        for row in rows:
+            report = msgspec.msgpack.decode(row.report, type=Report)
+            self.findings.update({finding.id: finding for finding in report.findings})
+            for rule, verdicts in report.checks.items():
+                for verdict, count in verdicts.items():
+                    self.checks[rule, verdict] = self.checks.get((rule, verdict), 0) + count
+
+
+def _batch(records: Sequence[Record]) -> pa.RecordBatch:
+    rows = len(records)
+    columns = [
+        pa.array([record.connection for record in records], pa.binary()),
+        pa.array([pack(record) for record in records], pa.binary()),
+        pa.array(["kipwatch.frames"] * rows),
+        pa.array([0] * rows, pa.int32()),
+        pa.array(range(rows), pa.int64()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=["key", "value", "topic", "partition", "offset"])

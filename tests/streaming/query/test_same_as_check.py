@@ -1,0 +1,69 @@
+"""The query finds what `check` finds, and counts the same checks, however the records come."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from decoders.frame.cutting import cut
+from decoders.frame.record import Record
+from decoders.schema.registry import default_schemas
+from expectations.readings import read_choices, rules_read_as
+from expectations.terms import Terms
+from streaming.examination import examine, records_of
+from streaming.feeder.source import open_capture
+from tests.captures import planted, real_clients
+from tests.cases.notation import Case, Player
+from tests.cases.test_cases import CASES
+from tests.expectations.conversation.columnar.test_windows import unheard
+from tests.streaming.query.stand_in import StandIn
+
+SCHEMAS = default_schemas()
+RUNS = itertools.count(1)
+"""One for each time that a capture is fed: what workers remember of connections goes by their ids."""
+CAPTURES = [planted.CAPTURE, real_clients.CAPTURE]
+
+
+def streamed(records: list[Record], batch_size: int, terms: Terms | None = None) -> StandIn:
+    """Let the query judge records in micro-batches, each in two Arrow batches."""
+    query = StandIn(terms or Terms())
+    for at in range(0, len(records), batch_size):
+        query.take(records[at : at + batch_size], (batch_size + 1) // 2)
+    query.settle()
+    return query
+
+
+def fed(capture: Path) -> list[Record]:
+    """The records that a feeder would publish."""
+    with open_capture(capture) as packets:
+        records, _ = records_of(SCHEMAS, packets, (), next(RUNS))
+        return [cut(SCHEMAS, record) for record in records]
+
+
+@pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("batch_size", [10_000, 97, 6])
+def test_findings_and_checks_of_a_capture_are_those_of_check(capture: Path, batch_size: int) -> None:
+    checked, query = examine(capture, SCHEMAS), streamed(fed(capture), batch_size)
+    assert Counter(finding.likeness() for finding in query.findings.values()) == Counter(
+        finding.likeness() for finding in checked.findings
+    )
+    for coverage in checked.coverage:
+        for verdict in ("conforms", "violates", "undecided"):
+            counted = query.checks.get((coverage.rule, verdict), 0)
+            assert counted == getattr(coverage, verdict), (coverage.rule, verdict)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.rule}: {case.title}")
+def test_findings_of_every_case_are_those_of_the_rules_alone(case: Case) -> None:
+    player = Player()
+    for line in case.script:
+        player.play(line)
+    terms = Terms(rules_read_as(read_choices(player.choices)))
+    expected, query = case.judge(10_000), streamed(unheard(player.exchange.records), 5, terms)
+    assert Counter(finding.likeness() for finding in query.findings.values()) == Counter(
+        finding.likeness() for finding in expected.findings
+    )
+    assert query.checks == expected.checks
