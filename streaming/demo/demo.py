@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from expectations.finding import Finding
 from expectations.report.coverage import Coverage, coverage_of
 from streaming import metrics
+from streaming.broker.ports import HOST
 from streaming.configuration import Configuration
 from streaming.decisions import Decisions
 from streaming.demo.findings_topic import FindingsTopic
@@ -29,6 +30,8 @@ SETTLE_RELAYED = 5.5
 DRAIN_SECONDS = 60.0
 QUIET_SECONDS = 3.0
 AUDITED_RECORDS = 10_000
+_HOSTS = [f"127.0.1.{number}" for number in range(1, len(PLANTED) + 1)]
+"""An address for each planted offence: the kernel gives a port out again within seconds, to any client."""
 
 
 class Demo:
@@ -153,18 +156,20 @@ class Demo:
 
     def _run_instance_clients(self) -> None:
         self._screen.say("a KIP-1313 client converses with the front, by the book")
-        with self._client(CLIENT_ID) as client:
+        with self._client(CLIENT_ID, HOST) as client:
             converse(client)
-        for planted in PLANTED:
+        for planted, host in zip(PLANTED, _HOSTS, strict=True):
             if self._stop.is_set():
                 return
             self._screen.say(f"planting: {planted.name}")
-            with self._client(planted.client_id) as client:
+            with self._client(planted.client_id, host) as client:
                 self.played[client.address] = planted
                 play(planted, client, self._settle)
 
-    def _client(self, client_id: str) -> InstanceClient:
-        return InstanceClient(self._road.schemas, self._road.front_address, client_id, new_instance_id())
+    def _client(self, client_id: str, host: str) -> InstanceClient:
+        return InstanceClient(
+            self._road.schemas, self._road.front_address, client_id, new_instance_id(), host
+        )
 
     def _guard(self, work: Callable[[], None]) -> None:
         try:

@@ -14,6 +14,7 @@ from typing import Any
 from decoders.codec.request import write_request
 from decoders.codec.response import read_response
 from decoders.schema.registry import Api, Schemas
+from streaming.broker.ports import HOST
 
 PATIENCE = 10.0
 """Seconds to wait for an answer."""
@@ -42,17 +43,26 @@ def new_instance_id() -> bytes:
 
 
 class InstanceClient:
-    """One connection of a client with an instance ID. A context manager."""
+    """One connection of a client with an instance ID, from one of this machine's loopback addresses.
+
+    A context manager.
+    """
 
     def __init__(
-        self, schemas: Schemas, address: tuple[str, int], client_id: str, instance_id: bytes
+        self,
+        schemas: Schemas,
+        address: tuple[str, int],
+        client_id: str,
+        instance_id: bytes,
+        host: str = HOST,
     ) -> None:
         self._schemas = schemas
         self._server = address
+        self._host = host
         self._client_id = client_id
         self.instance_id = instance_id
         self._correlation_id = 0
-        self._socket = socket.create_connection(address, timeout=PATIENCE)
+        self._socket = socket.create_connection(address, PATIENCE, source_address=(host, 0))
 
     def __enter__(self) -> InstanceClient:
         return self
@@ -64,7 +74,7 @@ class InstanceClient:
 
     def beside(self) -> InstanceClient:
         """Connect to the same server again, under the same IDs."""
-        return InstanceClient(self._schemas, self._server, self._client_id, self.instance_id)
+        return InstanceClient(self._schemas, self._server, self._client_id, self.instance_id, self._host)
 
     @property
     def address(self) -> str:

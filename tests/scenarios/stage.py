@@ -103,9 +103,9 @@ class Watch:
     def __init__(self, address: Address, packets: list[Packet]) -> None:
         self.address, self.packets = address, packets
 
-    def client(self, client_id: str = "tester") -> InstanceClient:
+    def client(self, client_id: str = "tester", host: str = HOST) -> InstanceClient:
         """Connect a client that sends what it is told to."""
-        return InstanceClient(default_schemas(), self.address, client_id, new_instance_id())
+        return InstanceClient(default_schemas(), self.address, client_id, new_instance_id(), host)
 
 
 @dataclass
