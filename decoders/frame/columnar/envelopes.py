@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -42,6 +43,8 @@ _ENDPOINTS: Final = offset_of("client_address")
 _CAPTURED_LENGTH: Final = offset_of("captured_length")
 _SIZE: Final = ENVELOPE_TYPE.itemsize
 
+MOST_OPENINGS: Final = 100_000
+"""Connections of which it is remembered who they are."""
 _REQUEST: Final = int(Kind.REQUEST)
 _RESPONSE: Final = int(Kind.RESPONSE)
 _LAST_DIRECTION: Final = int(max(Direction))
@@ -94,7 +97,12 @@ class _Unpacking:
         self, first: _Integers, is_frame: NDArray[np.bool_], columns: FrameColumns
     ) -> list[Record]:
         """Give a record of each connection; one whose names cannot be read has no frames."""
-        records = {number: self._record(row) for number, row in enumerate(first.tolist()) if row >= 0}
+        named = np.flatnonzero(first >= 0)
+        keys, envelopes = self._keys.dictionary.to_pylist(), self._identities(first[named])
+        records = {
+            number: _opening(keys[number], envelopes[at * _SIZE : (at + 1) * _SIZE])
+            for at, number in enumerate(named.tolist())
+        }
         openings = {number: record for number, record in records.items() if record}
         numbers = np.full(len(first), -1, np.int32)
         numbers[list(openings)] = np.arange(len(openings))
@@ -102,12 +110,30 @@ class _Unpacking:
         is_frame &= columns.connections >= 0
         return list(openings.values())
 
+    def _identities(self, rows: _Integers) -> bytes:
+        """Give the envelopes of rows, of an empty request and with nothing but the connection's identity."""
+        envelopes: NDArray[np.uint8] = self._data[self._begins[rows][:, np.newaxis] + np.arange(_SIZE)]
+        for begin, end in ((_KIND, _RUN), (_SEQUENCE, _ENDPOINTS), (_CAPTURED_LENGTH, _SIZE)):
+            envelopes[:, begin:end] = 0
+        envelopes[:, _KIND] = _REQUEST
+        return envelopes.tobytes()
+
     def _record(self, row: int) -> Record | None:
         value = self._data[self._begins[row] : self._begins[row + 1]].tobytes()
-        try:
-            return unpack(self._keys[row].as_py(), value)
-        except RecordError:
-            return None
+        return _read_record(self._keys[row].as_py(), value)
+
+
+@functools.lru_cache(maxsize=MOST_OPENINGS)
+def _opening(connection: bytes, envelope: bytes) -> Record | None:
+    """Read an envelope that is nothing but identity: the same in every batch of a connection."""
+    return _read_record(connection, envelope)
+
+
+def _read_record(connection: bytes, value: bytes) -> Record | None:
+    try:
+        return unpack(connection, value)
+    except RecordError:
+        return None
 
 
 def _contents(values: pa.Array) -> tuple[NDArray[np.uint8], _Integers]:
