@@ -41,7 +41,7 @@ RULE_STATES: type[msgspec.Struct] = msgspec.defstruct(
     ],
 )
 """The states of one connection, a field for each rule that keeps one."""
-_NO_STATE = NoState()
+NO_STATE = NoState()
 
 
 def rule_named(rule_id: str) -> Rule:
@@ -49,6 +49,11 @@ def rule_named(rule_id: str) -> Rule:
     return {rule.id: rule for rule in RULES}[rule_id]
 
 
+def kept_name(rule: Rule) -> str | None:
+    """Name the field of a rule's state, None if it keeps none."""
+    return None if rule.State is NoState else rule.state_name
+
+
 def state_of(states: Any, rule: Rule) -> Any:
     """Pick one rule's state out of a connection's."""
-    return _NO_STATE if rule.State is NoState else getattr(states, rule.state_name)
+    return NO_STATE if rule.State is NoState else getattr(states, rule.state_name)

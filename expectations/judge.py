@@ -7,13 +7,13 @@ more often since, when it is asked for anew or the connection closes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
 from decoders.frame.record import Kind
-from expectations.catalogue import RULE_STATES, state_of
+from expectations.catalogue import NO_STATE, RULE_STATES, kept_name, state_of
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import (
     ConnectionWindow,
@@ -26,7 +26,7 @@ from expectations.identity.claim import Claim
 from expectations.identity.sightings import Sightings
 from expectations.identity.witness import Witness
 from expectations.identity_rule import IdentityRule
-from expectations.outcome import Outcome
+from expectations.outcome import Outcome, merged
 from expectations.rule import FRAMES, Judgement, Level, Rule, Verdict
 from expectations.terms import Terms
 
@@ -68,10 +68,19 @@ def open_connection(window: ConnectionWindow) -> ConnectionState:
     return ConnectionState(conversation, RULE_STATES())
 
 
+class Asked(NamedTuple):
+    """A rule that is asked, by its `judge`; the name of its state, None if it keeps none; its check."""
+
+    rule: Rule
+    judge: Callable[[Observation, Conversation, Any], Iterator[Judgement]]
+    state_name: str | None
+    conforming: tuple[str, str]
+
+
 class Hearing(NamedTuple):
     """Who is told of an observation: the rules that are asked, and the checks that it passes unasked."""
 
-    rules: list[Rule]
+    asked: list[Asked]
     passed: list[tuple[str, str]]
 
 
@@ -86,19 +95,24 @@ class Judge:
         self._hearings: dict[tuple[Kind, int | None, bool, bool], Hearing] = {}
 
     def hear(self, state: ConnectionState, window: ConnectionWindow) -> Outcome:
-        """Judge a window of one connection and change its state.
+        """Judge a window of one connection and change its state; gives what it came to in all."""
+        return merged(self.hear_each(state, window))
 
-        Observations that the connection has heard before, from a source that was read again, are
-        passed over.
+    def hear_each(self, state: ConnectionState, window: ConnectionWindow) -> list[Outcome]:
+        """Judge a window of one connection and change its state; gives what each observation came to.
+
+        What is to be published stands in the last outcome. Observations that the connection has heard
+        before, from a source that was read again, are passed over and come to nothing.
         """
-        outcome = Outcome()
+        outcomes = [Outcome() for _ in window.observations]
         state.conversation.configured = self._terms.brokers.get(window.server)
         heard = state.conversation.latest_sequence
-        for observation in window.observations:
+        for observation, outcome in zip(window.observations, outcomes, strict=True):
             if observation.last_sequence > heard:
                 self._hear_one(state, observation, outcome)
-        outcome.findings.extend(self._publish(state, everything=state.conversation.closed))
-        return outcome
+        if outcomes:
+            outcomes[-1].findings.extend(self._publish(state, everything=state.conversation.closed))
+        return outcomes
 
     def lose(self, state: ConnectionState) -> Outcome:
         """Judge a connection on which something was lost that no record tells of, where it stands."""
@@ -124,11 +138,15 @@ class Judge:
         if observation.is_matched:
             outcome.answered.add((observation.api_key, observation.api_version))
         hearing = self._hearing(observation, conversation)
-        for check in hearing.passed:
-            outcome.checks[check] = outcome.checks.get(check, 0) + observation.count
-        for rule in hearing.rules:
-            for judgement in rule.judge(observation, conversation, state_of(state.rules, rule)):
-                self._take(state, rule, judgement, observation, outcome)
+        outcome.checks = dict.fromkeys(hearing.passed, observation.count)
+        rules, checks = state.rules, outcome.checks
+        for rule, judge, state_name, conforming in hearing.asked:
+            kept = NO_STATE if state_name is None else getattr(rules, state_name)
+            for judgement in judge(observation, conversation, kept):
+                if judgement.verdict is Verdict.CONFORMS:
+                    checks[conforming] = checks.get(conforming, 0) + judgement.count
+                else:
+                    self._take(state, rule, judgement, observation, outcome)
         if observation.kind is Kind.CLOSED:
             for rule in self._rules:
                 for judgement in rule.close(conversation, state_of(state.rules, rule)):
@@ -142,8 +160,8 @@ class Judge:
         if key not in self._hearings:
             told = [rule for rule in self._rules if _is_told(rule, *key[:3])]
             passed = [rule for rule in told if is_clean and rule.passes_clean]
-            asked = [rule for rule in told if rule not in passed]
-            self._hearings[key] = Hearing(asked, [(rule.id, str(Verdict.CONFORMS)) for rule in passed])
+            others = [asked(rule) for rule in told if rule not in passed]
+            self._hearings[key] = Hearing(others, [_conforming(rule) for rule in passed])
         return self._hearings[key]
 
     def _take(
@@ -210,6 +228,15 @@ def _subject(observation: Observation, conversation: Conversation, listener: str
         member_id=heartbeat.member_id if heartbeat else None,
         group_id=heartbeat.group_id if heartbeat else None,
     )
+
+
+def asked(rule: Rule) -> Asked:
+    """Make what is needed to ask a rule."""
+    return Asked(rule, rule.judge, kept_name(rule), _conforming(rule))
+
+
+def _conforming(rule: Rule) -> tuple[str, str]:
+    return rule.id, str(Verdict.CONFORMS)
 
 
 def _is_told(rule: Rule, kind: Kind, api_key: int | None, uses_header_v3: bool) -> bool:

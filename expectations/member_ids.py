@@ -56,12 +56,13 @@ class MemberIdRule(Rule):
     ) -> Iterator[Judgement]:
         """Judge each member ID that is given."""
         if observation.kind is not Kind.REQUEST or observation.api_key not in HEARTBEAT_APIS:
-            return
+            return iter(())
         heartbeat = observation.body
         if not isinstance(heartbeat, Heartbeat):
-            yield undecided(observation.count)
-        elif heartbeat.member_id is not None and heartbeat.has_member_id:
-            yield from self.judge_member_id(heartbeat.member_id, observation, conversation)
+            return iter((undecided(observation.count),))
+        if heartbeat.member_id is None or not heartbeat.has_member_id:
+            return iter(())
+        return self.judge_member_id(heartbeat.member_id, observation, conversation)
 
     @abstractmethod
     def judge_member_id(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from expectations.finding import Finding
@@ -50,3 +52,18 @@ class Outcome(msgspec.Struct):
         level = SUPPRESSED if finding.suppressed else finding.level
         offence = Offence(finding.rule, level, finding.role, *software)
         self.offences[offence] = self.offences.get(offence, 0) + max(finding.occurrences, 1)
+
+
+def merged(outcomes: Iterable[Outcome]) -> Outcome:
+    """Put together what several windows brought, one after the other."""
+    whole = Outcome()
+    for outcome in outcomes:
+        whole.findings.extend(outcome.findings)
+        whole.claims.extend(outcome.claims)
+        whole.judged.extend(outcome.judged)
+        whole.answered |= outcome.answered
+        for check, count in outcome.checks.items():
+            whole.checks[check] = whole.checks.get(check, 0) + count
+        for offence, count in outcome.offences.items():
+            whole.offences[offence] = whole.offences.get(offence, 0) + count
+    return whole

@@ -13,7 +13,7 @@ from expectations.identity.claim import Claim, Identity
 from expectations.identity.judge import IdentityJudge, IdentityState
 from expectations.identity_rule import IdentityRule
 from expectations.judge import ConnectionState, Judge
-from expectations.outcome import Outcome
+from expectations.outcome import Outcome, merged
 from expectations.report.fleet import Fleet
 from expectations.rule import Rule
 from expectations.terms import Terms
@@ -57,11 +57,11 @@ class HeardJudge(Judge):
         super().__init__(api_names, terms)
         self._audience = audience
 
-    def hear(self, state: ConnectionState, window: ConnectionWindow) -> Outcome:
+    def hear_each(self, state: ConnectionState, window: ConnectionWindow) -> list[Outcome]:
         """Judge a window of one connection."""
-        outcome = super().hear(state, window)
-        self._audience.fleet.hear(state.conversation, window.observations, outcome.checks)
-        return outcome
+        outcomes = super().hear_each(state, window)
+        self._audience.fleet.hear(state.conversation, window.observations, merged(outcomes).checks)
+        return outcomes
 
 
 class HeardIdentityJudge(IdentityJudge):

@@ -88,7 +88,7 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     )
     buckets: Annotated[
         int, Described(description="buckets of connections; frozen by the checkpoint", ge=1)
-    ] = 512
+    ] = 256
     shuffle_partitions: Annotated[
         int, Described(description="Spark's shuffle partitions; frozen by the checkpoint", ge=1)
     ] = 2

@@ -34,8 +34,9 @@ from expectations.report.coverage import Coverage, coverage_of
 from expectations.report.fleet import Client
 from expectations.terms import Terms
 from streaming.audience import Audience, HeardIdentityJudge, HeardJudge
-from streaming.query.bucket import Bucket, BucketStep, Report
+from streaming.query.bucket import Bucket, BucketStep
 from streaming.query.identities import IdentityStep
+from streaming.query.report import Report
 from streaming.recording import FILE_SHIFT, Recording, place
 
 WINDOW = 250_000

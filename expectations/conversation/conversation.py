@@ -59,7 +59,6 @@ class Conversation(msgspec.Struct, omit_defaults=True):
     server: str
     run: int
     beginning_seen: bool = False
-    requests_seen: int = 0
     first_request: FirstRequest | None = None
     first_identified: FirstRequest | None = None
     uses_header_v3: bool = False
@@ -116,7 +115,6 @@ class Conversation(msgspec.Struct, omit_defaults=True):
         self.advertised = None
 
     def _hear_request(self, request: Observation) -> None:
-        self.requests_seen += request.count
         if self.first_request is None:
             self.first_request = _first(request)
         if self.first_identified is None and request.api_key != SASL_HANDSHAKE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import re
 
 ZERO = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -19,6 +20,7 @@ def identifier_text(identifier: bytes) -> str:
     return base64.urlsafe_b64encode(identifier).rstrip(b"=").decode()
 
 
+@functools.lru_cache(maxsize=1_000)
 def identifier_bytes(text: str) -> bytes | None:
     """Read a UUID in any form that clients write: base64 of either alphabet, padded or not, or hex.
 

@@ -31,9 +31,14 @@ class Sighting(msgspec.Struct, array_like=True):
 
     def see_again(self, shown: Observation) -> None:
         """Take in that it was shown again."""
-        if shown.last_captured_at > self.until:
-            self.before_until = shown.previous_captured_at or self.until
-            self.until = shown.last_captured_at
+        self.until, self.before_until = seen_again(self.until, self.before_until, shown)
+
+
+def seen_again(until: int, before_until: int, shown: Observation) -> tuple[int, int]:
+    """Give the latest time and the one before it, once something was shown again."""
+    if shown.last_captured_at <= until:
+        return until, before_until
+    return shown.last_captured_at, shown.previous_captured_at or until
 
 
 class Sightings(msgspec.Struct, omit_defaults=True):

@@ -19,8 +19,8 @@ from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
 from streaming.configuration import Configuration
 from streaming.failure import UserError
-from streaming.query.bucket import Report
 from streaming.query.query import read_frames, reports_of, start_query
+from streaming.query.report import Report
 from streaming.query.session import spark_session
 
 PARTITIONS = 2

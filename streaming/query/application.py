@@ -18,7 +18,6 @@ from streaming.decisions import Decisions
 from streaming.exposition import Exposition, serve
 from streaming.failure import UserError
 from streaming.query.application_metrics import ApplicationMetrics
-from streaming.query.bucket import Report
 from streaming.query.ending import UNKNOWN, explain
 from streaming.query.findings_sink import FindingsSink
 from streaming.query.health import is_healthy
@@ -27,6 +26,7 @@ from streaming.query.metrics_sink import MetricsSink
 from streaming.query.progress import ProgressListener
 from streaming.query.query import reports_of, start_query
 from streaming.query.readiness import Readiness
+from streaming.query.report import Report
 from streaming.query.session import spark_session
 from streaming.release import load_schemas
 

@@ -12,25 +12,23 @@ from dataclasses import dataclass, field
 import msgspec
 import zstandard
 
-from decoders.frame.record import Kind
 from expectations.conversation.observation import ConnectionWindow
-from expectations.finding import Finding
 from expectations.identity.claim import Claim, answered_claim
 from expectations.judge import Judge, open_connection
-from expectations.outcome import Offence, Outcome
+from expectations.outcome import Outcome
 from streaming.query.connections import Connections, StoredConnections
 from streaming.query.earlier_state import EARLIER_VERSIONS, read_earlier
+from streaming.query.report import OpenConnections, Report
+from streaming.query.routine import Routine
+from streaming.query.tally import UNKNOWN, Tally
 
-STATE_VERSION = 3
+STATE_VERSION = 4
 REPUBLISH_AFTER = 600_000
 """Milliseconds after which findings that have grown are published again."""
 FORGET_AFTER = 24 * 3600 * 1_000_000_000
 """Nanoseconds of capture clock without a record after which a connection is forgotten."""
 SERVER_LIMIT = 1_000
 """Servers of which a bucket remembers what it told; of another one's answers it tells again."""
-UNKNOWN = "unknown"
-
-Checks = dict[str, dict[str, int]]
 
 
 class StateVersionError(ValueError):
@@ -68,42 +66,6 @@ class _Stored(msgspec.Struct, array_like=True):
     resumed_at: int = 0
 
 
-class OpenConnections(msgspec.Struct, frozen=True, array_like=True):
-    """How many connections a client software has open to a listener (KIP-511's gauge)."""
-
-    software_name: str
-    software_version: str
-    listener: str
-    count: int
-
-
-class Report(msgspec.Struct):
-    """What one step of a bucket tells the driver.
-
-    `frames` counts by API name and kind, `undecodable` by reason, `checks` by rule and verdict.
-    `captured` counts records, not of this bucket alone, by capture time in tenths of a second since 1970.
-    `claims` are for the step that judges identities; they do not reach the driver.
-    """
-
-    bucket: int
-    findings: list[Finding] = []
-    checks: Checks = {}
-    offences: list[tuple[Offence, int]] = []
-    frames: dict[str, dict[str, int]] = {}
-    undecodable: dict[str, int] = {}
-    captured: dict[int, int] = {}
-    open_connections: list[OpenConnections] = []
-    state_bytes: int = 0
-    claims: list[Claim] = []
-
-    def add(self, outcome: Outcome) -> None:
-        """Add what was judged."""
-        self.findings.extend(outcome.findings)
-        self.offences.extend(outcome.offences.items())
-        for (rule, verdict), count in outcome.checks.items():
-            _add(self.checks.setdefault(rule, {}), verdict, count)
-
-
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(_Stored)
 # Connections resemble each other: the fastest level leaves a quarter of their bytes.
@@ -132,10 +94,7 @@ def unpack_bucket(stored: bytes | None) -> Bucket:
         return Bucket()
     version, content = stored[0], stored[1:]
     if version in EARLIER_VERSIONS:
-        earlier = read_earlier(content)
-        return Bucket(
-            earlier.kept(), earlier.clock, earlier.scheduled, earlier.republished_at, earlier.answered
-        )
+        return Bucket(**read_earlier(version, content))
     if version != STATE_VERSION:
         raise StateVersionError(
             f"the checkpoint holds state of version {version}, this kipwatch writes {STATE_VERSION}: "
@@ -154,30 +113,32 @@ def unpack_bucket(stored: bytes | None) -> Bucket:
 
 
 class BucketStep:
-    """Steps buckets: judges windows, lets closed connections go, reports."""
+    """Steps buckets: judges windows, lets closed connections go, reports.
+
+    What it remembers from one bucket to the next is how windows were judged, and changes no judgement.
+    """
 
     def __init__(self, judge: Judge, api_names: dict[int, str], resumed_at: int = 0) -> None:
         """`resumed_at`, in milliseconds, is when the query went on after a loss of frames; else 0."""
         self._judge = judge
         self._resumed_at = resumed_at
         self._api_names = api_names
+        self._routine = Routine(judge)
 
     def hear(self, number: int, bucket: Bucket, windows: list[ConnectionWindow]) -> Report:
         """Judge windows of connections, in the order of each connection's first sequence."""
-        report = Report(number)
+        tally = Tally(self._api_names)
         if bucket.resumed_at < self._resumed_at:
-            self._resume(bucket, report)
+            self._resume(bucket, tally)
         for window in sorted(windows, key=_order):
-            self._hear_window(bucket, window, report)
-        return self._summarise(bucket, report)
+            self._hear_window(bucket, window, tally)
+        return self._summarise(bucket, tally.report(number))
 
-    def _resume(self, bucket: Bucket, report: Report) -> None:
+    def _resume(self, bucket: Bucket, tally: Tally) -> None:
         """Take all connections as interrupted where they stand: frames were lost that nobody counted."""
         bucket.resumed_at = self._resumed_at
         for state in bucket.connections.values():
-            outcome = self._judge.lose(state)
-            report.add(outcome)
-            report.claims.extend(outcome.claims)
+            tally.add(self._judge.lose(state))
 
     def tick(self, number: int, bucket: Bucket, now: int) -> Report:
         """Do what time asks for: tell what is open, publish what has grown, forget the silent.
@@ -193,31 +154,28 @@ class BucketStep:
         bucket.connections.drop_silent(bucket.clock - FORGET_AFTER)
         return self._summarise(bucket, report)
 
-    def _hear_window(self, bucket: Bucket, window: ConnectionWindow, report: Report) -> None:
-        self._count_frames(window, report)
-        heard = bucket.connections.heard(window.connection)
-        if all(seen.last_sequence <= heard for seen in window.observations):
+    def _hear_window(self, bucket: Bucket, window: ConnectionWindow, tally: Tally) -> None:
+        connections, said = bucket.connections, window.observations
+        answered = bucket.answered.setdefault(f"{window.cluster}\0{window.server}", set())
+        latest = self._routine.hear(connections, window, answered, tally)
+        if latest:
+            bucket.clock = max(bucket.clock, latest)
             return
-        state = bucket.connections.get(window.connection)
+        tally.count(said)
+        heard = connections.heard(window.connection)
+        if all(seen.last_sequence <= heard for seen in said):
+            return
+        state = connections.get(window.connection)
         if state is None:
-            state = bucket.connections[window.connection] = open_connection(window)
-        outcome = self._judge.hear(state, window)
-        report.add(outcome)
-        report.claims.extend(outcome.claims)
-        report.claims.extend(_newly_answered(bucket, window, outcome))
+            state = connections[window.connection] = open_connection(window)
+        for outcome in self._judge.hear_each(state, window):
+            tally.add(outcome)
+            tally.claims.extend(_newly_answered(answered, window, outcome))
+        if len(bucket.answered) > SERVER_LIMIT:
+            del bucket.answered[next(iter(bucket.answered))]
         bucket.clock = max(bucket.clock, state.conversation.latest_captured_at)
         if state.conversation.closed:
-            del bucket.connections[window.connection]
-
-    def _count_frames(self, window: ConnectionWindow, report: Report) -> None:
-        for seen in window.observations:
-            if seen.kind in (Kind.REQUEST, Kind.RESPONSE):
-                api = self._api_names.get(seen.api_key, UNKNOWN)
-                _add(report.frames.setdefault(api, {}), seen.kind.name.lower(), seen.count)
-            if seen.failure is not None:
-                _add(report.undecodable, seen.failure.reason, seen.count)
-            elif not seen.known:
-                _add(report.undecodable, "unknown-api", seen.count)
+            del connections[window.connection]
 
     def _summarise(self, bucket: Bucket, report: Report) -> Report:
         counts: dict[tuple[str, str, str], int] = {}
@@ -234,15 +192,10 @@ def _order(window: ConnectionWindow) -> tuple[bytes, int]:
     return window.connection, first
 
 
-def _add(counts: dict[str, int], name: str, count: int) -> None:
-    counts[name] = counts.get(name, 0) + count
-
-
-def _newly_answered(bucket: Bucket, window: ConnectionWindow, outcome: Outcome) -> Iterator[Claim]:
+def _newly_answered(
+    answered: set[tuple[int, int]], window: ConnectionWindow, outcome: Outcome
+) -> Iterator[Claim]:
     """Tell once, not with each connection, that a server answers an API version."""
-    answered = bucket.answered.setdefault(f"{window.cluster}\0{window.server}", set())
     for api_key, api_version in sorted(outcome.answered - answered):
         yield answered_claim(window.cluster, window.server, api_key, api_version)
     answered |= outcome.answered
-    if len(bucket.answered) > SERVER_LIMIT:
-        del bucket.answered[next(iter(bucket.answered))]

@@ -13,7 +13,9 @@ import msgspec
 from expectations.identity.claim import Claim, Identity
 from expectations.identity.judge import IdentityJudge, IdentityState
 from expectations.outcome import Outcome
-from streaming.query.bucket import Report, StateVersionError
+from streaming.query.bucket import StateVersionError
+from streaming.query.report import Report
+from streaming.query.tally import Tally
 
 STATE_VERSION = 1
 
@@ -63,6 +65,6 @@ class IdentityStep:
 
 
 def _report(number: int, outcome: Outcome) -> Report:
-    report = Report(-1 - number)
-    report.add(outcome)
-    return report
+    tally = Tally({})
+    tally.add(outcome)
+    return tally.report(-1 - number)

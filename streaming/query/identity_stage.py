@@ -16,13 +16,13 @@ from decoders.schema.registry import schemas_of
 from expectations.identity.claim import Claim
 from expectations.identity.judge import IdentityJudge
 from expectations.terms import Terms
-from streaming.query.bucket import Report
 from streaming.query.identities import (
     IdentityStep,
     bucket_of_identity,
     pack_identities,
     unpack_identities,
 )
+from streaming.query.report import Report
 
 STEPPED_SCHEMA = "identities int, stepped binary"
 REPORT_SCHEMA = "bucket int, report binary"

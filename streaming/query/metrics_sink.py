@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from expectations.rule import Verdict
 from streaming.query.application_metrics import ApplicationMetrics, Software
-from streaming.query.bucket import Report
+from streaming.query.report import Report
 
 TENTHS = 10
 

@@ -12,8 +12,8 @@ from pyspark.sql.streaming import StatefulProcessor
 from streaming.configuration import Configuration
 from streaming.decisions import Decisions
 from streaming.kafka_client import jvm_options
-from streaming.query.bucket import Report
 from streaming.query.identity_stage import REPORT_SCHEMA, STEPPED_SCHEMA, IdentityProcessor
+from streaming.query.report import Report
 from streaming.query.stages import FOLDED_SCHEMA, BucketProcessor, decode_stage
 from streaming.release import table_text
 

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pyarrow as pa
+import zstandard
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
@@ -24,8 +25,15 @@ from expectations.conversation.columnar.window import ColumnarWindows
 from expectations.conversation.observation import ConnectionWindow
 from expectations.judge import Judge
 from expectations.terms import Terms
-from streaming.query.bucket import Bucket, BucketStep, Report, StateVersionError, pack_bucket, unpack_bucket
+from streaming.query.bucket import (
+    Bucket,
+    BucketStep,
+    StateVersionError,
+    pack_bucket,
+    unpack_bucket,
+)
 from streaming.query.identity_stage import stepped_rows
+from streaming.query.report import Report
 
 FOLDED_SCHEMA = "bucket int, folded binary"
 SUMMARY_INTERVAL = 60_000
@@ -52,7 +60,11 @@ class Folded(msgspec.Struct):
     captured: dict[int, int] = {}
 
 
+_ENCODER = msgspec.msgpack.Encoder()
 _FOLDED_DECODER = msgspec.msgpack.Decoder(Folded)
+# Windows resemble each other: it is cheaper to make them small than to hand them from process to process.
+_COMPRESSOR = zstandard.ZstdCompressor(level=1)
+_DECOMPRESSOR = zstandard.ZstdDecompressor()
 
 
 def decode_stage(
@@ -84,7 +96,7 @@ def _fold_batch(windows: ColumnarWindows, batch: pa.RecordBatch, buckets: int) -
         folded.captured = _captured(arrival)
     if unpacked.unreadable:
         by_bucket.setdefault(UNREADABLE_RECORDS_BUCKET, Folded([])).unreadable = unpacked.unreadable
-    rows = [msgspec.msgpack.encode(folded) for folded in by_bucket.values()]
+    rows = [_COMPRESSOR.compress(_ENCODER.encode(folded)) for folded in by_bucket.values()]
     return pa.RecordBatch.from_arrays(
         [pa.array(by_bucket.keys(), pa.int32()), pa.array(rows, pa.binary())], schema=_FOLDED
     )
@@ -138,7 +150,7 @@ class BucketProcessor(StatefulProcessor):
     ) -> Iterator[Row]:
         """Judge what a micro-batch brought for this bucket."""
         bucket = self._load(key[0])
-        folded = [_FOLDED_DECODER.decode(row.folded) for row in rows]
+        folded = [_FOLDED_DECODER.decode(_DECOMPRESSOR.decompress(row.folded)) for row in rows]
         windows = [window for part in folded for window in part.windows]
         report = self._step.hear(key[0], bucket, windows)
         for part in folded:
@@ -148,9 +160,10 @@ class BucketProcessor(StatefulProcessor):
         if unreadable:
             report.undecodable["not-a-record"] = unreadable
         if not bucket.scheduled:
-            bucket.scheduled = True
+            now = timerValues.getCurrentProcessingTimeInMs()
+            bucket.scheduled, bucket.republished_at = True, now
             # Else the buckets of a first batch would all have their turn in one batch of every minute.
-            self._schedule(timerValues.getCurrentProcessingTimeInMs() - key[0] * 997 % SUMMARY_INTERVAL)
+            self._schedule(now - key[0] * 997 % SUMMARY_INTERVAL)
         yield from self._store(bucket, report)
 
     def handleExpiredTimer(

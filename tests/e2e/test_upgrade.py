@@ -20,10 +20,11 @@ from streaming.bench.traffic import publish
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
 from streaming.configuration import Configuration
-from streaming.query.bucket import Bucket, Report
-from streaming.query.earlier_state import EARLIER_VERSIONS, EarlierBucket
+from streaming.query.bucket import Bucket
+from streaming.query.earlier_state import BucketOfVersion2
 from streaming.query.identity_stage import stepped_rows
 from streaming.query.query import reports_of, start_query
+from streaming.query.report import Report
 from streaming.query.session import spark_session
 from streaming.query.stages import BucketProcessor
 from tests.exchange import ID_A, ID_B, Exchange
@@ -39,11 +40,10 @@ class EarlierProcessor(BucketProcessor):
     """Steps a bucket as ever, and stores it as the layout of version 2 did."""
 
     def _store(self, bucket: Bucket, report: Report) -> Iterator[Row]:
-        (version,) = EARLIER_VERSIONS
-        earlier = EarlierBucket(
+        earlier = BucketOfVersion2(
             dict(bucket.connections), bucket.clock, bucket.scheduled, bucket.republished_at, bucket.answered
         )
-        self._stored.update((bytes([version]) + msgspec.msgpack.encode(earlier),))
+        self._stored.update((bytes([2]) + msgspec.msgpack.encode(earlier),))
         return stepped_rows(report, self._buckets)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from decoders.schema.registry import default_schemas
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
-from expectations.judge import Hearing, Judge, open_connection
+from expectations.judge import Hearing, Judge, asked, open_connection
 from expectations.outcome import Outcome
 from tests.exchange import Exchange, added_up
 from tests.expectations.test_fold import STEPS
@@ -18,7 +18,7 @@ class Gossip(Judge):
     """Tells every rule everything."""
 
     def _hearing(self, observation: Observation, conversation: Conversation) -> Hearing:
-        return Hearing(self._rules, [])
+        return Hearing([asked(rule) for rule in self._rules], [])
 
 
 @settings(max_examples=200, deadline=None)

@@ -13,8 +13,9 @@ from expectations.conversation.observation import Evidence
 from expectations.finding import Finding
 from expectations.outcome import Outcome
 from streaming.query.application_metrics import ApplicationMetrics
-from streaming.query.bucket import OpenConnections, Report
 from streaming.query.metrics_sink import MetricsSink
+from streaming.query.report import OpenConnections, Report
+from streaming.query.tally import Tally
 
 CLIENTS, NAMES, LIMIT = 1_000_000, 10_000, 100
 EACH = CLIENTS // NAMES
@@ -37,8 +38,9 @@ def report() -> Report:
         one.client_id, one.client_software_name = f"client-{client}", f"software-{client % NAMES}"
         one.client_software_version = "1.0"
         outcome.count_offence(one)
-    made = Report(0)
-    made.add(outcome)
+    tally = Tally({})
+    tally.add(outcome)
+    made = tally.report(0)
     made.open_connections = [
         OpenConnections(f"software-{name}", "1.0", "WATCHED", EACH) for name in range(NAMES)
     ]

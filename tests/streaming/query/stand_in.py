@@ -12,8 +12,9 @@ from pyspark.sql import Row
 from decoders.frame.record import Record, pack
 from expectations.finding import Finding
 from expectations.terms import Terms
-from streaming.query.bucket import REPUBLISH_AFTER, Report
+from streaming.query.bucket import REPUBLISH_AFTER
 from streaming.query.identity_stage import TICK_INTERVAL, IdentityProcessor
+from streaming.query.report import Report
 from streaming.query.stages import BucketProcessor, decode_stage
 
 NOW = 1_800_000_000_000

@@ -23,12 +23,11 @@ from streaming.query.bucket import (
     STATE_VERSION,
     Bucket,
     BucketStep,
-    OpenConnections,
-    Report,
     StateVersionError,
     pack_bucket,
     unpack_bucket,
 )
+from streaming.query.report import OpenConnections, Report
 from tests.exchange import ID_A, ID_B, SOFTWARE, Exchange, advertisement
 from tests.expectations.test_fold import STEPS
 from tests.streaming.captures import violating

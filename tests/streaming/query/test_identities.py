@@ -15,7 +15,7 @@ from decoders.schema.registry import default_schemas
 from expectations.identity.claim import Claim, Identity, IdentityKind
 from expectations.identity.judge import IdentityJudge, IdentityState
 from expectations.terms import Terms
-from streaming.query.bucket import Bucket, Report, StateVersionError
+from streaming.query.bucket import Bucket, StateVersionError
 from streaming.query.identities import (
     STATE_VERSION,
     IdentityStep,
@@ -24,6 +24,7 @@ from streaming.query.identities import (
     unpack_identities,
 )
 from streaming.query.identity_stage import IdentityProcessor, Stepped, stepped_rows
+from streaming.query.report import Report
 from tests.exchange import Exchange
 from tests.expectations.identity.test_judge import claims_of_all, instance, negotiated
 from tests.streaming.query.test_bucket import step, windows

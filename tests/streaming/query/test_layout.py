@@ -78,6 +78,11 @@ def test_counting_who_is_open_reads_nobody() -> None:
     assert bucket.connections.heard(b"z" * 16) == 0
 
 
+def test_each_connection_comes_once_though_it_is_read_meanwhile() -> None:
+    bucket = unpack_bucket(pack_bucket(heard()))
+    assert [state.conversation.connection[:1] for state in bucket.connections.values()] == [b"a", b"b"]
+
+
 _STATES = list(heard().connections.values())
 _IDS = [bytes(16), b"a" * 16, b"a" * 15 + b"b", b"ab" * 8, b"\xff" * 16]
 _DEEDS = st.lists(
@@ -125,7 +130,7 @@ def test_shared_facts_that_nobody_has_any_more_do_not_pile_up() -> None:
         said.conversation.server = f"10.0.0.2:{number}"
         connections[b"a" * 16] = said
         connections = Connections(connections.stored())
-    assert len(connections.stored().servers) < 100
+    assert len(connections.stored().shared.servers) < 100
 
 
 def state(connection: bytes, first: bool) -> ConnectionState:

@@ -6,8 +6,8 @@ import time
 
 from expectations.outcome import Offence
 from streaming.query.application_metrics import ApplicationMetrics
-from streaming.query.bucket import OpenConnections, Report
 from streaming.query.metrics_sink import MetricsSink
+from streaming.query.report import OpenConnections, Report
 
 RULE = "kip35/version-out-of-range"
 

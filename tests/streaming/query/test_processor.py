@@ -17,8 +17,9 @@ from expectations.rule import Level
 from expectations.terms import Terms
 from streaming.configuration import Configuration, Suppression
 from streaming.decisions import Decisions
-from streaming.query.bucket import Report, StateVersionError, unpack_bucket
+from streaming.query.bucket import StateVersionError, unpack_bucket
 from streaming.query.identity_stage import Stepped
+from streaming.query.report import Report
 from streaming.query.stages import SUMMARY_INTERVAL, BucketProcessor, Folded
 from tests.exchange import Exchange
 from tests.streaming.captures import violating

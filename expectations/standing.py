@@ -1,0 +1,86 @@
+"""Where a connection stands, and what a window says, as far as judging plain frames goes.
+
+A plain frame is a clean request or answer of an API that no rule speaks of, without anything in its body
+that a rule reads. Where two connections stand alike and are told alike, the judge says alike, whoever they
+are and whenever it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from expectations.catalogue import RULE_STATES, RULES
+from expectations.conversation.observation import Observation
+from expectations.conversation.unanswered import Unanswered
+from expectations.judge import ConnectionState
+from expectations.rule import NoState
+
+STANDING_BYTES: Final = 16
+NAMED_APIS: Final = frozenset().union(*(rule.apis or () for rule in RULES))
+"""The APIs that rules speak of by name."""
+_GENERAL_STATES: Final = tuple(
+    rule.state_name for rule in RULES if rule.State is not NoState and rule.apis is None
+)
+"""The states of rules that hear all APIs."""
+_MOVING: Final = frozenset(
+    {
+        "first_sequence",
+        "last_sequence",
+        "first_captured_at",
+        "last_captured_at",
+        "previous_captured_at",
+        "evidence",
+        "count",
+        "correlation_id",
+        "paired_sequence",
+    }
+)
+"""What of an observation is another one each time."""
+_LIKENESS: Final = operator.attrgetter(
+    *(name for name in Observation.__struct_fields__ if name not in _MOVING)
+)
+_NEW_STATES: Final = RULE_STATES()
+_ENCODER: Final = msgspec.msgpack.Encoder()
+
+
+def is_plain(observation: Observation) -> bool:
+    """Whether it is a plain frame, or several."""
+    return observation.is_clean and observation.body is None and observation.api_key not in NAMED_APIS
+
+
+def likeness_of_all(observations: Sequence[Observation]) -> bytes:
+    """Name what observations say, one after the other, but for when and how often."""
+    return _ENCODER.encode([_LIKENESS(observation) for observation in observations])
+
+
+def standing_of(state: ConnectionState) -> bytes:
+    """Name all that judging a plain frame may depend on, in STANDING_BYTES bytes.
+
+    Left out are who the connection is, what moves with each frame, which requests wait, and the states
+    of rules that hear named APIs only. Sightings count by whether there is one.
+    """
+    facts = msgspec.structs.replace(
+        state.conversation,
+        connection=b"",
+        client="",
+        opened_at=0,
+        latest_sequence=0,
+        latest_captured_at=0,
+        latest_loss=0,
+        unanswered=Unanswered(),
+    )
+    sightings = state.sightings
+    shown = (sightings.client is None, sightings.instance is None)
+    negotiated = [time > 0 for time in msgspec.structs.astuple(sightings.negotiated)]
+    told = (facts, shown, negotiated, _general_states(state.rules))
+    return hashlib.blake2b(_ENCODER.encode(told), digest_size=STANDING_BYTES).digest()
+
+
+def _general_states(rules: Any) -> list[tuple[str, Any]]:
+    states = ((name, getattr(rules, name)) for name in _GENERAL_STATES)
+    return [(name, state) for name, state in states if state != getattr(_NEW_STATES, name)]
