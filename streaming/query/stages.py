@@ -11,10 +11,8 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
-import zstandard
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
@@ -22,7 +20,6 @@ from decoders.frame.columnar.envelopes import unpack_columns
 from decoders.schema.registry import schemas_of
 from expectations.conversation.columnar.arrival import Arrival
 from expectations.conversation.columnar.window import ColumnarWindows
-from expectations.conversation.observation import ConnectionWindow
 from expectations.judge import Judge
 from expectations.terms import Terms
 from streaming.query.bucket import (
@@ -32,6 +29,7 @@ from streaming.query.bucket import (
     pack_bucket,
     unpack_bucket,
 )
+from streaming.query.folded import Folded, pack_folded, unpack_folded
 from streaming.query.identity_stage import stepped_rows
 from streaming.query.report import Report
 
@@ -48,32 +46,13 @@ UNREADABLE_RECORDS_BUCKET = 0
 _FOLDED = pa.schema([("bucket", pa.int32()), ("folded", pa.binary())])
 
 
-class Folded(msgspec.Struct):
-    """What one Arrow batch says to one bucket.
-
-    `unreadable` counts records that could not be unpacked. `captured` counts those of the whole batch by
-    capture time, in tenths of a second; it is told to one bucket only.
-    """
-
-    windows: list[ConnectionWindow]
-    unreadable: int = 0
-    captured: dict[int, int] = {}
-
-
-_ENCODER = msgspec.msgpack.Encoder()
-_FOLDED_DECODER = msgspec.msgpack.Decoder(Folded)
-# Windows resemble each other: it is cheaper to make them small than to hand them from process to process.
-_COMPRESSOR = zstandard.ZstdCompressor(level=1)
-_DECOMPRESSOR = zstandard.ZstdDecompressor()
-
-
 def decode_stage(
     buckets: int, table: str | None = None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Make the function for `mapInArrow`: Kafka records in, one row a bucket out.
 
     Input columns: key and value (binary), topic (string), partition (int32), offset (int64). Output
-    columns: bucket (int32) and folded (binary, msgpack of `Folded`). `table` is the text of the schemas to
+    columns: bucket (int32) and folded (binary, a packed `Folded`). `table` is the text of the schemas to
     decode with, if not the committed ones.
     """
 
@@ -96,7 +75,7 @@ def _fold_batch(windows: ColumnarWindows, batch: pa.RecordBatch, buckets: int) -
         folded.captured = _captured(arrival)
     if unpacked.unreadable:
         by_bucket.setdefault(UNREADABLE_RECORDS_BUCKET, Folded([])).unreadable = unpacked.unreadable
-    rows = [_COMPRESSOR.compress(_ENCODER.encode(folded)) for folded in by_bucket.values()]
+    rows = [pack_folded(folded) for folded in by_bucket.values()]
     return pa.RecordBatch.from_arrays(
         [pa.array(by_bucket.keys(), pa.int32()), pa.array(rows, pa.binary())], schema=_FOLDED
     )
@@ -150,7 +129,7 @@ class BucketProcessor(StatefulProcessor):
     ) -> Iterator[Row]:
         """Judge what a micro-batch brought for this bucket."""
         bucket = self._load(key[0])
-        folded = [_FOLDED_DECODER.decode(_DECOMPRESSOR.decompress(row.folded)) for row in rows]
+        folded = [unpack_folded(row.folded) for row in rows]
         windows = [window for part in folded for window in part.windows]
         report = self._step.hear(key[0], bucket, windows)
         for part in folded:

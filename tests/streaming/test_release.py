@@ -6,7 +6,6 @@ import json
 import pickle
 from pathlib import Path
 
-import msgspec
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
@@ -16,7 +15,8 @@ from decoders.schema.registry import COMMITTED_TABLE, default_schemas
 from streaming.configuration import Configuration
 from streaming.failure import UserError
 from streaming.feeder.feeder import Feeder
-from streaming.query.stages import Folded, decode_stage
+from streaming.query.folded import unpack_folded
+from streaming.query.stages import decode_stage
 from streaming.release import COMMITTED, load_schemas, load_table, table_text
 from tests.exchange import Exchange
 
@@ -63,7 +63,7 @@ def known(table: str | None) -> list[bool]:
     batch = pa.RecordBatch.from_arrays(columns, names=["key", "value", "topic", "partition", "offset"])
     stage = pickle.loads(cloudpickle.dumps(decode_stage(4, table)))
     (folded,) = stage(iter([batch]))
-    (row,) = (msgspec.msgpack.decode(row, type=Folded) for row in folded.column("folded").to_pylist())
+    (row,) = map(unpack_folded, folded.column("folded").to_pylist())
     return [observation.known for window in row.windows for observation in window.observations]
 
 

@@ -18,9 +18,10 @@ from expectations.terms import Terms
 from streaming.configuration import Configuration, Suppression
 from streaming.decisions import Decisions
 from streaming.query.bucket import StateVersionError, unpack_bucket
+from streaming.query.folded import Folded, pack_folded
 from streaming.query.identity_stage import Stepped
 from streaming.query.report import Report
-from streaming.query.stages import SUMMARY_INTERVAL, BucketProcessor, Folded
+from streaming.query.stages import SUMMARY_INTERVAL, BucketProcessor
 from tests.exchange import Exchange
 from tests.streaming.captures import violating
 from tests.streaming.query.test_bucket import windows
@@ -64,7 +65,7 @@ def hear(
 ) -> Report:
     processor: Any = BucketProcessor(buckets, terms or Terms(), resumed_at=resumed_at)
     processor.init(store)
-    rows = [Row(folded=msgspec.msgpack.encode(Folded(said)))]
+    rows = [Row(folded=pack_folded(Folded(said)))]
     stepped = [
         msgspec.msgpack.decode(row.stepped, type=Stepped)
         for row in processor.handleInputRows((number,), iter(rows), store)

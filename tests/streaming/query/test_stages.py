@@ -5,17 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 
-import msgspec
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.frame.record import Kind, Record, pack
-from streaming.query.stages import TENTH, Folded, bucket_of, decode_stage
+from streaming.query.folded import Folded, unpack_folded
+from streaming.query.stages import TENTH, bucket_of, decode_stage
 from tests.exchange import Exchange
 
 BUCKETS = 8
-_DECODER = msgspec.msgpack.Decoder(Folded)
 Row = tuple[bytes | None, bytes | None]
 
 
@@ -39,7 +38,7 @@ def decoded(*batches: pa.RecordBatch) -> list[dict[int, Folded]]:
         assert batch.schema.names == ["bucket", "folded"]
         assert batch.schema.types == [pa.int32(), pa.binary()]
         buckets, rows = (column.to_pylist() for column in batch.columns)
-        results.append(dict(zip(buckets, map(_DECODER.decode, rows), strict=True)))
+        results.append(dict(zip(buckets, map(unpack_folded, rows), strict=True)))
     return results
 
 
