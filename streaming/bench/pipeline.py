@@ -30,9 +30,9 @@ class Load(NamedTuple):
     frames_per_batch: int
 
 
-FEW: Final = Load("1k", 1_000, 4_000_000, 1_000_000)
+FEW: Final = Load("1k", 1_000, 8_000_000, 1_000_000)
 MANY: Final = Load("50k", 50_000, 6_000_000, 500_000)
-"""Each connection has ten frames in a batch. There are a dozen, since the first ones warm up."""
+"""Each connection has ten frames in a batch. There are many batches, since the first ones warm up."""
 CURVE: Final = (
     Load("1k", 1_000, 300_000, 100_000),
     Load("1k", 1_000, 1_500_000, 500_000),
