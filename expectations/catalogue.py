@@ -56,4 +56,14 @@ def kept_name(rule: Rule) -> str | None:
 
 def state_of(states: Any, rule: Rule) -> Any:
     """Pick one rule's state out of a connection's."""
-    return NO_STATE if rule.State is NoState else getattr(states, rule.state_name)
+    name = kept_name(rule)
+    return NO_STATE if name is None else getattr(states, name)
+
+
+_NEW_STATES = msgspec.structs.astuple(RULE_STATES())
+
+
+def changed_states(states: Any) -> dict[str, Any]:
+    """Pick the states of rules that are not as they were when the connection began, by name."""
+    pairs = zip(states.__struct_fields__, msgspec.structs.astuple(states), _NEW_STATES, strict=True)
+    return {name: state for name, state, new in pairs if state != new}

@@ -46,6 +46,17 @@ class Outcome(msgspec.Struct):
         key = (rule.id, str(judgement.verdict))
         self.checks[key] = self.checks.get(key, 0) + judgement.count
 
+    def add(self, other: Outcome) -> None:
+        """Take in what came to pass after this."""
+        self.findings.extend(other.findings)
+        self.claims.extend(other.claims)
+        self.judged.extend(other.judged)
+        self.answered |= other.answered
+        for check, count in other.checks.items():
+            self.checks[check] = self.checks.get(check, 0) + count
+        for offence, count in other.offences.items():
+            self.offences[offence] = self.offences.get(offence, 0) + count
+
     def count_offence(self, finding: Finding) -> None:
         """Count an offence. One that only rises in level counts once at its new level."""
         software = (finding.client_software_name, finding.client_software_version)
@@ -58,12 +69,5 @@ def merged(outcomes: Iterable[Outcome]) -> Outcome:
     """Put together what several windows brought, one after the other."""
     whole = Outcome()
     for outcome in outcomes:
-        whole.findings.extend(outcome.findings)
-        whole.claims.extend(outcome.claims)
-        whole.judged.extend(outcome.judged)
-        whole.answered |= outcome.answered
-        for check, count in outcome.checks.items():
-            whole.checks[check] = whole.checks.get(check, 0) + count
-        for offence, count in outcome.offences.items():
-            whole.offences[offence] = whole.offences.get(offence, 0) + count
+        whole.add(outcome)
     return whole

@@ -10,22 +10,19 @@ from __future__ import annotations
 import hashlib
 import operator
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from expectations.catalogue import RULE_STATES, RULES
+from expectations.catalogue import RULES, changed_states, kept_name
 from expectations.conversation.observation import Observation
 from expectations.conversation.unanswered import Unanswered
 from expectations.judge import ConnectionState
-from expectations.rule import NoState
 
 STANDING_BYTES: Final = 16
 NAMED_APIS: Final = frozenset().union(*(rule.apis or () for rule in RULES))
 """The APIs that rules speak of by name."""
-_GENERAL_STATES: Final = tuple(
-    rule.state_name for rule in RULES if rule.State is not NoState and rule.apis is None
-)
+_GENERAL_STATES: Final = frozenset(kept_name(rule) for rule in RULES if rule.apis is None)
 """The states of rules that hear all APIs."""
 _MOVING: Final = frozenset(
     {
@@ -44,7 +41,6 @@ _MOVING: Final = frozenset(
 _LIKENESS: Final = operator.attrgetter(
     *(name for name in Observation.__struct_fields__ if name not in _MOVING)
 )
-_NEW_STATES: Final = RULE_STATES()
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
@@ -77,10 +73,6 @@ def standing_of(state: ConnectionState) -> bytes:
     sightings = state.sightings
     shown = (sightings.client is None, sightings.instance is None)
     negotiated = [time > 0 for time in msgspec.structs.astuple(sightings.negotiated)]
-    told = (facts, shown, negotiated, _general_states(state.rules))
+    general = [(name, kept) for name, kept in changed_states(state.rules).items() if name in _GENERAL_STATES]
+    told = (facts, shown, negotiated, general)
     return hashlib.blake2b(_ENCODER.encode(told), digest_size=STANDING_BYTES).digest()
-
-
-def _general_states(rules: Any) -> list[tuple[str, Any]]:
-    states = ((name, getattr(rules, name)) for name in _GENERAL_STATES)
-    return [(name, state) for name, state in states if state != getattr(_NEW_STATES, name)]

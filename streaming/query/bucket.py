@@ -169,8 +169,8 @@ class BucketStep:
         if state is None:
             state = connections[window.connection] = open_connection(window)
         for outcome in self._judge.hear_each(state, window):
+            outcome.claims.extend(_newly_answered(answered, window, outcome))
             tally.add(outcome)
-            tally.claims.extend(_newly_answered(answered, window, outcome))
         if len(bucket.answered) > SERVER_LIMIT:
             del bucket.answered[next(iter(bucket.answered))]
         bucket.clock = max(bucket.clock, state.conversation.latest_captured_at)

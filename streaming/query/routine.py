@@ -17,7 +17,7 @@ from decoders.frame.record import Kind
 from expectations.conversation.observation import ConnectionWindow, Heartbeat, HeartbeatAnswer, Observation
 from expectations.conversation.unanswered import ApiVersion
 from expectations.identity.sightings import seen_again
-from expectations.judge import ConnectionState, Judge
+from expectations.judge import Judge
 from expectations.outcome import Outcome
 from expectations.standing import is_plain, likeness_of_all, standing_of
 from streaming.query.connections import Connections
@@ -73,7 +73,7 @@ class Routine:
         elif not self._hear_heartbeats(connections, sight, heartbeats, answered, tally):
             return 0
         else:
-            _move(connections[window.connection], moved, plain)
+            connections.layout.move(connections[window.connection], moved)
         for judged, observation in zip(remembered.judged, plain, strict=True):
             tally.repeat(judged, observation.count)
         return moved.latest
@@ -203,15 +203,3 @@ def _waiting(place: int, said: Sequence[Observation], connections: Connections) 
     for asked, count in more.items():
         counts[asked] = counts.get(asked, 0) + count
     return table.place(waiting_of(counts))
-
-
-def _move(state: ConnectionState, row: Row, plain: Sequence[Observation]) -> None:
-    """Move a connection that was read, and heard everything but what is plain."""
-    said, sightings = state.conversation, state.sightings
-    said.latest_captured_at, said.latest_sequence = row.latest, row.heard
-    for seen in plain:
-        said.unanswered.hear(seen)
-    if sightings.client is not None:
-        sightings.client.until, sightings.client.before_until = row.client_until, row.client_before
-    if sightings.instance is not None:
-        sightings.instance.until, sightings.instance.before_until = row.instance_until, row.instance_before

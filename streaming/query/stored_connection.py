@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from expectations.catalogue import RULE_STATES
+from expectations.catalogue import RULE_STATES, changed_states
 from expectations.conversation.conversation import Advertised, Conversation
 from expectations.conversation.observation import SoftwareClaim
 from expectations.conversation.unanswered import ApiVersion, Unanswered
@@ -84,8 +84,6 @@ class _Content(msgspec.Struct, array_like=True):
 
 _ENCODER = msgspec.msgpack.Encoder()
 _CONTENT = msgspec.msgpack.Decoder(_Content)
-_RULE_NAMES = RULE_STATES.__struct_fields__
-_NEW_RULES = msgspec.structs.astuple(RULE_STATES())
 
 
 class SharedFacts(msgspec.Struct, array_like=True):
@@ -124,15 +122,20 @@ class ConnectionLayout:
         conversation.connection = connection
         conversation.cluster, conversation.server, conversation.run = self.servers.value(row.server)
         conversation.software = self.software_at(row.software)
-        conversation.latest_captured_at, conversation.latest_sequence = row.latest, row.heard
-        conversation.latest_loss = row.loss
-        conversation.unanswered = Unanswered(dict(self.waiting.value(row.unanswered)))
         if content.advertised is not None:
             sequence, ranges = content.advertised
             conversation.advertised = Advertised(sequence, self._ranges.value(ranges))
-        _shown(content.sightings.client, row.client_until, row.client_before)
-        _shown(content.sightings.instance, row.instance_until, row.instance_before)
-        return ConnectionState(conversation, content.rules, content.findings, content.sightings)
+        state = ConnectionState(conversation, content.rules, content.findings, content.sightings)
+        self.move(state, row)
+        return state
+
+    def move(self, state: ConnectionState, row: Row) -> None:
+        """Let what every frame moves be as a row has it."""
+        said, sightings = state.conversation, state.sightings
+        said.latest_captured_at, said.latest_sequence, said.latest_loss = row.latest, row.heard, row.loss
+        said.unanswered = Unanswered(dict(self.waiting.value(row.unanswered)))
+        _shown(sightings.client, row.client_until, row.client_before)
+        _shown(sightings.instance, row.instance_until, row.instance_before)
 
     def content(self, state: ConnectionState) -> bytes:
         """Lay out what only news changes."""
@@ -157,7 +160,7 @@ class ConnectionLayout:
             (
                 msgspec.structs.astuple(facts),
                 (advertised.sequence, self._ranges.place(advertised.ranges)) if advertised else None,
-                _changed(state.rules),
+                changed_states(state.rules),
                 state.findings,
                 still,
             )
@@ -195,9 +198,3 @@ def _shown(sighting: Sighting | None, until: int, before_until: int) -> None:
 
 def _still(sighting: Sighting | None) -> Sighting | None:
     return sighting and msgspec.structs.replace(sighting, until=0, before_until=0)
-
-
-def _changed(rules: Any) -> dict[str, Any]:
-    """Pick the states of rules that are not as they were when the connection began."""
-    states = zip(_RULE_NAMES, msgspec.structs.astuple(rules), _NEW_RULES, strict=True)
-    return {name: state for name, state, new in states if state != new}

@@ -8,9 +8,7 @@ from typing import Final
 
 from decoders.frame.record import Kind
 from expectations.conversation.observation import Observation
-from expectations.finding import Finding
-from expectations.identity.claim import Claim
-from expectations.outcome import Offence, Outcome
+from expectations.outcome import Outcome
 from streaming.query.report import Report
 
 UNKNOWN: Final = "unknown"
@@ -29,27 +27,18 @@ class Judged:
 
 
 class Tally:
-    """Findings and claims as they came; the rest as counts."""
+    """What was judged, put together; frames as counts."""
 
     def __init__(self, api_names: Mapping[int, str]) -> None:
         self._api_names = api_names
-        self._findings: list[Finding] = []
+        self._judged = Outcome()
         self._frames: dict[tuple[int, str], int] = {}
         self._undecodable: dict[str, int] = {}
-        self._checks: dict[Check, int] = {}
-        self._offences: dict[Offence, int] = {}
         self._repeated: dict[Judged, int] = {}
-        self.claims: list[Claim] = []
 
     def add(self, outcome: Outcome) -> None:
         """Add what was judged."""
-        self._findings.extend(outcome.findings)
-        self.claims.extend(outcome.claims)
-        sums = self._checks
-        for check, count in outcome.checks.items():
-            sums[check] = sums.get(check, 0) + count
-        for offence, count in outcome.offences.items():
-            self._offences[offence] = self._offences.get(offence, 0) + count
+        self._judged.add(outcome)
 
     def count(self, observations: Sequence[Observation]) -> None:
         """Count the frames of observations, and those of them that could not be decoded."""
@@ -69,12 +58,12 @@ class Tally:
         """Tell what came together, as the report of a bucket."""
         for judged, count in self._repeated.items():
             self._count_frames(judged.api_key, judged.kind, count)
-            for check in judged.checks:
-                self._checks[check] = self._checks.get(check, 0) + count
+            self._judged.add(Outcome(checks=dict.fromkeys(judged.checks, count)))
         self._repeated.clear()
-        report = Report(number, findings=self._findings, claims=self.claims, undecodable=self._undecodable)
-        report.offences.extend(self._offences.items())
-        for (rule, verdict), count in self._checks.items():
+        told = self._judged
+        report = Report(number, findings=told.findings, claims=told.claims, undecodable=self._undecodable)
+        report.offences.extend(told.offences.items())
+        for (rule, verdict), count in told.checks.items():
             report.checks.setdefault(rule, {})[verdict] = count
         for (api_key, kind), count in self._frames.items():
             kinds = report.frames.setdefault(self._api_names.get(api_key, UNKNOWN), {})
