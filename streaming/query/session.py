@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from streaming.broker.jars import jars
 from streaming.configuration import Configuration
+from streaming.query.checkpoint import choose_manager
 from streaming.query.shipment import FOLDER, pack_shipment
 
 LOOPBACK = "127.0.0.1"
@@ -50,6 +51,7 @@ def _make_session(configuration: Configuration, connector: Sequence[Path], scrat
     session = builder.getOrCreate()
     # What ends a query is told by us, in a line; Spark would tell it with every trace it has.
     session.sparkContext.setLogLevel("FATAL")
+    choose_manager(session, configuration)
     return session
 
 
