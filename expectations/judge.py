@@ -14,9 +14,9 @@ import msgspec
 
 from decoders.frame.record import Kind
 from expectations.catalogue import NO_STATE, RULE_STATES, kept_name, state_of
+from expectations.conversation.connection_window import ConnectionWindow
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import (
-    ConnectionWindow,
     Evidence,
     Heartbeat,
     Observation,

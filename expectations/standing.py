@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import operator
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from expectations.catalogue import RULES, changed_states, kept_name
-from expectations.conversation.observation import Observation
+from expectations.conversation.connection_window import Moment
+from expectations.conversation.observation import Heartbeat, HeartbeatAnswer, Observation
 from expectations.conversation.unanswered import Unanswered
 from expectations.judge import ConnectionState
 
@@ -24,34 +24,25 @@ NAMED_APIS: Final = frozenset().union(*(rule.apis or () for rule in RULES))
 """The APIs that rules speak of by name."""
 _GENERAL_STATES: Final = frozenset(kept_name(rule) for rule in RULES if rule.apis is None)
 """The states of rules that hear all APIs."""
-_MOVING: Final = frozenset(
-    {
-        "first_sequence",
-        "last_sequence",
-        "first_captured_at",
-        "last_captured_at",
-        "previous_captured_at",
-        "evidence",
-        "count",
-        "correlation_id",
-        "paired_sequence",
-    }
-)
-"""What of an observation is another one each time."""
-_LIKENESS: Final = operator.attrgetter(
-    *(name for name in Observation.__struct_fields__ if name not in _MOVING)
-)
+_OWN: Final = frozenset(Moment.__struct_fields__)
+_LIKENESS: Final = operator.attrgetter(*(name for name in Observation.__struct_fields__ if name not in _OWN))
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
-def is_plain(observation: Observation) -> bool:
-    """Whether it is a plain frame, or several."""
-    return observation.is_clean and observation.body is None and observation.api_key not in NAMED_APIS
+class Saying:
+    """What like observations say, and whether that is plain, or clean heartbeats or their answers.
 
+    `likeness` names it, in bytes of which none begins as another one goes on.
+    """
 
-def likeness_of_all(observations: Sequence[Observation]) -> bytes:
-    """Name what observations say, one after the other, but for when and how often."""
-    return _ENCODER.encode([_LIKENESS(observation) for observation in observations])
+    __slots__ = ("is_heartbeat", "is_plain", "likeness", "observation")
+
+    def __init__(self, observation: Observation) -> None:
+        clean = observation.is_clean
+        self.observation = observation
+        self.is_plain = clean and observation.body is None and observation.api_key not in NAMED_APIS
+        self.is_heartbeat = clean and isinstance(observation.body, Heartbeat | HeartbeatAnswer)
+        self.likeness = _ENCODER.encode(_LIKENESS(observation)) if self.is_plain else b""
 
 
 def standing_of(state: ConnectionState) -> bytes:

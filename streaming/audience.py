@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from expectations.conversation.observation import ConnectionWindow
+from expectations.conversation.connection_window import ConnectionWindow
 from expectations.finding import Finding
 from expectations.identity.claim import Claim, Identity
 from expectations.identity.judge import IdentityJudge, IdentityState

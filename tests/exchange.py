@@ -12,7 +12,8 @@ from decoders.frame.record import Closing, Direction, Endpoint, Flag, Kind, Pair
 from decoders.schema.header_versions import Layout
 from decoders.schema.registry import default_schemas
 from expectations.catalogue import RULES
-from expectations.conversation.observation import ConnectionWindow, Evidence
+from expectations.conversation.connection_window import ConnectionWindow
+from expectations.conversation.observation import Evidence
 from expectations.conversation.window import Said, windows_of
 from expectations.identity.claim import Claim, answered_claim
 from expectations.identity.judge import IdentityJudge, IdentityState

@@ -261,26 +261,3 @@ class Observation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def instance_id(self) -> bytes | None:
         """The client instance ID, None where there is none or it is zero."""
         return self.client_instance_id if self.client_instance_id and any(self.client_instance_id) else None
-
-
-class ConnectionWindow(msgspec.Struct, array_like=True):
-    """What one window of the stream says of one connection, in the order of the first sequences."""
-
-    connection: bytes
-    cluster: str
-    client: str
-    server: str
-    run: int
-    observations: list[Observation]
-
-
-def window_of(record: Record, observations: list[Observation]) -> ConnectionWindow:
-    """Make the window of a connection, of which any record tells who speaks there."""
-    return ConnectionWindow(
-        connection=record.connection,
-        cluster=record.cluster,
-        client=str(record.client),
-        server=str(record.server),
-        run=record.run,
-        observations=observations,
-    )

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from decoders.frame.record import Kind, Record
 from decoders.schema.registry import Schemas
+from expectations.conversation.connection_window import ConnectionWindow, speakers_of
 from expectations.conversation.fold import Likeness, fold
-from expectations.conversation.observation import ConnectionWindow, Evidence, Observation, window_of
+from expectations.conversation.observation import Evidence, Observation
 from expectations.conversation.observe import observe
 
 
@@ -46,4 +47,4 @@ def windows_of(
 
 def _folded(connection: _Connection, said: dict[Likeness, int]) -> ConnectionWindow:
     observations = sorted(connection.observations, key=lambda seen: seen.first_sequence)
-    return window_of(connection.record, fold(observations, said))
+    return ConnectionWindow(*speakers_of(connection.record), fold(observations, said))

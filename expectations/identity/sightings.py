@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from expectations.conversation.connection_window import Moment
 from expectations.conversation.observation import Observation
 from expectations.identity.claim import Negotiated
 
@@ -34,7 +35,7 @@ class Sighting(msgspec.Struct, array_like=True):
         self.until, self.before_until = seen_again(self.until, self.before_until, shown)
 
 
-def seen_again(until: int, before_until: int, shown: Observation) -> tuple[int, int]:
+def seen_again(until: int, before_until: int, shown: Observation | Moment) -> tuple[int, int]:
     """Give the latest time and the one before it, once something was shown again."""
     if shown.last_captured_at <= until:
         return until, before_until

@@ -6,18 +6,20 @@ a key. The stored bytes begin with a version; those of a version that is not kno
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 import zstandard
 
-from expectations.conversation.observation import ConnectionWindow
+from expectations.conversation.connection_window import BriefWindow, ConnectionWindow
+from expectations.conversation.unanswered import ApiVersion
 from expectations.identity.claim import Claim, answered_claim
 from expectations.judge import Judge, open_connection
 from expectations.outcome import Outcome
 from streaming.query.connections import Connections, StoredConnections
 from streaming.query.earlier_state import EARLIER_VERSIONS, read_earlier
+from streaming.query.folded import FoldedWindow
 from streaming.query.report import OpenConnections, Report
 from streaming.query.routine import Routine
 from streaming.query.tally import UNKNOWN, Tally
@@ -125,13 +127,16 @@ class BucketStep:
         self._api_names = api_names
         self._routine = Routine(judge)
 
-    def hear(self, number: int, bucket: Bucket, windows: list[ConnectionWindow]) -> Report:
+    def hear(self, number: int, bucket: Bucket, windows: Sequence[ConnectionWindow | FoldedWindow]) -> Report:
         """Judge windows of connections, in the order of each connection's first sequence."""
         tally = Tally(self._api_names)
         if bucket.resumed_at < self._resumed_at:
             self._resume(bucket, tally)
         for window in sorted(windows, key=_order):
-            self._hear_window(bucket, window, tally)
+            if isinstance(window, FoldedWindow):
+                self._hear_folded(bucket, window, tally)
+            else:
+                self._hear_window(bucket, window, tally)
         return self._summarise(bucket, tally.report(number))
 
     def _resume(self, bucket: Bucket, tally: Tally) -> None:
@@ -154,13 +159,16 @@ class BucketStep:
         bucket.connections.drop_silent(bucket.clock - FORGET_AFTER)
         return self._summarise(bucket, report)
 
+    def _hear_folded(self, bucket: Bucket, window: FoldedWindow, tally: Tally) -> None:
+        answered = _answered(bucket, window.brief)
+        latest = self._routine.hear(bucket.connections, window, answered, tally)
+        bucket.clock = max(bucket.clock, latest)
+        if not latest:
+            self._hear_window(bucket, window.observed(window.brief.moments), tally)
+
     def _hear_window(self, bucket: Bucket, window: ConnectionWindow, tally: Tally) -> None:
         connections, said = bucket.connections, window.observations
-        answered = bucket.answered.setdefault(f"{window.cluster}\0{window.server}", set())
-        latest = self._routine.hear(connections, window, answered, tally)
-        if latest:
-            bucket.clock = max(bucket.clock, latest)
-            return
+        answered = _answered(bucket, window)
         tally.count(said)
         heard = connections.heard(window.connection)
         if all(seen.last_sequence <= heard for seen in said):
@@ -187,14 +195,16 @@ class BucketStep:
         return report
 
 
-def _order(window: ConnectionWindow) -> tuple[bytes, int]:
-    first = window.observations[0].first_sequence if window.observations else 0
-    return window.connection, first
+def _order(window: ConnectionWindow | FoldedWindow) -> tuple[bytes, int]:
+    return window.connection, window.first_sequence
 
 
-def _newly_answered(
-    answered: set[tuple[int, int]], window: ConnectionWindow, outcome: Outcome
-) -> Iterator[Claim]:
+def _answered(bucket: Bucket, window: ConnectionWindow | BriefWindow) -> set[ApiVersion]:
+    """Give the API versions of which the bucket was told that the window's server answers them."""
+    return bucket.answered.setdefault(f"{window.cluster}\0{window.server}", set())
+
+
+def _newly_answered(answered: set[ApiVersion], window: ConnectionWindow, outcome: Outcome) -> Iterator[Claim]:
     """Tell once, not with each connection, that a server answers an API version."""
     for api_key, api_version in sorted(outcome.answered - answered):
         yield answered_claim(window.cluster, window.server, api_key, api_version)

@@ -8,19 +8,18 @@ what moves with every frame. Where there is nothing else, the connection need no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-import msgspec
-
 from decoders.frame.record import Kind
-from expectations.conversation.observation import ConnectionWindow, Heartbeat, HeartbeatAnswer, Observation
+from expectations.conversation.connection_window import Moment
+from expectations.conversation.observation import Observation
 from expectations.conversation.unanswered import ApiVersion
 from expectations.identity.sightings import seen_again
 from expectations.judge import Judge
 from expectations.outcome import Outcome
-from expectations.standing import is_plain, likeness_of_all, standing_of
+from expectations.standing import standing_of
 from streaming.query.connections import Connections
+from streaming.query.folded import FoldedWindow
 from streaming.query.stored_connection import NOWHERE, Row, waiting_of
 from streaming.query.tally import Judged, Tally
 
@@ -31,7 +30,7 @@ MOST_REMEMBERED: Final = 100_000
 class _Sight(NamedTuple):
     """A window of a connection that is not read, and where that stands."""
 
-    window: ConnectionWindow
+    window: FoldedWindow
     place: int
     row: Row
     standing: bytes
@@ -53,7 +52,7 @@ class Routine:
         self._judged: dict[tuple[object, ...], Judged] = {}
 
     def hear(
-        self, connections: Connections, window: ConnectionWindow, answered: set[ApiVersion], tally: Tally
+        self, connections: Connections, window: FoldedWindow, answered: set[ApiVersion], tally: Tally
     ) -> int:
         """Judge a window if that is routine; else nothing has changed.
 
@@ -63,7 +62,7 @@ class Routine:
         sight = _sight(connections, window)
         if sight is None:
             return 0
-        plain, heartbeats = _parted(window.observations)
+        plain, heartbeats = _parted(window)
         remembered = self._recall(connections, sight, plain) if plain else None
         if remembered is None or not remembered.answered <= answered:
             return 0
@@ -74,30 +73,30 @@ class Routine:
             return 0
         else:
             connections.layout.move(connections[window.connection], moved)
-        for judged, observation in zip(remembered.judged, plain, strict=True):
-            tally.repeat(judged, observation.count)
+        for judged, moment in zip(remembered.judged, plain, strict=True):
+            tally.repeat(judged, moment.count)
         return moved.latest
 
-    def _recall(
-        self, connections: Connections, sight: _Sight, plain: list[Observation]
-    ) -> _Remembered | None:
-        key = sight.standing + likeness_of_all(plain)
+    def _recall(self, connections: Connections, sight: _Sight, plain: list[Moment]) -> _Remembered | None:
+        sayings = sight.window.sayings
+        key = b"".join([sight.standing, *[sayings[moment.saying].likeness for moment in plain]])
         if key not in self._remembered:
             if len(self._remembered) >= MOST_REMEMBERED:
                 self._remembered.clear()
-            are_plain = all(map(is_plain, plain))
-            self._remembered[key] = self._try(connections, sight, plain) if are_plain else None
+            self._remembered[key] = self._try(connections, sight, plain)
         return self._remembered[key]
 
-    def _try(self, connections: Connections, sight: _Sight, plain: list[Observation]) -> _Remembered | None:
+    def _try(self, connections: Connections, sight: _Sight, plain: list[Moment]) -> _Remembered | None:
         """Judge what is plain, as if there was nothing else, on a connection made for it."""
-        stored = connections.content(sight.place)
-        state = connections.layout.read(sight.window.connection, sight.row, stored)
-        outcomes = self._judge.hear_each(state, _part(sight.window, plain))
-        if connections.layout.content(state) != stored or not all(map(_is_even, plain, outcomes)):
+        stored, window = connections.content(sight.place), sight.window.observed(plain)
+        state = connections.layout.read(window.connection, sight.row, stored)
+        outcomes = self._judge.hear_each(state, window)
+        if connections.layout.content(state) != stored:
+            return None
+        if not all(map(_is_even, window.observations, outcomes)):
             return None
         answered = frozenset[ApiVersion]().union(*(outcome.answered for outcome in outcomes))
-        return _Remembered(tuple(map(self._same, plain, outcomes)), answered)
+        return _Remembered(tuple(map(self._same, window.observations, outcomes)), answered)
 
     def _same(self, observation: Observation, outcome: Outcome) -> Judged:
         """Give one object for all that comes to the same."""
@@ -108,54 +107,56 @@ class Routine:
         self,
         connections: Connections,
         sight: _Sight,
-        heartbeats: list[Observation],
+        heartbeats: list[Moment],
         answered: set[ApiVersion],
         tally: Tally,
     ) -> bool:
         """Let the judge hear the heartbeats alone, unless that changes where the connection stands."""
-        state = connections[sight.window.connection]
-        outcomes = self._judge.hear_each(state, _part(sight.window, heartbeats))
+        state, window = connections[sight.window.connection], sight.window.observed(heartbeats)
+        outcomes = self._judge.hear_each(state, window)
         is_told = all(outcome.answered <= answered for outcome in outcomes)
         if not is_told or standing_of(state) != sight.standing:
-            connections.put_back(sight.window.connection, sight.place)
+            connections.put_back(window.connection, sight.place)
             return False
-        tally.count(heartbeats)
+        tally.count(window.observations)
         for outcome in outcomes:
             tally.add(outcome)
         return True
 
 
-def _sight(connections: Connections, window: ConnectionWindow) -> _Sight | None:
+def _sight(connections: Connections, window: FoldedWindow) -> _Sight | None:
     """Look at a window; None if the connection is new, was read or has heard a part of it."""
-    place, said = connections.place(window.connection), window.observations
-    if place == NOWHERE or not said:
+    brief = window.brief
+    place = connections.place(brief.connection)
+    if place == NOWHERE or not brief.moments:
         return None
     row = connections.row(place)
-    if said[0].first_sequence <= row.heard or (row.loss and _may_answer_before(row.loss, said)):
+    if window.first_sequence <= row.heard or (row.loss and _may_answer_before(row.loss, window)):
         return None
     return _Sight(window, place, row, connections.layout.standings.value(row.standing))
 
 
-def _parted(said: list[Observation]) -> tuple[list[Observation], list[Observation]]:
-    """Part what has no body, and may be plain, from heartbeats; neither, where there is anything else."""
-    bodiless = [seen for seen in said if seen.body is None]
-    if len(bodiless) == len(said):
-        return bodiless, []
-    heartbeats = [seen for seen in said if _is_heartbeat(seen)]
-    return (bodiless, heartbeats) if len(bodiless) + len(heartbeats) == len(said) else ([], [])
+def _parted(window: FoldedWindow) -> tuple[list[Moment], list[Moment]]:
+    """Part what is plain from heartbeats; neither, where there is anything else."""
+    plain: list[Moment] = []
+    heartbeats: list[Moment] = []
+    for moment in window.brief.moments:
+        saying = window.sayings[moment.saying]
+        if saying.is_plain:
+            plain.append(moment)
+        elif saying.is_heartbeat:
+            heartbeats.append(moment)
+        else:
+            return [], []
+    return plain, heartbeats
 
 
-def _is_heartbeat(observation: Observation) -> bool:
-    return observation.is_clean and isinstance(observation.body, Heartbeat | HeartbeatAnswer)
-
-
-def _may_answer_before(loss: int, said: Sequence[Observation]) -> bool:
+def _may_answer_before(loss: int, window: FoldedWindow) -> bool:
     """Whether an answer may belong to a request from before a loss."""
-    return any(seen.kind is Kind.RESPONSE and seen.paired_sequence <= loss for seen in said)
-
-
-def _part(window: ConnectionWindow, observations: list[Observation]) -> ConnectionWindow:
-    return msgspec.structs.replace(window, observations=observations)
+    return any(
+        window.sayings[moment.saying].observation.kind is Kind.RESPONSE and moment.paired_sequence <= loss
+        for moment in window.brief.moments
+    )
 
 
 def _is_even(observation: Observation, outcome: Outcome) -> bool:
@@ -166,15 +167,15 @@ def _is_even(observation: Observation, outcome: Outcome) -> bool:
 
 def _moved(sight: _Sight, connections: Connections) -> Row:
     """Move what every frame moves, as the conversation and its sightings would."""
-    row, said = sight.row, sight.window.observations
+    row, (brief, sayings) = sight.row, sight.window
     client, instance = (row.client_until, row.client_before), (row.instance_until, row.instance_before)
     latest, heard = row.latest, row.heard
-    for seen in said:
-        latest = max(latest, seen.last_captured_at)
-        heard = max(heard, seen.last_sequence)
-        if seen.kind is Kind.REQUEST:
-            client = client if row.client_until == NOWHERE else seen_again(*client, seen)
-            instance = instance if row.instance_until == NOWHERE else seen_again(*instance, seen)
+    for moment in brief.moments:
+        latest = max(latest, moment.last_captured_at)
+        heard = max(heard, moment.last_sequence)
+        if sayings[moment.saying].observation.kind is Kind.REQUEST:
+            client = client if row.client_until == NOWHERE else seen_again(*client, moment)
+            instance = instance if row.instance_until == NOWHERE else seen_again(*instance, moment)
     return row._replace(
         latest=latest,
         heard=heard,
@@ -182,24 +183,25 @@ def _moved(sight: _Sight, connections: Connections) -> Row:
         client_before=client[1],
         instance_until=instance[0],
         instance_before=instance[1],
-        unanswered=_waiting(row.unanswered, said, connections),
+        unanswered=_waiting(sight, connections),
         stirred=True,
     )
 
 
-def _waiting(place: int, said: Sequence[Observation], connections: Connections) -> int:
+def _waiting(sight: _Sight, connections: Connections) -> int:
     """Give the place of the requests that wait once frames were heard, which are all certain and matched."""
     more: dict[ApiVersion, int] = {}
-    for seen in said:
-        asked, count = (seen.api_key, seen.api_version), seen.count
-        if seen.kind is Kind.RESPONSE:
-            more[asked] = more.get(asked, 0) - count
-        elif seen.owes_answer:
-            more[asked] = more.get(asked, 0) + count
+    for moment in sight.window.brief.moments:
+        said = sight.window.sayings[moment.saying].observation
+        asked = said.api_key, said.api_version
+        if said.kind is Kind.RESPONSE:
+            more[asked] = more.get(asked, 0) - moment.count
+        elif said.owes_answer:
+            more[asked] = more.get(asked, 0) + moment.count
     if not any(more.values()):
-        return place
+        return sight.row.unanswered
     table = connections.layout.waiting
-    counts = dict(table.value(place))
+    counts = dict(table.value(sight.row.unanswered))
     for asked, count in more.items():
         counts[asked] = counts.get(asked, 0) + count
     return table.place(waiting_of(counts))

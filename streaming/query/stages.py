@@ -68,13 +68,16 @@ def _fold_batch(windows: ColumnarWindows, batch: pa.RecordBatch, buckets: int) -
     places = (batch.column(name) for name in ("topic", "partition", "offset"))
     arrival = Arrival.of_topic(unpacked, *places)
     by_bucket: dict[int, Folded] = {}
-    for window in windows.windows_of(arrival):
-        bucket = bucket_of(window.connection, buckets)
-        by_bucket.setdefault(bucket, Folded([])).windows.append(window)
+    sayings, briefs = windows.told_of(arrival)
+    for brief in briefs:
+        folded = by_bucket.setdefault(bucket_of(brief.connection, buckets), Folded())
+        folded.briefs.append(brief)
+        for moment in brief.moments:
+            folded.sayings[moment.saying] = sayings[moment.saying]
     for folded in itertools.islice(by_bucket.values(), 1):
         folded.captured = _captured(arrival)
     if unpacked.unreadable:
-        by_bucket.setdefault(UNREADABLE_RECORDS_BUCKET, Folded([])).unreadable = unpacked.unreadable
+        by_bucket.setdefault(UNREADABLE_RECORDS_BUCKET, Folded()).unreadable = unpacked.unreadable
     rows = [pack_folded(folded) for folded in by_bucket.values()]
     return pa.RecordBatch.from_arrays(
         [pa.array(by_bucket.keys(), pa.int32()), pa.array(rows, pa.binary())], schema=_FOLDED
@@ -130,7 +133,7 @@ class BucketProcessor(StatefulProcessor):
         """Judge what a micro-batch brought for this bucket."""
         bucket = self._load(key[0])
         folded = [unpack_folded(row.folded) for row in rows]
-        windows = [window for part in folded for window in part.windows]
+        windows = [window for part in folded for window in part.windows()]
         report = self._step.hear(key[0], bucket, windows)
         for part in folded:
             for tenth, count in part.captured.items():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from decoders.frame.record import Kind, Pairing, Record
 from decoders.schema.registry import default_schemas
-from expectations.conversation.observation import ConnectionWindow
+from expectations.conversation.connection_window import ConnectionWindow
 from expectations.conversation.window import Said
 from expectations.identity.sightings import Sightings
 from expectations.judge import Judge, open_connection

@@ -19,6 +19,7 @@ from streaming.query.folded import unpack_folded
 from streaming.query.stages import decode_stage
 from streaming.release import COMMITTED, load_schemas, load_table, table_text
 from tests.exchange import Exchange
+from tests.streaming.query.travelling import observed
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def known(table: str | None) -> list[bool]:
     stage = pickle.loads(cloudpickle.dumps(decode_stage(4, table)))
     (folded,) = stage(iter([batch]))
     (row,) = map(unpack_folded, folded.column("folded").to_pylist())
-    return [observation.known for window in row.windows for observation in window.observations]
+    return [observation.known for window in observed(row) for observation in window.observations]
 
 
 def test_sparks_workers_decode_with_it(without_metadata: str) -> None:

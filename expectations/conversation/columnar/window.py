@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,7 +23,8 @@ from expectations.conversation.columnar.arrival import Arrival
 from expectations.conversation.columnar.folding import Folded, Rows, fold_rows
 from expectations.conversation.columnar.reading import ObservationReader
 from expectations.conversation.columnar.recollection import Known, Recollection
-from expectations.conversation.observation import ConnectionWindow, Observation, window_of
+from expectations.conversation.connection_window import BriefWindow, ConnectionWindow, Moment, speakers_of
+from expectations.conversation.observation import Observation
 
 _Integers = NDArray[np.int64]
 
@@ -40,6 +41,13 @@ class _Observed:
     correlation_ids: NDArray[np.object_]
 
 
+class Told(NamedTuple):
+    """Windows told briefly, in the order in which the connections came; `sayings` is what they say."""
+
+    sayings: list[Observation]
+    windows: list[BriefWindow]
+
+
 class ColumnarWindows:
     """Observes and folds batches. One thread may do so at a time."""
 
@@ -48,29 +56,34 @@ class ColumnarWindows:
         self._recollection = Recollection(schemas)
         self._acquaintance = Acquaintance.new()
 
-    def windows_of(self, arrival: Arrival) -> list[ConnectionWindow]:
+    def told_of(self, arrival: Arrival) -> Told:
         """Fold the records of a batch to one window per connection, in the order in which these came.
 
         The feeder's own heartbeats belong to no connection and are left out.
         """
-        return next(self.slices_of(arrival, len(arrival.order)), [])
+        return next(self._told_in_slices(arrival, len(arrival.order)), Told([], []))
 
     def slices_of(self, arrival: Arrival, size: int) -> Iterator[list[ConnectionWindow]]:
         """Fold the records of a batch so many at a time, as if they had come in batches of that size."""
+        for sayings, windows in self._told_in_slices(arrival, size):
+            yield [window.observed(sayings) for window in windows]
+
+    def _told_in_slices(self, arrival: Arrival, size: int) -> Iterator[Told]:
         if self._recollection.tidy() or self._acquaintance.is_full:
             self._acquaintance.forget()
         observed, order = self._observe(arrival.batch), arrival.without_heartbeats()
+        sayings = [each.observation for each in observed.known]
         for begin in range(0, len(order), size or 1):
-            yield self._fold(arrival, observed, order[begin : begin + size])
+            yield Told(sayings, self._fold(arrival, observed, order[begin : begin + size]))
 
-    def _fold(self, arrival: Arrival, observed: _Observed, order: _Integers) -> list[ConnectionWindow]:
+    def _fold(self, arrival: Arrival, observed: _Observed, order: _Integers) -> list[BriefWindow]:
         connections, openings = _connections(arrival, order)
         rows = _rows(arrival, observed, order, connections)
         folded = fold_rows(rows, _halves(openings), self._acquaintance)
         ends = np.searchsorted(connections[folded.first], np.arange(len(openings) + 1)).tolist()
-        observations = _observations(arrival, observed, order, folded)
+        moments = _moments(arrival, observed, order, folded)
         return [
-            window_of(opening, observations[begin:end])
+            BriefWindow(*speakers_of(opening), moments[begin:end])
             for opening, (begin, end) in zip(openings, pairwise(ends), strict=True)
         ]
 
@@ -144,41 +157,23 @@ def _rows(arrival: Arrival, observed: _Observed, order: _Integers, connections: 
     )
 
 
-def _observations(
-    arrival: Arrival, observed: _Observed, order: _Integers, folded: Folded
-) -> list[Observation]:
-    """Make observations of what is known of their likes, for rows of an order that were folded."""
+def _moments(arrival: Arrival, observed: _Observed, order: _Integers, folded: Folded) -> list[Moment]:
+    """Tell the rows of an order that were folded by what is known of their likes."""
     first, last, previous = order[folded.first], order[folded.last], order[folded.previous]
     sequences = arrival.column(arrival.batch.frames.sequences, "sequence")
     captured_at = arrival.column(arrival.batch.frames.captured_at, "captured_at")
-    columns = zip(
-        observed.places[first].tolist(),
-        sequences[first].tolist(),
-        sequences[last].tolist(),
-        captured_at[first].tolist(),
-        captured_at[last].tolist(),
-        np.where(folded.previous < 0, 0, captured_at[previous]).tolist(),
-        arrival.evidence(first),
-        folded.counts.tolist(),
-        observed.correlation_ids[first].tolist(),
-        folded.paired_sequences.tolist(),
-        strict=True,
+    return list(
+        map(
+            Moment,
+            observed.places[first].tolist(),
+            sequences[first].tolist(),
+            sequences[last].tolist(),
+            captured_at[first].tolist(),
+            captured_at[last].tolist(),
+            np.where(folded.previous < 0, 0, captured_at[previous]).tolist(),
+            arrival.evidence(first),
+            folded.counts.tolist(),
+            observed.correlation_ids[first].tolist(),
+            folded.paired_sequences.tolist(),
+        )
     )
-    known, like = [each.observation for each in observed.known], msgspec.structs.replace
-    return [
-        like(
-            known[place],
-            first_sequence=begun,
-            last_sequence=ended,
-            first_captured_at=begun_at,
-            last_captured_at=ended_at,
-            previous_captured_at=previous_at,
-            evidence=evidence,
-            count=count,
-            correlation_id=correlation_id,
-            paired_sequence=paired,
-        )
-        for place, begun, ended, begun_at, ended_at, previous_at, evidence, count, correlation_id, paired in (
-            columns
-        )
-    ]

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoders.schema.registry import default_schemas
-from expectations.conversation.observation import ConnectionWindow, Evidence
+from expectations.conversation.connection_window import ConnectionWindow
+from expectations.conversation.observation import Evidence
 from expectations.conversation.window import windows_of
 from expectations.finding import Finding
 from expectations.judge import Judge

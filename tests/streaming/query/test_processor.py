@@ -10,7 +10,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import Row
 
-from expectations.conversation.observation import ConnectionWindow
+from expectations.conversation.connection_window import ConnectionWindow
 from expectations.finding import Suppressed
 from expectations.outcome import SUPPRESSED
 from expectations.rule import Level
@@ -18,13 +18,14 @@ from expectations.terms import Terms
 from streaming.configuration import Configuration, Suppression
 from streaming.decisions import Decisions
 from streaming.query.bucket import StateVersionError, unpack_bucket
-from streaming.query.folded import Folded, pack_folded
+from streaming.query.folded import pack_folded
 from streaming.query.identity_stage import Stepped
 from streaming.query.report import Report
 from streaming.query.stages import SUMMARY_INTERVAL, BucketProcessor
 from tests.exchange import Exchange
 from tests.streaming.captures import violating
 from tests.streaming.query.test_bucket import windows
+from tests.streaming.query.travelling import folded
 
 NOW = 1_800_000_000_000
 BUCKETS = 8
@@ -65,7 +66,7 @@ def hear(
 ) -> Report:
     processor: Any = BucketProcessor(buckets, terms or Terms(), resumed_at=resumed_at)
     processor.init(store)
-    rows = [Row(folded=pack_folded(Folded(said)))]
+    rows = [Row(folded=pack_folded(folded(said)))]
     stepped = [
         msgspec.msgpack.decode(row.stepped, type=Stepped)
         for row in processor.handleInputRows((number,), iter(rows), store)

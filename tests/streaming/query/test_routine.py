@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoders.schema.registry import default_schemas
-from expectations.conversation.observation import ConnectionWindow
+from expectations.conversation.connection_window import ConnectionWindow
 from expectations.judge import ConnectionState, Judge
 from expectations.outcome import Outcome
 from streaming.query import routine
@@ -19,6 +19,7 @@ from streaming.query.report import Report
 from tests.exchange import ID_A, Exchange
 from tests.expectations.test_fold import STEPS
 from tests.streaming.query.test_bucket import on, windows
+from tests.streaming.query.travelling import folded, observed, travelled
 
 NAMES = default_schemas().api_names
 IDS = (b"a", b"b", b"c")
@@ -106,9 +107,8 @@ def test_who_remembers_and_who_asks_each_time_say_the_same(
         for batch in batches(exchanges, size):
             buckets = unpack_bucket(remembering), unpack_bucket(forgetting)
             forgetful = BucketStep(Judge(NAMES), NAMES)
-            forgetful._routine = Never(Judge(NAMES))
             reports = (
-                experienced.hear(turn, buckets[0], batch),
+                experienced.hear(turn, buckets[0], travelled(batch)),
                 forgetful.hear(turn, buckets[1], batch),
             )
             assert told(reports[0]) == told(reports[1])
@@ -116,11 +116,11 @@ def test_who_remembers_and_who_asks_each_time_say_the_same(
             assert unpack_bucket(remembering) == unpack_bucket(forgetting)
 
 
-class Never(routine.Routine):
-    """Takes nothing for routine."""
-
-    def hear(self, *_: object) -> int:
-        return 0
+@given(ANYTHING, st.integers(1, 12))
+def test_what_travels_comes_as_it_went(deeds: list[str], size: int) -> None:
+    for batch in batches([said(deeds, mid_stream=False)] * 2, size):
+        assert observed(folded(batch)) == batch
+        assert [window.observed(window.brief.moments) for window in travelled(batch)] == batch
 
 
 def heard(deeds: list[str], names: bytes) -> tuple[CountingJudge, Bucket, Report]:
@@ -131,11 +131,11 @@ def heard(deeds: list[str], names: bytes) -> tuple[CountingJudge, Bucket, Report
     begin = len(opening.records)
     report = Report(0)
     for name in names:
-        step.hear(0, bucket, on(bytes([name]), windows(exchange, 0, begin)))
+        step.hear(0, bucket, travelled(on(bytes([name]), windows(exchange, 0, begin))))
         for at in range(begin, len(exchange.records), 4):
             bucket = unpack_bucket(pack_bucket(bucket))
             judge.asked = 0
-            report = step.hear(0, bucket, on(bytes([name]), windows(exchange, at, at + 4)))
+            report = step.hear(0, bucket, travelled(on(bytes([name]), windows(exchange, at, at + 4))))
     return judge, bucket, report
 
 

@@ -13,6 +13,7 @@ from decoders.frame.record import Kind, Record, pack
 from streaming.query.folded import Folded, unpack_folded
 from streaming.query.stages import TENTH, bucket_of, decode_stage
 from tests.exchange import Exchange
+from tests.streaming.query.travelling import observed
 
 BUCKETS = 8
 Row = tuple[bytes | None, bytes | None]
@@ -60,8 +61,8 @@ def test_a_batch_becomes_a_row_for_each_of_its_buckets() -> None:
     rows = [on(connection, record) for record in records() for connection in (one, two, three)]
     (folded,) = decoded(batch_of(rows))
     assert folded.keys() == {1, 2}
-    assert [window.connection for window in folded[1].windows] == [one, two]
-    (window,) = folded[2].windows
+    assert [window.connection for window in folded[1].windows()] == [one, two]
+    (window,) = observed(folded[2])
     assert window.client == "10.0.0.1:40000" and window.server == "10.0.0.2:9092"
     assert sum(seen.count for seen in window.observations) == len(records())
     assert len(window.observations) < 8
@@ -79,8 +80,8 @@ def test_a_record_that_is_none_is_counted_and_harms_no_other() -> None:
     ]
     (folded,) = decoded(batch_of([good[0], *foreign, good[1]]))
     assert folded[0].unreadable == 3
-    assert folded[0].windows == []
-    (window,) = folded[3].windows
+    assert folded[0].briefs == []
+    (window,) = observed(folded[3])
     assert [seen.kind for seen in window.observations] == [Kind.OPENED, Kind.REQUEST]
     evidence = window.observations[1].evidence
     assert (evidence.source, evidence.partition, evidence.offset) == ("kipwatch.frames", 1, 104)

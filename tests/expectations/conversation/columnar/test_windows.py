@@ -25,7 +25,8 @@ from decoders.wire.tracker import Tracker
 from expectations.conversation.columnar import recollection
 from expectations.conversation.columnar.arrival import Arrival
 from expectations.conversation.columnar.window import ColumnarWindows
-from expectations.conversation.observation import ConnectionWindow, Evidence
+from expectations.conversation.connection_window import ConnectionWindow
+from expectations.conversation.observation import Evidence
 from expectations.conversation.window import Said, windows_of
 from streaming.feeder.source import open_capture
 from tests.captures import planted, real_clients
@@ -65,12 +66,18 @@ def arrival(records: Sequence[Record]) -> Arrival:
     return Arrival.of_topic(unpacked(records), pa.array(["t"] * rows), partitions, offsets)
 
 
+def at_once(records: Sequence[Record], windows: ColumnarWindows = WINDOWS) -> list[ConnectionWindow]:
+    """The columnar road, with windows put together after they were told briefly."""
+    told = windows.told_of(arrival(records))
+    return [brief.observed(told.sayings) for brief in told.windows]
+
+
 @pytest.mark.parametrize("api", [pytest.param(api, id=api.name) for api in APIS])
 @few_examples
 @given(data=st.data())
 def test_frames_of_every_api_fold_alike(api: Api, data: st.DataObject) -> None:
     records = unheard(data.draw(traffic(api)))
-    assert WINDOWS.windows_of(arrival(records)) == of_records(records)
+    assert at_once(records) == of_records(records)
 
 
 @settings(max_examples=80, deadline=None)
@@ -88,7 +95,7 @@ def test_conversations_fold_alike(scripts: list[list[str]], random: object, size
     slices = list(WINDOWS.slices_of(arrival(records), size))
     placed = [(record, Evidence.in_topic("t", 1, 100 + row, record)) for row, record in enumerate(records)]
     assert slices == [windows_of(SCHEMAS, placed[at : at + size], said) for at in range(0, len(placed), size)]
-    assert WINDOWS.windows_of(arrival(records)) == of_records(records, said)
+    assert at_once(records) == of_records(records, said)
 
 
 @functools.cache
@@ -127,14 +134,14 @@ def produce(sequence: int, acks: int) -> Record:
 
 def test_requests_that_are_owed_no_answer_fold_alone() -> None:
     records = unheard([produce(sequence, 0) for sequence in range(1, 9)])
-    (window,) = WINDOWS.windows_of(arrival(records))
+    (window,) = at_once(records)
     assert [seen.count for seen in window.observations] == [1, 7]
     assert [window] == of_records(records)
 
 
 def test_those_that_are_owed_one_do_not_join_them() -> None:
     records = unheard([produce(sequence, sequence % 2) for sequence in range(1, 9)])
-    (window,) = WINDOWS.windows_of(arrival(records))
+    (window,) = at_once(records)
     assert {seen.count for seen in window.observations if seen.owes_answer} == {1}
     assert [window] == of_records(records)
 
@@ -143,13 +150,13 @@ def test_what_is_forgotten_is_learnt_anew(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(recollection, "MOST_REMEMBERED", 3)
     windows = ColumnarWindows(SCHEMAS)
     for records in (scalar_records(real_clients.CAPTURE)[at : at + 30] for at in range(0, 200, 30)):
-        assert windows.windows_of(arrival(records)) == of_records(records)
+        assert at_once(records, windows) == of_records(records)
 
 
 def test_a_connection_is_named_by_the_first_record_of_it() -> None:
     """Even where a later one claims to be of others."""
     first, *others = unheard([produce(sequence, 0) for sequence in range(1, 5)])
     records = [dataclasses.replace(first, run=9), *others]
-    (window,) = WINDOWS.windows_of(arrival(records))
+    (window,) = at_once(records)
     assert window.run == 9
     assert [window] == of_records(records)
