@@ -13,7 +13,8 @@ from typing import Final
 
 import msgspec
 
-from expectations.catalogue import RULES, changed_states, kept_name
+from decoders.frame.record import Kind
+from expectations.catalogue import RULE_STATES, RULES, kept_name
 from expectations.conversation.connection_window import Moment
 from expectations.conversation.observation import Heartbeat, HeartbeatAnswer, Observation
 from expectations.conversation.unanswered import Unanswered
@@ -22,8 +23,10 @@ from expectations.judge import ConnectionState
 STANDING_BYTES: Final = 16
 NAMED_APIS: Final = frozenset().union(*(rule.apis or () for rule in RULES))
 """The APIs that rules speak of by name."""
-_GENERAL_STATES: Final = frozenset(kept_name(rule) for rule in RULES if rule.apis is None)
+_GENERAL_NAMES: Final = [name for rule in RULES if rule.apis is None and (name := kept_name(rule))]
+_GENERAL_STATES: Final = operator.attrgetter(*_GENERAL_NAMES)
 """The states of rules that hear all APIs."""
+_NEW_STATES: Final = _GENERAL_STATES(RULE_STATES())
 _OWN: Final = frozenset(Moment.__struct_fields__)
 _LIKENESS: Final = operator.attrgetter(*(name for name in Observation.__struct_fields__ if name not in _OWN))
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -32,14 +35,18 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 class Saying:
     """What like observations say, and whether that is plain, or clean heartbeats or their answers.
 
-    `likeness` names it, in bytes of which none begins as another one goes on.
+    `likeness` names it, in bytes of which none begins as another one goes on. `owed` tells how many answers
+    to `asked`, an API version, are owed for it: one, none, or one less for an answer.
     """
 
-    __slots__ = ("is_heartbeat", "is_plain", "likeness", "observation")
+    __slots__ = ("asked", "is_answer", "is_heartbeat", "is_plain", "likeness", "observation", "owed")
 
     def __init__(self, observation: Observation) -> None:
         clean = observation.is_clean
         self.observation = observation
+        self.asked = observation.api_key, observation.api_version
+        self.is_answer = observation.kind is Kind.RESPONSE
+        self.owed = -1 if self.is_answer else int(observation.owes_answer)
         self.is_plain = clean and observation.body is None and observation.api_key not in NAMED_APIS
         self.is_heartbeat = clean and isinstance(observation.body, Heartbeat | HeartbeatAnswer)
         self.likeness = _ENCODER.encode(_LIKENESS(observation)) if self.is_plain else b""
@@ -64,6 +71,7 @@ def standing_of(state: ConnectionState) -> bytes:
     sightings = state.sightings
     shown = (sightings.client is None, sightings.instance is None)
     negotiated = [time > 0 for time in msgspec.structs.astuple(sightings.negotiated)]
-    general = [(name, kept) for name, kept in changed_states(state.rules).items() if name in _GENERAL_STATES]
+    states = zip(_GENERAL_NAMES, _GENERAL_STATES(state.rules), _NEW_STATES, strict=True)
+    general = [(name, kept) for name, kept, new in states if kept != new]
     told = (facts, shown, negotiated, general)
     return hashlib.blake2b(_ENCODER.encode(told), digest_size=STANDING_BYTES).digest()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from decoders.frame.record import Kind
 from expectations.conversation.connection_window import Moment
 from expectations.conversation.observation import Observation
 from expectations.conversation.unanswered import ApiVersion
@@ -154,7 +153,7 @@ def _parted(window: FoldedWindow) -> tuple[list[Moment], list[Moment]]:
 def _may_answer_before(loss: int, window: FoldedWindow) -> bool:
     """Whether an answer may belong to a request from before a loss."""
     return any(
-        window.sayings[moment.saying].observation.kind is Kind.RESPONSE and moment.paired_sequence <= loss
+        window.sayings[moment.saying].is_answer and moment.paired_sequence <= loss
         for moment in window.brief.moments
     )
 
@@ -168,36 +167,36 @@ def _is_even(observation: Observation, outcome: Outcome) -> bool:
 def _moved(sight: _Sight, connections: Connections) -> Row:
     """Move what every frame moves, as the conversation and its sightings would."""
     row, (brief, sayings) = sight.row, sight.window
-    client, instance = (row.client_until, row.client_before), (row.instance_until, row.instance_before)
-    latest, heard = row.latest, row.heard
-    for moment in brief.moments:
-        latest = max(latest, moment.last_captured_at)
-        heard = max(heard, moment.last_sequence)
-        if sayings[moment.saying].observation.kind is Kind.REQUEST:
-            client = client if row.client_until == NOWHERE else seen_again(*client, moment)
-            instance = instance if row.instance_until == NOWHERE else seen_again(*instance, moment)
+    requests = [moment for moment in brief.moments if not sayings[moment.saying].is_answer]
+    client_until, client_before = _shown_again(row.client_until, row.client_before, requests)
+    instance_until, instance_before = _shown_again(row.instance_until, row.instance_before, requests)
     return row._replace(
-        latest=latest,
-        heard=heard,
-        client_until=client[0],
-        client_before=client[1],
-        instance_until=instance[0],
-        instance_before=instance[1],
+        latest=max([row.latest, *[moment.last_captured_at for moment in brief.moments]]),
+        heard=max([row.heard, *[moment.last_sequence for moment in brief.moments]]),
+        client_until=client_until,
+        client_before=client_before,
+        instance_until=instance_until,
+        instance_before=instance_before,
         unanswered=_waiting(sight, connections),
         stirred=True,
     )
 
 
+def _shown_again(until: int, before: int, requests: list[Moment]) -> tuple[int, int]:
+    """Give when an identity was shown last, and when before, once it was shown with requests, too."""
+    if until != NOWHERE:
+        for request in requests:
+            until, before = seen_again(until, before, request)
+    return until, before
+
+
 def _waiting(sight: _Sight, connections: Connections) -> int:
     """Give the place of the requests that wait once frames were heard, which are all certain and matched."""
+    brief, sayings = sight.window
     more: dict[ApiVersion, int] = {}
-    for moment in sight.window.brief.moments:
-        said = sight.window.sayings[moment.saying].observation
-        asked = said.api_key, said.api_version
-        if said.kind is Kind.RESPONSE:
-            more[asked] = more.get(asked, 0) - moment.count
-        elif said.owes_answer:
-            more[asked] = more.get(asked, 0) + moment.count
+    for moment in brief.moments:
+        said = sayings[moment.saying]
+        more[said.asked] = more.get(said.asked, 0) + said.owed * moment.count
     if not any(more.values()):
         return sight.row.unanswered
     table = connections.layout.waiting
