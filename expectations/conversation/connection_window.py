@@ -6,7 +6,7 @@ observation there is its moment: when it was, how often, and where the evidence 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -74,18 +74,13 @@ class Moment(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class BriefWindow(msgspec.Struct, array_like=True):
     """Moments of one connection, in the order of the first sequences."""
 
-    connection: bytes
-    cluster: str
-    client: str
-    server: str
-    run: int
+    speakers: Speakers
     moments: list[Moment]
 
-    def observed(self, sayings: Mapping[int, Observation] | Sequence[Observation]) -> ConnectionWindow:
-        """Give it with observations."""
-        observations = [moment.observed(sayings[moment.saying]) for moment in self.moments]
+    def observed(self, sayings: Sequence[Observation]) -> ConnectionWindow:
+        """Give it with observations, which say what these sayings say."""
         return ConnectionWindow(
-            self.connection, self.cluster, self.client, self.server, self.run, observations
+            *self.speakers, [moment.observed(sayings[moment.saying]) for moment in self.moments]
         )
 
 

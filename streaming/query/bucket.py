@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 import zstandard
 
-from expectations.conversation.connection_window import BriefWindow, ConnectionWindow
+from expectations.conversation.connection_window import ConnectionWindow, Speakers
 from expectations.conversation.unanswered import ApiVersion
 from expectations.identity.claim import Claim, answered_claim
 from expectations.judge import Judge, open_connection
@@ -160,7 +160,7 @@ class BucketStep:
         return self._summarise(bucket, report)
 
     def _hear_folded(self, bucket: Bucket, window: FoldedWindow, tally: Tally) -> None:
-        answered = _answered(bucket, window.brief)
+        answered = _answered(bucket, window.brief.speakers)
         latest = self._routine.hear(bucket.connections, window, answered, tally)
         bucket.clock = max(bucket.clock, latest)
         if not latest:
@@ -199,7 +199,7 @@ def _order(window: ConnectionWindow | FoldedWindow) -> tuple[bytes, int]:
     return window.connection, window.first_sequence
 
 
-def _answered(bucket: Bucket, window: ConnectionWindow | BriefWindow) -> set[ApiVersion]:
+def _answered(bucket: Bucket, window: ConnectionWindow | Speakers) -> set[ApiVersion]:
     """Give the API versions of which the bucket was told that the window's server answers them."""
     return bucket.answered.setdefault(f"{window.cluster}\0{window.server}", set())
 

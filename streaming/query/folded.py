@@ -22,7 +22,7 @@ class FoldedWindow(NamedTuple):
     @property
     def connection(self) -> bytes:
         """The id of its connection."""
-        return self.brief.connection
+        return self.brief.speakers.connection
 
     @property
     def first_sequence(self) -> int:
@@ -31,10 +31,9 @@ class FoldedWindow(NamedTuple):
 
     def observed(self, moments: list[Moment]) -> ConnectionWindow:
         """Give the window with these of its moments."""
-        brief = self.brief
-        observations = [moment.observed(self.sayings[moment.saying].observation) for moment in moments]
         return ConnectionWindow(
-            brief.connection, brief.cluster, brief.client, brief.server, brief.run, observations
+            *self.brief.speakers,
+            [moment.observed(self.sayings[moment.saying].observation) for moment in moments],
         )
 
 

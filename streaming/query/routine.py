@@ -126,7 +126,7 @@ class Routine:
 def _sight(connections: Connections, window: FoldedWindow) -> _Sight | None:
     """Look at a window; None if the connection is new, was read or has heard a part of it."""
     brief = window.brief
-    place = connections.place(brief.connection)
+    place = connections.place(window.connection)
     if place == NOWHERE or not brief.moments:
         return None
     row = connections.row(place)

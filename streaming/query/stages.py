@@ -70,7 +70,7 @@ def _fold_batch(windows: ColumnarWindows, batch: pa.RecordBatch, buckets: int) -
     by_bucket: dict[int, Folded] = {}
     sayings, briefs = windows.told_of(arrival)
     for brief in briefs:
-        folded = by_bucket.setdefault(bucket_of(brief.connection, buckets), Folded())
+        folded = by_bucket.setdefault(bucket_of(brief.speakers.connection, buckets), Folded())
         folded.briefs.append(brief)
         for moment in brief.moments:
             folded.sayings[moment.saying] = sayings[moment.saying]

@@ -83,7 +83,7 @@ class ColumnarWindows:
         ends = np.searchsorted(connections[folded.first], np.arange(len(openings) + 1)).tolist()
         moments = _moments(arrival, observed, order, folded)
         return [
-            BriefWindow(*speakers_of(opening), moments[begin:end])
+            BriefWindow(speakers_of(opening), moments[begin:end])
             for opening, (begin, end) in zip(openings, pairwise(ends), strict=True)
         ]
 

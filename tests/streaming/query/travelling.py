@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from expectations.conversation.connection_window import BriefWindow, ConnectionWindow, Moment
+from expectations.conversation.connection_window import BriefWindow, ConnectionWindow, Moment, Speakers
 from expectations.conversation.observation import Observation
 from streaming.query.folded import Folded, FoldedWindow, pack_folded, unpack_folded
 
@@ -14,9 +14,8 @@ def folded(windows: Iterable[ConnectionWindow]) -> Folded:
     told = Folded()
     for window in windows:
         moments = [_moment(told, observation) for observation in window.observations]
-        told.briefs.append(
-            BriefWindow(window.connection, window.cluster, window.client, window.server, window.run, moments)
-        )
+        speakers = Speakers(window.connection, window.cluster, window.client, window.server, window.run)
+        told.briefs.append(BriefWindow(speakers, moments))
     return told
 
 
