@@ -12,6 +12,7 @@ RESERVED = (bytes(16), bytes(15) + b"\x01")
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{22}(==)?")
 _TO_STANDARD = str.maketrans("-_", "+/")
+_KAFKAS = re.compile(r"[A-Za-z0-9_-]{22}")
 _HEX = re.compile(r"[0-9A-Fa-f]{8}(-?[0-9A-Fa-f]{4}){3}-?[0-9A-Fa-f]{12}")
 
 
@@ -35,4 +36,4 @@ def identifier_bytes(text: str) -> bytes | None:
 
 def is_kafkas_form(text: str) -> bool:
     """Whether text has the length and the alphabet of Kafka's own form."""
-    return re.fullmatch(r"[A-Za-z0-9_-]{22}", text) is not None
+    return _KAFKAS.fullmatch(text) is not None

@@ -71,6 +71,9 @@ class Advertisement(msgspec.Struct, frozen=True, array_like=True, tag="advertise
     ranges: tuple[tuple[int, int, int], ...]
 
 
+_NAMING_NOBODY = "".join(map(chr, range(ord(" ") + 1)))
+
+
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat"):
     """A group heartbeat.
 
@@ -85,7 +88,7 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat"):
     @property
     def has_member_id(self) -> bool:
         """Whether a member is named. As in the broker, characters up to U+0020 name nobody."""
-        return self.member_id is not None and any(character > " " for character in self.member_id)
+        return self.member_id is not None and self.member_id.strip(_NAMING_NOBODY) != ""
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat-answer"):
