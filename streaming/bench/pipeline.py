@@ -31,8 +31,8 @@ class Load(NamedTuple):
 
 
 FEW: Final = Load("1k", 1_000, 8_000_000, 1_000_000)
-MANY: Final = Load("50k", 50_000, 6_000_000, 500_000)
-"""Each connection has ten frames in a batch. There are many batches, since the first ones warm up."""
+MANY: Final = Load("50k", 50_000, 10_000_000, 500_000)
+"""Each connection has ten frames in a batch. In the first ten batches workers learn what members say."""
 CURVE: Final = (
     Load("1k", 1_000, 300_000, 100_000),
     Load("1k", 1_000, 1_500_000, 500_000),

@@ -68,6 +68,7 @@ class IdentityProcessor(StatefulProcessor):
         """Take hold of the state and of the timer."""
         self._handle = handle
         self._stored = handle.getValueState("identities", "state binary")
+        self._packed: bytes | None = None
         names = schemas_of(self._table).api_names
         self._step = IdentityStep(IdentityJudge(names, self._terms))
 
@@ -107,18 +108,20 @@ class IdentityProcessor(StatefulProcessor):
         """Nothing is held beyond the state store."""
 
     def _hear(self, number: int, claims: list[Claim], now: int) -> Row:
-        if not self._stored.exists():
-            self._handle.registerTimer(now + TICK_INTERVAL)
         state = self._load()
+        if self._packed is None:
+            self._handle.registerTimer(now + TICK_INTERVAL)
         return self._store(state, self._step.hear(number, state, claims))
 
     def _load(self) -> Any:
-        stored = self._stored.get() if self._stored.exists() else None
-        return unpack_identities(bytes(stored[0]) if stored else None)
+        stored = self._stored.get()
+        self._packed = bytes(stored[0]) if stored else None
+        return unpack_identities(self._packed)
 
     def _store(self, state: Any, report: Report) -> Row:
         packed = pack_identities(state)
-        self._stored.update((packed,))
+        if packed != self._packed:
+            self._stored.update((packed,))
         report.state_bytes = len(packed)
         return _report_row(report)
 

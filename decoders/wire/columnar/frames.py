@@ -93,7 +93,11 @@ class FrameBatch:
 
     def record(self, number: int) -> Record:
         """Give one frame as an ordinary record."""
-        return self._record(column[number].item() for column in self.frames)
+        return next(self.records_of(np.array([number])))
+
+    def records_of(self, numbers: NDArray[np.int64]) -> Iterator[Record]:
+        """Give these frames as ordinary records."""
+        return map(self._record, zip(*(column[numbers].tolist() for column in self.frames), strict=True))
 
     def _frame_records(self) -> Iterator[Record]:
         return map(self._record, zip(*(column.tolist() for column in self.frames), strict=True))

@@ -117,18 +117,15 @@ class Recollection:
 
     def of_frames(self, batch: FrameBatch, traits: NDArray[np.void], numbers: _Integers) -> list[Known]:
         """Give what is known of frames by their traits and by all their bytes but the correlation ID."""
-        keys = _contents(batch, traits, numbers)
-        return [
-            self._of_frame(key, batch, number) for key, number in zip(keys, numbers.tolist(), strict=True)
-        ]
-
-    def _of_frame(self, key: _Content, batch: FrameBatch, number: int) -> Known:
-        known = self._known.get(key)
-        if known is None:
-            known = self.of_record(batch.record(number))
-            self._known[key] = known
+        keys = list(_contents(batch, traits, numbers))
+        news = {
+            key: number for key, number in zip(keys, numbers.tolist(), strict=True) if key not in self._known
+        }
+        records = batch.records_of(np.array(list(news.values()), np.int64))
+        for key, record in zip(news, records, strict=True):
+            self._known[key] = self.of_record(record)
             self._bytes += key.length
-        return known
+        return [self._known[key] for key in keys]
 
     def of_record(self, record: Record) -> Known:
         """Observe a record, and remember nothing of it but its likeness."""
