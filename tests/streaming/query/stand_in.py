@@ -58,9 +58,6 @@ class Keyed:
     def get(self) -> tuple[bytes] | None:
         return self._values.get(self._key)
 
-    def exists(self) -> bool:
-        return self._key in self._values
-
     def update(self, value: tuple[bytes]) -> None:
         self._values[self._key] = value
 

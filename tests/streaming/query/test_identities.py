@@ -97,9 +97,6 @@ class Handle:
     def registerTimer(self, at: int) -> None:  # noqa: N802 - Spark's name
         self.timers.append(at)
 
-    def exists(self) -> bool:
-        return self.stored is not None
-
     def get(self) -> tuple[bytes] | None:
         return self.stored
 
