@@ -21,7 +21,7 @@ from streaming.query.report import Report
 FRAMES_PER_SECOND: Final = 1_000
 SECONDS: Final = 60
 WARM_UP: Final = 30
-"""Seconds whose frames are not counted: Spark starts, and its code is compiled."""
+"""Seconds of publishing whose frames are not counted: the query starts, and its code is compiled."""
 CONNECTIONS: Final = 500
 _TENTHS: Final = 10
 _SLICES: Final = 20
@@ -56,11 +56,11 @@ class Delays:
 
 def measure(seconds: int = SECONDS, frames_per_second: int = FRAMES_PER_SECOND) -> dict[str, Any]:
     """Measure, and report percentiles of the delay in seconds."""
-    delays = Delays()
     frames = (WARM_UP + seconds) * frames_per_second
     with Bench() as bench:
         traffic = Traffic(default_schemas(), CONNECTIONS)
         opened = bench.fill("frames", captured_now(traffic.opening()))
+        delays = Delays()
         paced = _paced(traffic, frames, frames_per_second)
         publishing = threading.Thread(target=bench.fill, args=("frames", paced), daemon=True)
         publishing.start()
