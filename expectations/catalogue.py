@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import operator
 import pkgutil
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -60,10 +62,18 @@ def state_of(states: Any, rule: Rule) -> Any:
     return NO_STATE if name is None else getattr(states, name)
 
 
-_NEW_STATES = msgspec.structs.astuple(RULE_STATES())
+class ChangedStates:
+    """Picks, of the states of some rules, those that are not as they were when the connection began."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._pick = operator.attrgetter(*names)
+        self._new = self._pick(RULE_STATES())
+
+    def __call__(self, states: Any) -> dict[str, Any]:
+        """Give them by name."""
+        kept = zip(self._names, self._pick(states), self._new, strict=True)
+        return {name: state for name, state, new in kept if state != new}
 
 
-def changed_states(states: Any) -> dict[str, Any]:
-    """Pick the states of rules that are not as they were when the connection began, by name."""
-    pairs = zip(states.__struct_fields__, msgspec.structs.astuple(states), _NEW_STATES, strict=True)
-    return {name: state for name, state, new in pairs if state != new}
+changed_states = ChangedStates(RULE_STATES.__struct_fields__)

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from decoders.frame.record import Kind
-from expectations.catalogue import RULE_STATES, RULES, kept_name
+from expectations.catalogue import RULES, ChangedStates, kept_name
 from expectations.conversation.connection_window import Moment
 from expectations.conversation.observation import Heartbeat, HeartbeatAnswer, Observation
 from expectations.conversation.unanswered import Unanswered
@@ -23,10 +23,10 @@ from expectations.judge import ConnectionState
 STANDING_BYTES: Final = 16
 NAMED_APIS: Final = frozenset().union(*(rule.apis or () for rule in RULES))
 """The APIs that rules speak of by name."""
-_GENERAL_NAMES: Final = [name for rule in RULES if rule.apis is None and (name := kept_name(rule))]
-_GENERAL_STATES: Final = operator.attrgetter(*_GENERAL_NAMES)
-"""The states of rules that hear all APIs."""
-_NEW_STATES: Final = _GENERAL_STATES(RULE_STATES())
+_changed_general: Final = ChangedStates(
+    [name for rule in RULES if rule.apis is None and (name := kept_name(rule))]
+)
+"""Picks of the states of rules that hear all APIs."""
 _OWN: Final = frozenset(Moment.__struct_fields__)
 _LIKENESS: Final = operator.attrgetter(*(name for name in Observation.__struct_fields__ if name not in _OWN))
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -71,7 +71,5 @@ def standing_of(state: ConnectionState) -> bytes:
     sightings = state.sightings
     shown = (sightings.client is None, sightings.instance is None)
     negotiated = [time > 0 for time in msgspec.structs.astuple(sightings.negotiated)]
-    states = zip(_GENERAL_NAMES, _GENERAL_STATES(state.rules), _NEW_STATES, strict=True)
-    general = [(name, kept) for name, kept, new in states if kept != new]
-    told = (facts, shown, negotiated, general)
+    told = (facts, shown, negotiated, list(_changed_general(state.rules).items()))
     return hashlib.blake2b(_ENCODER.encode(told), digest_size=STANDING_BYTES).digest()

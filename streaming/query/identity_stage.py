@@ -14,7 +14,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from decoders.schema.registry import schemas_of
 from expectations.identity.claim import Claim
-from expectations.identity.judge import IdentityJudge
+from expectations.identity.judge import IdentityJudge, IdentityState
 from expectations.terms import Terms
 from streaming.query.identities import (
     IdentityStep,
@@ -23,6 +23,7 @@ from streaming.query.identities import (
     unpack_identities,
 )
 from streaming.query.report import Report
+from streaming.query.stored_bytes import StoredBytes
 
 STEPPED_SCHEMA = "identities int, stepped binary"
 REPORT_SCHEMA = "bucket int, report binary"
@@ -67,8 +68,7 @@ class IdentityProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Take hold of the state and of the timer."""
         self._handle = handle
-        self._stored = handle.getValueState("identities", "state binary")
-        self._packed: bytes | None = None
+        self._stored = StoredBytes(handle, "identities")
         names = schemas_of(self._table).api_names
         self._step = IdentityStep(IdentityJudge(names, self._terms))
 
@@ -95,7 +95,7 @@ class IdentityProcessor(StatefulProcessor):
         expiredTimerInfo: Any,
     ) -> Iterator[Row]:
         """Judge what has settled; a bucket that is empty is given up."""
-        state = self._load()
+        state = unpack_identities(self._stored.read())
         report = self._step.tick(key[0], state)
         if state.groups:
             self._handle.registerTimer(timerValues.getCurrentProcessingTimeInMs() + TICK_INTERVAL)
@@ -108,20 +108,15 @@ class IdentityProcessor(StatefulProcessor):
         """Nothing is held beyond the state store."""
 
     def _hear(self, number: int, claims: list[Claim], now: int) -> Row:
-        state = self._load()
-        if self._packed is None:
+        stored = self._stored.read()
+        if stored is None:
             self._handle.registerTimer(now + TICK_INTERVAL)
+        state = unpack_identities(stored)
         return self._store(state, self._step.hear(number, state, claims))
 
-    def _load(self) -> Any:
-        stored = self._stored.get()
-        self._packed = bytes(stored[0]) if stored else None
-        return unpack_identities(self._packed)
-
-    def _store(self, state: Any, report: Report) -> Row:
+    def _store(self, state: IdentityState, report: Report) -> Row:
         packed = pack_identities(state)
-        if packed != self._packed:
-            self._stored.update((packed,))
+        self._stored.write(packed)
         report.state_bytes = len(packed)
         return _report_row(report)
 

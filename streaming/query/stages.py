@@ -32,6 +32,7 @@ from streaming.query.bucket import (
 from streaming.query.folded import Folded, pack_folded, unpack_folded
 from streaming.query.identity_stage import stepped_rows
 from streaming.query.report import Report
+from streaming.query.stored_bytes import StoredBytes
 
 FOLDED_SCHEMA = "bucket int, folded binary"
 SUMMARY_INTERVAL = 60_000
@@ -119,8 +120,7 @@ class BucketProcessor(StatefulProcessor):
         """Take hold of the state and of the timer."""
         gc.set_threshold(COLLECT_AFTER)
         self._handle = handle
-        self._stored = handle.getValueState("bucket", "state binary")
-        self._packed: bytes | None = None
+        self._stored = StoredBytes(handle, "bucket")
         names = schemas_of(self._table).api_names
         self._step = BucketStep(Judge(names, self._terms), names, self._resumed_at)
 
@@ -168,9 +168,7 @@ class BucketProcessor(StatefulProcessor):
         self._handle.registerTimer(now + SUMMARY_INTERVAL)
 
     def _load(self, _number: int) -> Bucket:
-        stored = self._stored.get()
-        self._packed = bytes(stored[0]) if stored else None
-        bucket = unpack_bucket(self._packed)
+        bucket = unpack_bucket(self._stored.read())
         if bucket.buckets not in (0, self._buckets):
             raise StateVersionError(
                 f"the checkpoint was made with {bucket.buckets} buckets, not {self._buckets}: run with "
@@ -181,7 +179,6 @@ class BucketProcessor(StatefulProcessor):
 
     def _store(self, bucket: Bucket, report: Report) -> Iterator[Row]:
         packed = pack_bucket(bucket)
-        if packed != self._packed:
-            self._stored.update((packed,))
+        self._stored.write(packed)
         report.state_bytes = len(packed)
         return stepped_rows(report, self._buckets)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, starmap
 from typing import NamedTuple
 
 import numpy as np
@@ -162,18 +162,17 @@ def _moments(arrival: Arrival, observed: _Observed, order: _Integers, folded: Fo
     first, last, previous = order[folded.first], order[folded.last], order[folded.previous]
     sequences = arrival.column(arrival.batch.frames.sequences, "sequence")
     captured_at = arrival.column(arrival.batch.frames.captured_at, "captured_at")
-    return list(
-        map(
-            Moment,
-            observed.places[first].tolist(),
-            sequences[first].tolist(),
-            sequences[last].tolist(),
-            captured_at[first].tolist(),
-            captured_at[last].tolist(),
-            np.where(folded.previous < 0, 0, captured_at[previous]).tolist(),
-            arrival.evidence(first),
-            folded.counts.tolist(),
-            observed.correlation_ids[first].tolist(),
-            folded.paired_sequences.tolist(),
-        )
+    columns = zip(
+        observed.places[first].tolist(),
+        sequences[first].tolist(),
+        sequences[last].tolist(),
+        captured_at[first].tolist(),
+        captured_at[last].tolist(),
+        np.where(folded.previous < 0, 0, captured_at[previous]).tolist(),
+        arrival.evidence(first),
+        folded.counts.tolist(),
+        observed.correlation_ids[first].tolist(),
+        folded.paired_sequences.tolist(),
+        strict=True,
     )
+    return list(starmap(Moment, columns))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,17 +29,28 @@ from streaming.query.bucket import (
     pack_bucket,
     unpack_bucket,
 )
+from streaming.query.folded import FoldedWindow
 from streaming.query.report import OpenConnections, Report
 from tests.exchange import ID_A, ID_B, SOFTWARE, Exchange, advertisement
 from tests.expectations.test_fold import STEPS
 from tests.streaming.captures import violating
+from tests.streaming.query.travelling import travelled
 
 NAMES = default_schemas().api_names
 NOW = 1_800_000_000_000
 
 
+class Travelling(BucketStep):
+    """Hears windows as they come from the first stage."""
+
+    def hear(self, number: int, bucket: Bucket, windows: Sequence[ConnectionWindow | FoldedWindow]) -> Report:
+        said = [window for window in windows if isinstance(window, ConnectionWindow)]
+        assert len(said) == len(windows)
+        return super().hear(number, bucket, travelled(said))
+
+
 def step(listeners: dict[str, str] | None = None) -> BucketStep:
-    return BucketStep(Judge(NAMES, Terms(listeners=listeners or {})), NAMES)
+    return Travelling(Judge(NAMES, Terms(listeners=listeners or {})), NAMES)
 
 
 def windows(exchange: Exchange, begin: int = 0, end: int | None = None) -> list[ConnectionWindow]:
