@@ -43,7 +43,7 @@ class EarlierProcessor(BucketProcessor):
         earlier = BucketOfVersion2(
             dict(bucket.connections), bucket.clock, bucket.scheduled, bucket.republished_at, bucket.answered
         )
-        self._stored.update((bytes([2]) + msgspec.msgpack.encode(earlier),))
+        self._stored.write(bytes([2]) + msgspec.msgpack.encode(earlier))
         return stepped_rows(report, self._buckets)
 
 
