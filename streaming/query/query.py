@@ -12,6 +12,7 @@ from pyspark.sql.streaming import StatefulProcessor
 from streaming.configuration import Configuration
 from streaming.decisions import Decisions
 from streaming.kafka_client import jvm_options
+from streaming.query.first_batch import enter_first_batch
 from streaming.query.identity_stage import REPORT_SCHEMA, STEPPED_SCHEMA, IdentityProcessor
 from streaming.query.report import Report
 from streaming.query.stages import FOLDED_SCHEMA, BucketProcessor, decode_stage
@@ -50,6 +51,7 @@ def start_query(
     def take_batch(batch: DataFrame, batch_id: int) -> None:
         take(batch_id, (_REPORT.decode(bytes(row.report)) for row in batch.collect()))
 
+    enter_first_batch(reports.sparkSession, configuration.checkpoint)
     return (
         reports.writeStream.queryName("kipwatch")
         .outputMode("append")

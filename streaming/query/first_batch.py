@@ -1,0 +1,34 @@
+"""A query that takes up a checkpoint runs a batch at once, even where no frame is new.
+
+Spark runs a batch without input only after another one: it asks the plan of the latest batch whether timers
+wait. A query that was stopped between two batches has no such plan when it starts again. On a silent topic it
+would then run nothing: no timer, no gauge, never ready and at last not healthy. So the next batch is entered
+in the log of offsets as one that reads nothing, as Spark itself enters it while the query runs. Spark takes
+it for one that was under way when the query ended.
+"""
+
+from __future__ import annotations
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+
+def enter_first_batch(session: SparkSession, checkpoint: str) -> None:
+    """Enter one if all batches of the checkpoint are committed. One that cannot be read is left as it is."""
+    try:
+        _enter(session, checkpoint)
+    except (Py4JJavaError, PySparkException):
+        return  # What is wrong with the checkpoint is told by the query that is started with it.
+
+
+def _enter(session: SparkSession, checkpoint: str) -> None:
+    jsession = session._jsparkSession
+    logs = session._jvm.org.apache.spark.sql.execution.streaming.checkpointing
+    committed = logs.CommitLog(jsession, f"{checkpoint}/commits", True).getLatestBatchId()
+    entered = logs.OffsetSeqLog(jsession, f"{checkpoint}/offsets", True).getLatest()
+    if committed.isEmpty() or entered.isEmpty():
+        return
+    latest, offsets = entered.get()._1(), entered.get()._2()
+    if latest == committed.get():
+        logs.OffsetSeqLog(jsession, f"{checkpoint}/offsets", False).add(latest + 1, offsets)
