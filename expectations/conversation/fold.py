@@ -24,7 +24,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from decoders.frame.record import Kind
+from decoders.frame.record import Kind, Pairing
+from decoders.schema.header_versions import Layout
 from expectations.conversation.observation import (
     API_VERSIONS,
     HEARTBEAT_APIS,
@@ -35,9 +36,29 @@ from expectations.conversation.observation import (
     Observation,
 )
 
-Likeness = tuple[object, ...]
 _JOINING = 0
 """The member epoch of a member that joins. Below it, the member leaves."""
+
+
+class Likeness(msgspec.Struct, frozen=True, gc=False):
+    """What two observations must share to be equal."""
+
+    kind: Kind
+    api_key: int
+    api_version: int
+    header_version: int | None
+    client_id: str | None
+    client_instance_id: bytes | None
+    settled: bool
+    known: bool
+    cut: bool
+    pairing: Pairing
+    errors: tuple[int, ...] | None
+    layout: Layout | None
+    other_header: int | None
+    owes_answer: bool
+    unproven: bool
+    body: Body | None
 
 
 def fold(observations: Iterable[Observation], said: dict[Likeness, int] | None = None) -> list[Observation]:
@@ -73,7 +94,7 @@ class _Folding:
         self.folded: list[Observation] = []
         self._answered = {seen.paired_sequence for seen in observations if seen.is_matched}
         self._seen: set[Likeness] = set()
-        self._gathering: dict[Likeness, int] = {}
+        self._gathering: dict[tuple[Likeness, int], int] = {}
         self._joined: dict[int, int] = {}
         self._described: ClusterDescription | None = None
         self._pulse = _Pulse(observations)
@@ -88,7 +109,7 @@ class _Folding:
             self._gathering.clear()
             self._append(observation)
         else:
-            self._join(observation, (*likeness, observation.paired_sequence))
+            self._join(observation, (likeness, observation.paired_sequence))
 
     def _was_said(self, likeness: Likeness, observation: Observation) -> bool:
         """Whether this window or an earlier one had it before."""
@@ -115,7 +136,7 @@ class _Folding:
             return not observation.owes_answer or observation.first_sequence in self._answered
         return not observation.is_matched or observation.paired_sequence in self._joined
 
-    def _join(self, observation: Observation, key: Likeness) -> None:
+    def _join(self, observation: Observation, key: tuple[Likeness, int]) -> None:
         if key not in self._gathering:
             self._gathering[key] = len(self.folded)
             self._append(observation)
@@ -174,7 +195,7 @@ def may_hide_heartbeat(observation: Observation) -> bool:
 
 
 def likeness_of(observation: Observation) -> Likeness | None:
-    """Name what two observations must share to be equal; None for those that are never folded."""
+    """Name what an observation shares with its equals; None for one that is never folded."""
     is_request = observation.kind is Kind.REQUEST and not observation.is_matched
     foldable = is_request or observation.kind is Kind.RESPONSE
     if not foldable or observation.failure is not None or observation.oddity is not None:
@@ -183,7 +204,7 @@ def likeness_of(observation: Observation) -> Likeness | None:
         return None
     if not _may_repeat(observation.body):
         return None
-    return (
+    return Likeness(
         observation.kind,
         observation.api_key,
         observation.api_version,

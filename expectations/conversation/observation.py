@@ -37,7 +37,7 @@ OTHER_HEADER = -1
 """The body version of an ApiVersions refusal behind a header that it must not have."""
 
 
-class SoftwareClaim(msgspec.Struct, frozen=True, array_like=True, tag="software"):
+class SoftwareClaim(msgspec.Struct, frozen=True, array_like=True, tag="software", gc=False):
     """What an ApiVersions request of version 3 or later says of the client's software (KIP-511).
 
     From version 5 on it may also say which broker the client means to reach (KIP-1242): a
@@ -60,7 +60,7 @@ class SoftwareClaim(msgspec.Struct, frozen=True, array_like=True, tag="software"
         return (self.cluster_id is None) != (self.node_id == NO_NODE)
 
 
-class Advertisement(msgspec.Struct, frozen=True, array_like=True, tag="advertisement"):
+class Advertisement(msgspec.Struct, frozen=True, array_like=True, tag="advertisement", gc=False):
     """An ApiVersions answer: `ranges` are (API key, lowest version, highest version).
 
     A refusal that only makes sense behind response header 1 has the `body_version` OTHER_HEADER.
@@ -74,7 +74,7 @@ class Advertisement(msgspec.Struct, frozen=True, array_like=True, tag="advertise
 _NAMING_NOBODY = "".join(map(chr, range(ord(" ") + 1)))
 
 
-class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat"):
+class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat", gc=False):
     """A group heartbeat.
 
     `member_id` is None where the bytes carry a null. No schema allows that, so the frame cannot be
@@ -91,7 +91,7 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat"):
         return self.member_id is not None and self.member_id.strip(_NAMING_NOBODY) != ""
 
 
-class HeartbeatAnswer(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat-answer"):
+class HeartbeatAnswer(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat-answer", gc=False):
     """A group coordinator's answer to a heartbeat. `heartbeat_interval` is in milliseconds."""
 
     error_code: int
@@ -99,19 +99,19 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True, array_like=True, tag="heartbe
     heartbeat_interval: int
 
 
-class TelemetryIdentity(msgspec.Struct, frozen=True, array_like=True, tag="telemetry"):
+class TelemetryIdentity(msgspec.Struct, frozen=True, array_like=True, tag="telemetry", gc=False):
     """The client instance ID in a telemetry request's or answer's body, as Kafka writes it (KIP-714)."""
 
     instance_id: str
 
 
-class LongMemberId(msgspec.Struct, frozen=True, array_like=True, tag="long-member-id"):
+class LongMemberId(msgspec.Struct, frozen=True, array_like=True, tag="long-member-id", gc=False):
     """A member ID in ShareFetch or ShareAcknowledge that is longer than brokers take."""
 
     member_id: str
 
 
-class ClusterDescription(msgspec.Struct, frozen=True, array_like=True, tag="cluster"):
+class ClusterDescription(msgspec.Struct, frozen=True, array_like=True, tag="cluster", gc=False):
     """What a broker says of itself in a Metadata or DescribeCluster answer without error.
 
     `node_id` is that of the one broker listed under the very address that the client is connected
@@ -131,7 +131,7 @@ def utf16_units(text: str) -> int:
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-class Failure(msgspec.Struct, frozen=True, array_like=True):
+class Failure(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Why a complete frame could not be decoded: the field's path and its byte offset in the frame."""
 
     reason: str

@@ -24,6 +24,7 @@ from streaming.query.identities import (
 )
 from streaming.query.report import Report
 from streaming.query.stored_bytes import StoredBytes
+from streaming.query.worker import begin_task, end_task
 
 STEPPED_SCHEMA = "identities int, stepped binary"
 REPORT_SCHEMA = "bucket int, report binary"
@@ -67,6 +68,7 @@ class IdentityProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Take hold of the state and of the timer."""
+        begin_task()
         self._handle = handle
         self._stored = StoredBytes(handle, "identities")
         names = schemas_of(self._table).api_names
@@ -105,7 +107,8 @@ class IdentityProcessor(StatefulProcessor):
             yield _report_row(report)
 
     def close(self) -> None:
-        """Nothing is held beyond the state store."""
+        """End the task. Nothing is held beyond the state store."""
+        end_task()
 
     def _hear(self, number: int, claims: list[Claim], now: int) -> Row:
         stored = self._stored.read()

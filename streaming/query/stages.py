@@ -6,7 +6,6 @@ Both run in Spark's Python workers. Each worker process loads the schemas once.
 from __future__ import annotations
 
 import functools
-import gc
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -33,12 +32,11 @@ from streaming.query.folded import Folded, pack_folded, unpack_folded
 from streaming.query.identity_stage import stepped_rows
 from streaming.query.report import Report
 from streaming.query.stored_bytes import StoredBytes
+from streaming.query.worker import begin_task, end_task
 
 FOLDED_SCHEMA = "bucket int, folded binary"
 SUMMARY_INTERVAL = 60_000
 """Milliseconds between two summaries of a bucket."""
-COLLECT_AFTER = 100_000
-"""Objects made before Python looks for cycles among them, of which we make none; by default it is 700."""
 TENTH = 100_000_000
 """Nanoseconds in a tenth of a second."""
 UNREADABLE_RECORDS_BUCKET = 0
@@ -58,8 +56,10 @@ def decode_stage(
     """
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task()
         for batch in batches:
             yield _fold_batch(_columnar_windows(table), batch, buckets)
+        end_task()
 
     return decode
 
@@ -99,7 +99,6 @@ def bucket_of(connection: bytes, buckets: int) -> int:
 @functools.cache
 def _columnar_windows(table: str | None) -> ColumnarWindows:
     """Give the one of a worker process: it remembers what it has read from batch to batch."""
-    gc.set_threshold(COLLECT_AFTER)
     return ColumnarWindows(schemas_of(table))
 
 
@@ -118,7 +117,7 @@ class BucketProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Take hold of the state and of the timer."""
-        gc.set_threshold(COLLECT_AFTER)
+        begin_task()
         self._handle = handle
         self._stored = StoredBytes(handle, "bucket")
         names = schemas_of(self._table).api_names
@@ -162,7 +161,8 @@ class BucketProcessor(StatefulProcessor):
         yield from self._store(bucket, report)
 
     def close(self) -> None:
-        """Nothing is held beyond the state store."""
+        """End the task. Nothing is held beyond the state store."""
+        end_task()
 
     def _schedule(self, now: int) -> None:
         self._handle.registerTimer(now + SUMMARY_INTERVAL)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -37,7 +37,7 @@ _RESPONSE_LEAD: Final = 4
 _Integers = NDArray[np.int64]
 
 
-class Known(NamedTuple):
+class Known(msgspec.Struct, frozen=True, gc=False):
     """What is known of like frames.
 
     `observation` is that of one of them. `likeness`, `described` and `beat` are numbers for what folding
@@ -50,7 +50,7 @@ class Known(NamedTuple):
     beat: int
 
 
-class _Content(NamedTuple):
+class _Content(msgspec.Struct, frozen=True, gc=False):
     """What frames share that are known again by their bytes.
 
     `content` lacks what ends with the correlation ID. What a broker says of itself depends on the
