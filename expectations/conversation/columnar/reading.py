@@ -19,8 +19,15 @@ from decoders.schema.registry import Schemas
 from decoders.wire.columnar.frames import FrameBatch
 from expectations.conversation.columnar import likeness
 from expectations.conversation.columnar.acknowledgement import UNTOLD, Acknowledgements
+from expectations.conversation.columnar.heartbeats import heartbeat_bodies, heartbeat_columns
 from expectations.conversation.error_codes import error_code_paths, has_tagged_error_code
-from expectations.conversation.observation import LONGEST_SHARE_MEMBER_ID, PRODUCE
+from expectations.conversation.observation import (
+    HEARTBEAT_APIS,
+    LONGEST_SHARE_MEMBER_ID,
+    PRODUCE,
+    Heartbeat,
+    HeartbeatAnswer,
+)
 from expectations.conversation.observe import TELLING_REQUESTS, TELLING_RESPONSES
 
 _MEMBER_ID: Final = "member_id"
@@ -31,12 +38,20 @@ class ReadFrames(NamedTuple):
     """Frames as far as columns tell of them.
 
     `traits` (likeness.TRAITS) is told of all of them, but describes whole only those that are `plain`
-    (bool): all others are left to the scalar code.
+    (bool), and beside what `heartbeat_bodies` gives those that are `heartbeats` or answers to one (bool). All
+    others are left to the scalar code.
     """
 
     decoded: DecodedFrames
     traits: NDArray[np.void]
     plain: NDArray[np.bool_]
+    heartbeats: NDArray[np.bool_]
+    heartbeat_column: int
+
+    def bodies(self, numbers: NDArray[np.int64]) -> list[Heartbeat | HeartbeatAnswer]:
+        """Give what heartbeats and their answers say."""
+        error_codes = self.traits["error_codes"][numbers, 0]
+        return heartbeat_bodies(self.decoded, self.heartbeat_column, error_codes, numbers)
 
 
 class ObservationReader:
@@ -46,7 +61,9 @@ class ObservationReader:
         wanted = _error_columns(schemas)
         self._error_columns = len(wanted)
         members = [f"{name}.memberId" for name in _SHARE_REQUESTS if _has(schemas, name)]
-        self._reader = ColumnarReader(schemas, {**wanted, **({_MEMBER_ID: members} if members else {})})
+        wanted |= {_MEMBER_ID: members} if members else {}
+        self._heartbeat_column = len(wanted)
+        self._reader = ColumnarReader(schemas, wanted | heartbeat_columns(schemas))
         self._acknowledgements = Acknowledgements(schemas)
         tagged = [api.key for api in schemas.apis if has_tagged_error_code(api.response.struct)]
         self._telling_responses = np.array([*TELLING_RESPONSES, *tagged], np.int16)
@@ -65,7 +82,13 @@ class ObservationReader:
         )
         decoded = self._reader.read(frames)
         traits = self._traits(batch, decoded)
-        return ReadFrames(decoded, traits, self._plain(decoded, traits))
+        whole = self._whole(decoded, traits)
+        keys, is_request = decoded.heads["api_key"], decoded.frames.is_request
+        telling = np.where(
+            is_request, np.isin(keys, TELLING_REQUESTS), np.isin(keys, self._telling_responses)
+        )
+        heartbeats = whole & decoded.heads["has_body"] & np.isin(keys, list(HEARTBEAT_APIS))
+        return ReadFrames(decoded, traits, whole & ~telling, heartbeats, self._heartbeat_column)
 
     def _traits(self, batch: FrameBatch, decoded: DecodedFrames) -> NDArray[np.void]:
         columns, heads = batch.frames, decoded.heads
@@ -80,20 +103,17 @@ class ObservationReader:
         likeness.gather_error_codes(decoded.found, self._error_columns, traits)
         return traits
 
-    def _plain(self, decoded: DecodedFrames, traits: NDArray[np.void]) -> NDArray[np.bool_]:
+    def _whole(self, decoded: DecodedFrames, traits: NDArray[np.void]) -> NDArray[np.bool_]:
+        """Tell which frames columns tell all of, as far as it is not their body that tells."""
         heads, is_request = decoded.heads, decoded.frames.is_request
-        keys = heads["api_key"]
-        telling = np.where(
-            is_request, np.isin(keys, TELLING_REQUESTS), np.isin(keys, self._telling_responses)
-        )
-        plain = heads["known"] & heads["has_correlation_id"] & (heads["failure_reason"] < 0) & ~telling
-        plain &= traits["error_code_count"] <= likeness.MOST_ERROR_CODES
-        plain &= ~(is_request & (keys == PRODUCE) & (traits["acknowledgement"] == UNTOLD))
-        plain[decoded.remarks[:, 0]] = False
+        whole = heads["known"] & heads["has_correlation_id"] & (heads["failure_reason"] < 0)
+        whole &= traits["error_code_count"] <= likeness.MOST_ERROR_CODES
+        whole &= ~(is_request & (heads["api_key"] == PRODUCE) & (traits["acknowledgement"] == UNTOLD))
+        whole[decoded.remarks[:, 0]] = False
         found = decoded.found
         long_ids = (found[:, 1] == self._error_columns) & (found[:, 3] > LONGEST_SHARE_MEMBER_ID)
-        plain[found[long_ids, 0]] = False
-        return plain  # type: ignore[no-any-return]
+        whole[found[long_ids, 0]] = False
+        return whole  # type: ignore[no-any-return]
 
 
 def _error_columns(schemas: Schemas) -> dict[str, list[str]]:

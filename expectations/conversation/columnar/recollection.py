@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+import itertools
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -15,8 +16,10 @@ from decoders.schema.registry import Schemas
 from decoders.wire.columnar.frames import FrameBatch
 from expectations.conversation.columnar.folding import HIDDEN_BEAT, NO_BEAT, NO_LIKENESS, NOT_DESCRIBED
 from expectations.conversation.columnar.likeness import TRAITS
+from expectations.conversation.columnar.reading import ReadFrames
 from expectations.conversation.fold import Likeness, likeness_of, may_hide_heartbeat
 from expectations.conversation.observation import (
+    Body,
     ClusterDescription,
     Evidence,
     Heartbeat,
@@ -86,46 +89,62 @@ class Recollection:
             self._bytes = 0
         return is_full
 
-    def of_groups(
-        self, batch: FrameBatch, decoded: DecodedFrames, traits: NDArray[np.void], first: _Integers
-    ) -> list[Known]:
-        """Give what is known of groups of frames by their traits; `first` are frames, one of each group.
+    def of_groups(self, batch: FrameBatch, read: ReadFrames, first: _Integers) -> list[Known]:
+        """Give what is known of groups of plain frames; `first` are frames, one of each group."""
+        return self._of_traits(batch, read, first, itertools.repeat(None, len(first)))
 
-        Their client IDs and instance IDs are put in: there may be as many as there are clients.
+    def _of_traits(
+        self, batch: FrameBatch, read: ReadFrames, numbers: _Integers, bodies: Iterable[Body | None]
+    ) -> list[Known]:
+        """Give what is known of frames by their traits.
+
+        Their client IDs, instance IDs and bodies are put in: there may be as many as there are clients.
         """
-        told = traits[first]
+        told = read.traits[numbers]
         told["client_id_length"] = np.minimum(told["client_id_length"], 0)
-        keys, size = told.tobytes(), TRAITS.itemsize
-        identities = zip(first.tolist(), *_identities(decoded, first), strict=True)
+        content, size = told.tobytes(), TRAITS.itemsize
+        keys = [content[at : at + size] for at in range(0, len(content), size)]
+        own = zip(keys, numbers.tolist(), *_identities(read.decoded, numbers), bodies, strict=True)
         return [
-            self._of_group(keys[at * size : (at + 1) * size], batch, number, client_id, instance_id)
-            for at, (number, client_id, instance_id) in enumerate(identities)
+            self._of_like(self._like(key, batch, number), client_id, instance_id, body)
+            for key, number, client_id, instance_id, body in own
         ]
 
-    def _of_group(
-        self, key: bytes, batch: FrameBatch, number: int, client_id: str | None, instance_id: bytes | None
-    ) -> Known:
-        like = self._known.get(key)
-        if like is None:
-            like = self._known[key] = self.of_record(batch.record(number))
-        # A zero ID of the tagged layout is not written: it stands in the observation alone.
-        instance_id = like.observation.client_instance_id if instance_id is None else instance_id
-        observation = msgspec.structs.replace(
-            like.observation, client_id=client_id, client_instance_id=instance_id
-        )
-        return self._known_as(observation)
+    def _like(self, key: bytes, batch: FrameBatch, number: int) -> Observation:
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self.of_record(batch.record(number))
+        return known.observation
 
-    def of_frames(self, batch: FrameBatch, traits: NDArray[np.void], numbers: _Integers) -> list[Known]:
+    def _of_like(
+        self, like: Observation, client_id: str | None, instance_id: bytes | None, body: Body | None
+    ) -> Known:
+        # A zero ID of the tagged layout is not written: it stands in the observation alone.
+        instance_id = like.client_instance_id if instance_id is None else instance_id
+        return self._known_as(
+            msgspec.structs.replace(like, client_id=client_id, client_instance_id=instance_id, body=body)
+        )
+
+    def of_frames(self, batch: FrameBatch, read: ReadFrames, numbers: _Integers) -> list[Known]:
         """Give what is known of frames by their traits and by all their bytes but the correlation ID."""
-        keys = list(_contents(batch, traits, numbers))
+        keys = list(_contents(batch, read.traits, numbers))
         news = {
             key: number for key, number in zip(keys, numbers.tolist(), strict=True) if key not in self._known
         }
-        records = batch.records_of(np.array(list(news.values()), np.int64))
-        for key, record in zip(news, records, strict=True):
-            self._known[key] = self.of_record(record)
+        learnt = self._learn(batch, read, np.array(list(news.values()), np.int64))
+        for key, known in zip(news, learnt, strict=True):
+            self._known[key] = known
             self._bytes += key.length
         return [self._known[key] for key in keys]
+
+    def _learn(self, batch: FrameBatch, read: ReadFrames, numbers: _Integers) -> Iterator[Known]:
+        """Observe frames that are not known: heartbeats by columns, the others one by one."""
+        by_columns = read.heartbeats[numbers]
+        beats = numbers[by_columns]
+        of_beats = iter(self._of_traits(batch, read, beats, read.bodies(beats)))
+        of_others = map(self.of_record, batch.records_of(numbers[~by_columns]))
+        for is_beat in by_columns.tolist():
+            yield next(of_beats if is_beat else of_others)
 
     def of_record(self, record: Record) -> Known:
         """Observe a record, and remember nothing of it but its likeness."""

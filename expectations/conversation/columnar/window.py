@@ -91,8 +91,8 @@ class ColumnarWindows:
         read = self._reader.read(batch)
         groups = likeness.group(read.decoded, read.traits, read.plain)
         (others,) = np.nonzero(groups.members < 0)
-        known = self._recollection.of_groups(batch, read.decoded, read.traits, groups.first)
-        known += self._recollection.of_frames(batch, read.traits, others)
+        known = self._recollection.of_groups(batch, read, groups.first)
+        known += self._recollection.of_frames(batch, read, others)
         known += [self._recollection.of_record(event) for event in batch.events]
         further = np.arange(len(groups.first), len(known))
         places = np.concatenate((groups.members, further[len(others) :]))

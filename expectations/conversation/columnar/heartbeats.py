@@ -1,0 +1,76 @@
+"""Heartbeats and their answers by columns: members say much the same, each under an ID of its own."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decoders.codec.columnar.decoded import DecodedFrames
+from decoders.schema.registry import Schemas
+from expectations.conversation.observation import HEARTBEAT_APIS, Heartbeat, HeartbeatAnswer
+
+_COLUMNS: Final = {
+    "heartbeat_member_id": (("Request", "memberId"), ("Response", "memberId")),
+    "heartbeat_group_id": (("Request", "groupId"),),
+    "heartbeat_member_epoch": (("Request", "memberEpoch"),),
+    "heartbeat_interval": (("Response", "heartbeatIntervalMs"),),
+}
+_MEMBER_ID, _GROUP_ID, _MEMBER_EPOCH, _INTERVAL = range(len(_COLUMNS))
+
+_Integers = NDArray[np.int64]
+
+
+def heartbeat_columns(schemas: Schemas) -> dict[str, list[str]]:
+    """Name the fields that are wanted as columns, in the order in which `heartbeat_bodies` expects them."""
+    apis = [api for key in HEARTBEAT_APIS if (api := schemas.api(key)) is not None]
+    wanted = {
+        name: [f"{api.name}{kind}.{field}" for api in apis for kind, field in fields]
+        for name, fields in _COLUMNS.items()
+    }
+    return wanted if apis else {}
+
+
+def heartbeat_bodies(
+    decoded: DecodedFrames, first_column: int, error_codes: NDArray[np.int16], numbers: _Integers
+) -> list[Heartbeat | HeartbeatAnswer]:
+    """Give what heartbeats and their answers say, of frames that were read whole and have no remarks.
+
+    `first_column` is the number of the first of the heartbeat columns, `error_codes` has one of each frame
+    in `numbers`, whatever it is of a request.
+    """
+    members, groups, epochs, intervals = (
+        _Column(decoded, first_column + column, numbers)
+        for column in (_MEMBER_ID, _GROUP_ID, _MEMBER_EPOCH, _INTERVAL)
+    )
+    requests, codes = decoded.frames.is_request[numbers].tolist(), error_codes.tolist()
+    return [
+        Heartbeat(members.text(at), groups.text(at), epochs.number(at))
+        if is_request
+        else HeartbeatAnswer(codes[at], members.text(at), intervals.number(at) or 0)
+        for at, is_request in enumerate(requests)
+    ]
+
+
+class _Column:
+    """The values of one column of chosen frames, by their place among the chosen."""
+
+    def __init__(self, decoded: DecodedFrames, column: int, numbers: _Integers) -> None:
+        rows = decoded.found[decoded.found[:, 1] == column]
+        # Rows stand in the order of the frames; a frame without one has a null there.
+        places = np.searchsorted(rows[:, 0], numbers)
+        rows = np.append(rows, np.full((1, rows.shape[1]), -1, np.int64), axis=0)[places]
+        self._values: list[int] = rows[:, 2].tolist()
+        self._lengths: list[int] = rows[:, 3].tolist()
+        self._is_there: list[bool] = (rows[:, 0] == numbers).tolist()
+        self._data: Any = decoded.frames.data.data
+
+    def number(self, at: int) -> int | None:
+        return self._values[at] if self._is_there[at] else None
+
+    def text(self, at: int) -> str | None:
+        if not self._is_there[at]:
+            return None
+        begin = self._values[at]
+        return str(self._data[begin : begin + self._lengths[at]], "utf-8")

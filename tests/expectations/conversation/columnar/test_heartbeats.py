@@ -1,0 +1,96 @@
+"""What columns tell of heartbeats is what the scalar code reads of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decoders.codec.request import write_request
+from decoders.codec.response import write_response
+from decoders.frame.record import Direction, Kind, Pairing, Record
+from decoders.schema.registry import Api, Schemas, default_schemas
+from expectations.conversation.columnar.reading import ObservationReader
+from expectations.conversation.columnar.recollection import Recollection
+from expectations.conversation.observation import HEARTBEAT_APIS, Evidence
+from expectations.conversation.observe import observe
+from tests.decoders.frame.columnar.batches import record_of, unpacked
+
+SCHEMAS = default_schemas()
+READER = ObservationReader(SCHEMAS)
+APIS = [api for key in HEARTBEAT_APIS if (api := SCHEMAS.api(key)) is not None]
+TEXTS = st.text(max_size=6)
+NUMBERS = st.integers(-(2**31), 2**31 - 1)
+REQUESTS = st.fixed_dictionaries({"groupId": TEXTS, "memberId": TEXTS, "memberEpoch": NUMBERS})
+ANSWERS = st.fixed_dictionaries(
+    {
+        "errorCode": st.sampled_from([0, 25, 110]),
+        "memberId": TEXTS,
+        "heartbeatIntervalMs": NUMBERS,
+        "assignment": st.none(),
+    }
+)
+
+
+def request(sequence: int, api: Api, said: Mapping[str, Any]) -> Record:
+    frame = write_request(SCHEMAS, api.name, api.versions.highest, sequence, "app", said)
+    whole = {"frame": frame, "true_length": len(frame), "direction": Direction.TO_BROKER}
+    return record_of(Kind.REQUEST, sequence, connection=bytes(16), **whole)
+
+
+def answer(sequence: int, api: Api, said: Mapping[str, Any]) -> Record:
+    version = api.versions.highest
+    known = {field.name for field in api.response.struct.fields}
+    frame = write_response(
+        SCHEMAS, api.name, version, sequence, {name: said[name] for name in said if name in known}
+    )
+    whole = {"frame": frame, "true_length": len(frame), "direction": Direction.TO_CLIENT}
+    asked = {"pairing": Pairing.MATCHED, "paired_api_key": api.key, "paired_api_version": version}
+    return record_of(Kind.RESPONSE, sequence, connection=bytes(16), **whole, **asked)
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+@settings(max_examples=50, deadline=None)
+@given(
+    said=st.lists(
+        st.one_of(st.tuples(st.just(request), REQUESTS), st.tuples(st.just(answer), ANSWERS)), max_size=6
+    )
+)
+def test_columns_tell_what_is_read(api: Api, said: list[tuple[Any, Mapping[str, Any]]]) -> None:
+    records = [write(sequence, api, body) for sequence, (write, body) in enumerate(said, 1)]
+    read = READER.read(unpacked(records).batch)
+    assert read.heartbeats.tolist() == [True] * len(records)
+    assert not read.plain.any()
+    bodies = [observe(SCHEMAS, record, Evidence(source="", bytes="")).body for record in records]
+    assert read.bodies(np.arange(len(records))) == bodies
+
+
+def test_an_answer_may_name_nobody() -> None:
+    (consumer, *_) = APIS
+    said = {"memberId": None, "errorCode": 25, "heartbeatIntervalMs": 0, "assignment": None}
+    read = READER.read(unpacked([answer(1, consumer, said)]).batch)
+    (body,) = read.bodies(np.arange(1))
+    assert (body.member_id, body.error_code, body.heartbeat_interval) == (None, 25, 0)  # type: ignore[union-attr]
+
+
+def test_members_are_learnt_without_reading_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [
+        request(number, APIS[0], {"groupId": "g", "memberId": f"m-{number}", "memberEpoch": 1})
+        for number in range(1, 9)
+    ]
+    observed: list[Record] = []
+
+    def noted(schemas: Schemas, record: Record, evidence: Evidence) -> Any:
+        observed.append(record)
+        return observe(schemas, record, evidence)
+
+    monkeypatch.setattr("expectations.conversation.columnar.recollection.observe", noted)
+    batch = unpacked(records).batch
+    known = Recollection(SCHEMAS).of_frames(batch, READER.read(batch), np.arange(len(records)))
+    assert len(observed) == 1
+    assert [each.observation.body.member_id for each in known] == [f"m-{number}" for number in range(1, 9)]  # type: ignore[union-attr]
+    assert len({each.likeness for each in known}) == len({each.beat for each in known}) == len(records)
