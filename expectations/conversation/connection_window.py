@@ -41,6 +41,27 @@ class ConnectionWindow(msgspec.Struct, array_like=True):
         return self.observations[0].first_sequence if self.observations else 0
 
 
+class BriefEvidence(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Evidence before it is written out: `beginning` holds the first bytes of the frame as they are."""
+
+    source: str
+    beginning: bytes
+    position: int | None = None
+    partition: int | None = None
+    offset: int | None = None
+
+    @property
+    def in_full(self) -> Evidence:
+        """Write it out."""
+        return Evidence(
+            source=self.source,
+            bytes=self.beginning.hex(),
+            position=self.position,
+            partition=self.partition,
+            offset=self.offset,
+        )
+
+
 class Moment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What an observation has to itself. `saying` numbers what it says, which is an observation too."""
 
@@ -50,7 +71,7 @@ class Moment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     first_captured_at: int
     last_captured_at: int
     previous_captured_at: int
-    evidence: Evidence
+    evidence: BriefEvidence
     count: int
     correlation_id: int | None
     paired_sequence: int
@@ -64,7 +85,7 @@ class Moment(msgspec.Struct, frozen=True, array_like=True, gc=False):
             first_captured_at=self.first_captured_at,
             last_captured_at=self.last_captured_at,
             previous_captured_at=self.previous_captured_at,
-            evidence=self.evidence,
+            evidence=self.evidence.in_full,
             count=self.count,
             correlation_id=self.correlation_id,
             paired_sequence=self.paired_sequence,

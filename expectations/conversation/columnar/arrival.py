@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from decoders.frame.columnar.envelopes import Unpacked
 from decoders.frame.columnar.pieces import gathered
-from decoders.frame.record import Kind
+from decoders.frame.record import Kind, Record
 from decoders.wire.columnar.frames import FrameBatch
-from expectations.conversation.observation import EVIDENCE_BYTES, Evidence
+from expectations.conversation.connection_window import BriefEvidence
+from expectations.conversation.observation import EVIDENCE_BYTES
 
 _Integers = NDArray[np.int64]
 
@@ -25,26 +26,27 @@ class Arrival:
     """What a source gave at once. Records are numbered: the frames of the batch first, then its events.
 
     `order` (int64) lists these numbers as the records came. `point` makes the evidence of frames of their
-    numbers and their first bytes in hex; `event_evidence` has that of the events.
+    numbers and their first bytes; `event_evidence` has that of the events.
     """
 
     batch: FrameBatch
     order: _Integers
-    point: Callable[[_Integers, Sequence[str]], list[Evidence]]
-    event_evidence: Sequence[Evidence]
+    point: Callable[[_Integers, Sequence[bytes]], list[BriefEvidence]]
+    event_evidence: Sequence[BriefEvidence]
 
     @classmethod
     def of_file(cls, batch: FrameBatch, name: str) -> Arrival:
         """Take a batch of one capture file, which was numbered as it came."""
         sequences = [*batch.frames.sequences.tolist(), *(event.sequence for event in batch.events)]
 
-        def point(numbers: _Integers, beginnings: Sequence[str]) -> list[Evidence]:
+        def point(numbers: _Integers, beginnings: Sequence[bytes]) -> list[BriefEvidence]:
             positions = batch.frames.positions[numbers].tolist()
-            places = zip(positions, beginnings, strict=True)
-            return [Evidence(source=name, position=position, bytes=begun) for position, begun in places]
+            places = zip(beginnings, positions, strict=True)
+            return [BriefEvidence(name, beginning, position) for beginning, position in places]
 
         order = np.argsort(np.array(sequences, np.int64), kind="stable")
-        return cls(batch, order, point, [Evidence.in_file(name, event) for event in batch.events])
+        events = [BriefEvidence(name, _beginning(event), event.position) for event in batch.events]
+        return cls(batch, order, point, events)
 
     @classmethod
     def of_topic(
@@ -55,16 +57,16 @@ class Arrival:
         names, rows = named.dictionary.to_pylist(), unpacked.rows
         places = (named.indices.to_numpy(), partitions.to_numpy(), offsets.to_numpy())
 
-        def point(numbers: _Integers, beginnings: Sequence[str]) -> list[Evidence]:
-            columns = zip(*(place[rows[numbers]].tolist() for place in places), beginnings, strict=True)
+        def point(numbers: _Integers, beginnings: Sequence[bytes]) -> list[BriefEvidence]:
+            columns = zip(beginnings, *(place[rows[numbers]].tolist() for place in places), strict=True)
             return [
-                Evidence(source=names[name], partition=partition, offset=offset, bytes=begun)
-                for name, partition, offset, begun in columns
+                BriefEvidence(names[name], beginning, None, partition, offset)
+                for beginning, name, partition, offset in columns
             ]
 
         events = unpacked.batch.events
         event_numbers = np.arange(len(rows) - len(events), len(rows))
-        beginnings = [event.frame[:EVIDENCE_BYTES].hex() for event in events]
+        beginnings = [_beginning(event) for event in events]
         order = np.argsort(rows, kind="stable")
         return cls(unpacked.batch, order, point, point(event_numbers, beginnings))
 
@@ -79,7 +81,7 @@ class Arrival:
         without: _Integers = self.order[kinds != Kind.HEARTBEAT]
         return without
 
-    def evidence(self, numbers: _Integers) -> list[Evidence]:
+    def evidence(self, numbers: _Integers) -> list[BriefEvidence]:
         """Point to records."""
         count = len(self.batch.frames.starts)
         of_frames = numbers[numbers < count]
@@ -89,10 +91,14 @@ class Arrival:
         listed = numbers.tolist()
         return [next(pointed) if each < count else self.event_evidence[each - count] for each in listed]
 
-    def _beginnings(self, numbers: _Integers) -> list[str]:
-        """Give the first bytes of frames in hex: all at once, since that is what costs."""
+    def _beginnings(self, numbers: _Integers) -> list[bytes]:
+        """Give the first bytes of frames."""
         batch = self.batch
         starts, lengths = batch.frames.starts[numbers], batch.frames.lengths[numbers]
         content, offsets = gathered(batch.data, starts, np.minimum(lengths, EVIDENCE_BYTES))
-        text = content.tobytes().hex()
-        return [text[begin:end] for begin, end in pairwise((2 * offsets).tolist())]
+        joined = content.tobytes()
+        return [joined[begin:end] for begin, end in pairwise(offsets.tolist())]
+
+
+def _beginning(event: Record) -> bytes:
+    return event.frame[:EVIDENCE_BYTES]

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from expectations.conversation.connection_window import BriefWindow, ConnectionWindow, Moment, Speakers
+from expectations.conversation.connection_window import (
+    BriefEvidence,
+    BriefWindow,
+    ConnectionWindow,
+    Moment,
+    Speakers,
+)
 from expectations.conversation.observation import Observation
 from streaming.query.folded import Folded, FoldedWindow, pack_folded, unpack_folded
 
@@ -21,6 +27,10 @@ def folded(windows: Iterable[ConnectionWindow]) -> Folded:
 
 def _moment(told: Folded, observation: Observation) -> Moment:
     own = {name: getattr(observation, name) for name in Moment.__struct_fields__ if name != "saying"}
+    full = observation.evidence
+    own["evidence"] = BriefEvidence(
+        full.source, bytes.fromhex(full.bytes), full.position, full.partition, full.offset
+    )
     number = len(told.sayings)
     told.sayings[number] = observation
     return Moment(saying=number, **own)
