@@ -44,10 +44,14 @@ class Connections(MutableMapping[bytes, ConnectionState]):
         self.layout = ConnectionLayout(stored.shared)
         self._moved: dict[int, Row] = {}
         self._read: dict[bytes, ConnectionState] = {}
+        self._behind: dict[bytes, Row] = {}
         self._is_stored = np.ones(len(self._index), np.bool_)
 
     def __getitem__(self, connection: bytes) -> ConnectionState:
         state = self._read.get(connection)
+        row = self._behind.pop(connection, None)
+        if state is not None and row is not None:
+            self.layout.move(state, row)
         if state is None:
             place = self.place(connection)
             if place == NOWHERE:
@@ -59,12 +63,14 @@ class Connections(MutableMapping[bytes, ConnectionState]):
 
     def __setitem__(self, connection: bytes, state: ConnectionState) -> None:
         self._forget(connection)
+        self._behind.pop(connection, None)
         self._read[connection] = state
 
     def __delitem__(self, connection: bytes) -> None:
         if not self._forget(connection) and connection not in self._read:
             raise KeyError(connection)
         self._read.pop(connection, None)
+        self._behind.pop(connection, None)
 
     def __iter__(self) -> Iterator[bytes]:
         # Who looks at those that are stored reads them meanwhile.
@@ -92,6 +98,10 @@ class Connections(MutableMapping[bytes, ConnectionState]):
         """Let a connection stand otherwise in the index, and be what it was else."""
         self._moved[place] = row
 
+    def move_read(self, connection: bytes, row: Row) -> None:
+        """Let a connection that was read stand as a row has it, but for where its content ends."""
+        self._behind[connection] = row
+
     def put_back(self, connection: bytes, place: int) -> None:
         """Take a connection that was read from a place as it is stored there."""
         del self._read[connection]
@@ -99,9 +109,8 @@ class Connections(MutableMapping[bytes, ConnectionState]):
 
     def heard(self, connection: bytes) -> int:
         """Tell the latest sequence heard on a connection, 0 if it is not known, without reading it."""
-        state = self._read.get(connection)
-        if state is not None:
-            return state.conversation.latest_sequence
+        if connection in self._read:
+            return self[connection].conversation.latest_sequence
         place = self.place(connection)
         return 0 if place == NOWHERE else self.row(place).heard
 
@@ -115,8 +124,8 @@ class Connections(MutableMapping[bytes, ConnectionState]):
         """Forget the connections whose latest record was captured before `since`, in nanoseconds."""
         self._settle()
         self._is_stored &= self._index["latest"] >= since
-        for connection, state in list(self._read.items()):
-            if state.conversation.latest_captured_at < since:
+        for connection in list(self._read):
+            if self[connection].conversation.latest_captured_at < since:
                 del self._read[connection]
 
     def by_software(self) -> Counter[tuple[SoftwareClaim | None, str]]:
@@ -142,7 +151,10 @@ class Connections(MutableMapping[bytes, ConnectionState]):
         encoded = [self.layout.content(state) for state in self._read.values()]
         index = np.empty(len(kept) + len(encoded), INDEX)
         index[: len(kept)] = self._index[kept]
-        index[len(kept) :] = [self.layout.row(state, end=0) for state in self._read.values()]
+        index[len(kept) :] = [
+            self._behind.get(connection) or self.layout.row(state, end=0)
+            for connection, state in self._read.items()
+        ]
         lengths = np.diff(self._index["end"], prepend=np.uint32(0))[kept]
         index["end"] = np.cumsum(np.append(lengths, [len(content) for content in encoded]))
         ids = [self._ids[begin * ID_BYTES : end * ID_BYTES] for begin, end in runs]

@@ -71,7 +71,7 @@ class Routine:
         elif not self._hear_heartbeats(connections, sight, heartbeats, answered, tally):
             return 0
         else:
-            connections.layout.move(connections[window.connection], moved)
+            connections.move_read(window.connection, moved)
         for judged, moment in zip(remembered.judged, plain, strict=True):
             tally.repeat(judged, moment.count)
         return moved.latest
