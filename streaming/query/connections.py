@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from expectations.conversation.observation import SoftwareClaim
 from expectations.judge import ConnectionState
-from streaming.query.stored_connection import INDEX, NOWHERE, ConnectionLayout, Row, SharedFacts
+from streaming.query.stored_connection import INDEX, NOWHERE, ROW, ConnectionLayout, Row, SharedFacts
 
 ID_BYTES = 16
 LEAST_SHARED = 64
@@ -39,6 +39,7 @@ class Connections(MutableMapping[bytes, ConnectionState]):
     def __init__(self, stored: StoredConnections | None = None) -> None:
         stored = stored or StoredConnections()
         self._ids = stored.ids
+        self._rows: bytes | bytearray = stored.index
         self._index: npt.NDArray[Any] = np.frombuffer(stored.index, INDEX)
         self._contents = memoryview(stored.contents)
         self.layout = ConnectionLayout(stored.shared)
@@ -88,7 +89,7 @@ class Connections(MutableMapping[bytes, ConnectionState]):
 
     def row(self, place: int) -> Row:
         """Give what stands in the index of a connection at a place."""
-        return self._moved.get(place) or Row(*self._index[place].item())
+        return self._moved.get(place) or Row._make(ROW.unpack_from(self._rows, place * ROW.size))
 
     def content(self, place: int) -> memoryview:
         """Give the bytes of a connection at a place."""
@@ -169,7 +170,8 @@ class Connections(MutableMapping[bytes, ConnectionState]):
     def _settle(self) -> None:
         """Put into the index what has moved."""
         if self._moved:
-            self._index = self._index.copy()
+            self._rows = bytearray(self._rows)
+            self._index = np.frombuffer(self._rows, INDEX)
             self._index[list(self._moved)] = list(self._moved.values())
             self._moved.clear()
 

@@ -6,6 +6,7 @@ only news changes, so that a connection which repeats itself is neither read nor
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -48,8 +49,11 @@ class Row(NamedTuple):
 
 
 _WIDTHS = {"end": "<u4", "server": "<i4", "software": "<i4", "unanswered": "<i4", "standing": "<i4"}
+_CODES = {"<i8": "q", "<u4": "I", "<i4": "i", "|u1": "?"}
 INDEX = np.dtype([(name, _WIDTHS.get(name, "<i8")) for name in Row._fields[:-1]] + [("stirred", "u1")])
 """A Row's place in an array."""
+ROW = struct.Struct("<" + "".join(_CODES[INDEX[name].str] for name in Row._fields))
+"""The same, for one row at a time."""
 
 Server = tuple[str, str, int]
 """A cluster, a server's address, and a run of the feeder."""

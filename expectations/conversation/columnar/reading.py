@@ -87,7 +87,9 @@ class ObservationReader:
         telling = np.where(
             is_request, np.isin(keys, TELLING_REQUESTS), np.isin(keys, self._telling_responses)
         )
-        heartbeats = whole & decoded.heads["has_body"] & np.isin(keys, list(HEARTBEAT_APIS))
+        # A lone error code is that of the answer as a whole.
+        heartbeats = whole & decoded.heads["has_body"] & (traits["error_code_count"] <= 1)
+        heartbeats &= np.isin(keys, list(HEARTBEAT_APIS))
         return ReadFrames(decoded, traits, whole & ~telling, heartbeats, self._heartbeat_column)
 
     def _traits(self, batch: FrameBatch, decoded: DecodedFrames) -> NDArray[np.void]:
