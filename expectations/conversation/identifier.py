@@ -21,7 +21,7 @@ def identifier_text(identifier: bytes) -> str:
     return base64.urlsafe_b64encode(identifier).rstrip(b"=").decode()
 
 
-@functools.lru_cache(maxsize=1_000)
+@functools.lru_cache(maxsize=100_000)
 def identifier_bytes(text: str) -> bytes | None:
     """Read a UUID in any form that clients write: base64 of either alphabet, padded or not, or hex.
 
