@@ -34,7 +34,7 @@ ACTIVE: Final = 1_000
 BATCHES: Final = 12
 OPENING: Final = 5_000
 """Connections that open first, so that every bucket is touched."""
-_ACTIVE_RUN, _OPENING_RUN, _IDLE_RUN = 1, 2, 3
+_ACTIVE_RUN, _OPENING_RUN, IDLE_RUN = 1, 2, 3
 _CONNECTIONS_OF_A_BUCKET: Final = 244
 _SECOND: Final = 1_000_000_000
 
@@ -64,7 +64,7 @@ def bytes_per_connection(count: int = _CONNECTIONS_OF_A_BUCKET) -> float:
     """Give the stored bytes of a bucket of connections that differ, by connection."""
     bucket = Bucket()
     for number in range(count):
-        connection = connection_id(_IDLE_RUN, number)
+        connection = connection_id(IDLE_RUN, number)
         bucket.connections[connection] = distinct(connection, number)
     return len(pack_bucket(bucket)) / count
 
@@ -78,9 +78,9 @@ class Crowded(BucketProcessor):
 
     def _load(self, number: int) -> Bucket:
         bucket = super()._load(number)
-        if self._packed is None:
+        if not bucket.scheduled:
             for idle in _idle_by_bucket(self._idle, self._buckets).get(number, ()):
-                connection = connection_id(_IDLE_RUN, idle)
+                connection = connection_id(IDLE_RUN, idle)
                 bucket.connections[connection] = distinct(connection, idle)
             bucket = unpack_bucket(pack_bucket(bucket))
         return bucket
@@ -129,7 +129,7 @@ def _median(batches: list[Batch], last: int) -> float:
 def _idle_by_bucket(idle: int, buckets: int) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for number in range(idle):
-        found.setdefault(bucket_of(connection_id(_IDLE_RUN, number), buckets), []).append(number)
+        found.setdefault(bucket_of(connection_id(IDLE_RUN, number), buckets), []).append(number)
     return found
 
 

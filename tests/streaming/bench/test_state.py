@@ -9,13 +9,29 @@ from decoders.schema.registry import default_schemas
 from expectations.conversation.observation import Evidence
 from expectations.conversation.window import windows_of
 from expectations.judge import Judge
-from streaming.bench.state import bytes_per_connection, distinct
+from streaming.bench.state import IDLE_RUN, Crowded, bytes_per_connection, distinct
 from streaming.bench.traffic import FRAMES_IN_ROUND, Traffic, captured_now, connection_id
 from streaming.query.bucket import Bucket, BucketStep
+from streaming.query.stages import bucket_of
+from tests.exchange import Exchange
+from tests.streaming.query.test_bucket import windows
+from tests.streaming.query.test_processor import Store, step
 
 
 def test_a_connection_takes_at_most_three_hundred_bytes() -> None:
     assert bytes_per_connection() <= 300
+
+
+def test_a_bucket_holds_its_share_of_idle_connections_from_its_first_step_on() -> None:
+    store, exchange = Store(), Exchange()
+    exchange.negotiate(client_id="app")
+    for begin in (0, len(exchange.records)):
+        report = step(Crowded(buckets=2, idle=40), store, windows(exchange, begin), number=1)
+        idle = {connection_id(IDLE_RUN, number) for number in range(40)}
+        share = sum(bucket_of(connection, 2) == 1 for connection in idle)
+        assert 0 < share < 40
+        assert sum(row.count for row in report.open_connections) == share + 1
+        exchange.request("Metadata", 12, client_id="app")
 
 
 def test_no_two_connections_are_alike() -> None:

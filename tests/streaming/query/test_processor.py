@@ -64,7 +64,10 @@ def hear(
     resumed_at: int = 0,
     terms: Terms | None = None,
 ) -> Report:
-    processor: Any = BucketProcessor(buckets, terms or Terms(), resumed_at=resumed_at)
+    return step(BucketProcessor(buckets, terms or Terms(), resumed_at=resumed_at), store, said, number)
+
+
+def step(processor: Any, store: Store, said: list[ConnectionWindow], number: int) -> Report:
     processor.init(store)
     rows = [Row(folded=pack_folded(folded(said)))]
     stepped = [
