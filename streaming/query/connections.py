@@ -34,7 +34,10 @@ class StoredConnections(msgspec.Struct, array_like=True):
 
 
 class Connections(MutableMapping[bytes, ConnectionState]):
-    """The states of connections by their ids. Those that were asked for may be changed in place."""
+    """The states of connections by their ids. Those that were asked for may be changed in place.
+
+    `_behind` holds rows to which connections that were read have yet to be moved, if anybody asks again.
+    """
 
     def __init__(self, stored: StoredConnections | None = None) -> None:
         stored = stored or StoredConnections()
@@ -50,9 +53,8 @@ class Connections(MutableMapping[bytes, ConnectionState]):
 
     def __getitem__(self, connection: bytes) -> ConnectionState:
         state = self._read.get(connection)
-        row = self._behind.pop(connection, None)
-        if state is not None and row is not None:
-            self.layout.move(state, row)
+        if connection in self._behind and state is not None:
+            self.layout.move(state, self._behind.pop(connection))
         if state is None:
             place = self.place(connection)
             if place == NOWHERE:

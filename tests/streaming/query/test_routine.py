@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -88,6 +89,11 @@ def batches(exchanges: list[Exchange], size: int) -> Iterator[list[ConnectionWin
         yield [one for name, exchange in parts for one in on(name, windows(exchange, begin, begin + size))]
 
 
+def together(given: Iterator[list[ConnectionWindow]], count: int) -> Iterator[list[ConnectionWindow]]:
+    while parts := list(itertools.islice(given, count)):
+        yield list(itertools.chain(*parts))
+
+
 def told(report: Report) -> object:
     """What a report says, in whatever order."""
     raw = msgspec.to_builtins(report, str_keys=True)
@@ -96,15 +102,18 @@ def told(report: Report) -> object:
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.lists(ROUTINE | ANYTHING, min_size=1, max_size=3), st.integers(1, 12), st.booleans())
+@given(
+    st.lists(ROUTINE | ANYTHING, min_size=1, max_size=3), st.integers(1, 12), st.integers(1, 3), st.booleans()
+)
 def test_who_remembers_and_who_asks_each_time_say_the_same(
-    scripts: list[list[str]], size: int, mid_stream: bool
+    scripts: list[list[str]], size: int, at_once: int, mid_stream: bool
 ) -> None:
+    """A step may hear several windows of a connection: one from each batch of Arrow's."""
     exchanges = [said(deeds, mid_stream) for deeds in scripts]
     experienced = BucketStep(Judge(NAMES), NAMES)
     for turn in range(2):
         remembering = forgetting = pack_bucket(Bucket())
-        for batch in batches(exchanges, size):
+        for batch in together(batches(exchanges, size), at_once):
             buckets = unpack_bucket(remembering), unpack_bucket(forgetting)
             forgetful = BucketStep(Judge(NAMES), NAMES)
             reports = (
