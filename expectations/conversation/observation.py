@@ -162,16 +162,17 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc
     @classmethod
     def in_file(cls, name: str, record: Record) -> Evidence:
         """Point to a record of a capture file."""
-        return cls(source=name, position=record.position, bytes=_beginning(record))
+        return cls(source=name, position=record.position, bytes=beginning_of(record).hex())
 
     @classmethod
     def in_topic(cls, name: str, partition: int, offset: int, record: Record) -> Evidence:
         """Point to a record of a topic."""
-        return cls(source=name, partition=partition, offset=offset, bytes=_beginning(record))
+        return cls(source=name, partition=partition, offset=offset, bytes=beginning_of(record).hex())
 
 
-def _beginning(record: Record) -> str:
-    return record.frame[:EVIDENCE_BYTES].hex()
+def beginning_of(record: Record) -> bytes:
+    """Give as many first bytes of a frame as evidence holds."""
+    return record.frame[:EVIDENCE_BYTES]
 
 
 Body = (

@@ -42,7 +42,6 @@ class Connections(MutableMapping[bytes, ConnectionState]):
     def __init__(self, stored: StoredConnections | None = None) -> None:
         stored = stored or StoredConnections()
         self._ids = stored.ids
-        self._rows: bytes | bytearray = stored.index
         self._index: npt.NDArray[Any] = np.frombuffer(stored.index, INDEX)
         self._contents = memoryview(stored.contents)
         self.layout = ConnectionLayout(stored.shared)
@@ -91,7 +90,9 @@ class Connections(MutableMapping[bytes, ConnectionState]):
 
     def row(self, place: int) -> Row:
         """Give what stands in the index of a connection at a place."""
-        return self._moved.get(place) or Row._make(ROW.unpack_from(self._rows, place * ROW.size))
+        moved = self._moved.get(place)
+        # To the types of Python 3.11 an array is no buffer.
+        return moved or Row._make(ROW.unpack_from(self._index, place * ROW.size))  # type: ignore[arg-type]
 
     def content(self, place: int) -> memoryview:
         """Give the bytes of a connection at a place."""
@@ -172,8 +173,7 @@ class Connections(MutableMapping[bytes, ConnectionState]):
     def _settle(self) -> None:
         """Put into the index what has moved."""
         if self._moved:
-            self._rows = bytearray(self._rows)
-            self._index = np.frombuffer(self._rows, INDEX)
+            self._index = self._index.copy()
             self._index[list(self._moved)] = list(self._moved.values())
             self._moved.clear()
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from decoders.frame.columnar.envelopes import Unpacked
 from decoders.frame.columnar.pieces import gathered
-from decoders.frame.record import Kind, Record
+from decoders.frame.record import Kind
 from decoders.wire.columnar.frames import FrameBatch
 from expectations.conversation.connection_window import BriefEvidence
-from expectations.conversation.observation import EVIDENCE_BYTES
+from expectations.conversation.observation import EVIDENCE_BYTES, beginning_of
 
 _Integers = NDArray[np.int64]
 
@@ -45,7 +45,7 @@ class Arrival:
             return [BriefEvidence(name, beginning, position) for beginning, position in places]
 
         order = np.argsort(np.array(sequences, np.int64), kind="stable")
-        events = [BriefEvidence(name, _beginning(event), event.position) for event in batch.events]
+        events = [BriefEvidence(name, beginning_of(event), event.position) for event in batch.events]
         return cls(batch, order, point, events)
 
     @classmethod
@@ -66,7 +66,7 @@ class Arrival:
 
         events = unpacked.batch.events
         event_numbers = np.arange(len(rows) - len(events), len(rows))
-        beginnings = [_beginning(event) for event in events]
+        beginnings = [beginning_of(event) for event in events]
         order = np.argsort(rows, kind="stable")
         return cls(unpacked.batch, order, point, point(event_numbers, beginnings))
 
@@ -98,7 +98,3 @@ class Arrival:
         content, offsets = gathered(batch.data, starts, np.minimum(lengths, EVIDENCE_BYTES))
         joined = content.tobytes()
         return [joined[begin:end] for begin, end in pairwise(offsets.tolist())]
-
-
-def _beginning(event: Record) -> bytes:
-    return event.frame[:EVIDENCE_BYTES]
