@@ -22,6 +22,7 @@ from streaming.query.identities import (
     pack_identities,
     unpack_identities,
 )
+from streaming.query.keys import Keys
 from streaming.query.report import Report
 from streaming.query.stored_bytes import StoredBytes
 from streaming.query.worker import begin_task, end_task
@@ -44,26 +45,27 @@ class Stepped(msgspec.Struct):
 _DECODER = msgspec.msgpack.Decoder(Stepped)
 
 
-def stepped_rows(report: Report, buckets: int) -> Iterator[Row]:
-    """Lay a report out as rows: its claims by bucket of identity, and the rest of it."""
+def stepped_rows(report: Report, buckets: int, keys: Keys = Keys.DEALT) -> Iterator[Row]:
+    """Lay a report out as rows: its claims by the key of the bucket of identity, and the rest of it."""
     claims: dict[int, list[Claim]] = {}
     for claim in report.claims:
         claims.setdefault(bucket_of_identity(claim.identity, buckets), []).append(claim)
     report.claims = []
-    yield _row(report.bucket % PASSAGES, Stepped(report=msgspec.msgpack.encode(report)))
+    yield _row(keys.key(report.bucket % PASSAGES), Stepped(report=msgspec.msgpack.encode(report)))
     for number, given in claims.items():
-        yield _row(number, Stepped(claims=given))
+        yield _row(keys.key(number), Stepped(claims=given))
 
 
-def _row(number: int, stepped: Stepped) -> Row:
-    return Row(identities=number, stepped=msgspec.msgpack.encode(stepped))
+def _row(key: int, stepped: Stepped) -> Row:
+    return Row(identities=key, stepped=msgspec.msgpack.encode(stepped))
 
 
 class IdentityProcessor(StatefulProcessor):
     """Steps the state of one bucket of identities, which has a timer for as long as it has a state."""
 
-    def __init__(self, terms: Terms, table: str | None = None) -> None:
+    def __init__(self, terms: Terms, table: str | None = None, keys: Keys = Keys.DEALT) -> None:
         self._terms = terms
+        self._keys = keys
         self._table = table
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -88,7 +90,7 @@ class IdentityProcessor(StatefulProcessor):
             if stepped.report is not None:
                 yield Row(bucket=key[0], report=stepped.report)
         if claims:
-            yield self._hear(key[0], claims, timerValues.getCurrentProcessingTimeInMs())
+            yield self._hear(self._keys.bucket(key[0]), claims, timerValues.getCurrentProcessingTimeInMs())
 
     def handleExpiredTimer(
         self,
@@ -98,7 +100,7 @@ class IdentityProcessor(StatefulProcessor):
     ) -> Iterator[Row]:
         """Judge what has settled; a bucket that is empty is given up."""
         state = unpack_identities(self._stored.read())
-        report = self._step.tick(key[0], state)
+        report = self._step.tick(self._keys.bucket(key[0]), state)
         if state.groups:
             self._handle.registerTimer(timerValues.getCurrentProcessingTimeInMs() + TICK_INTERVAL)
             yield self._store(state, report)

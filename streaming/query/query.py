@@ -12,6 +12,7 @@ from pyspark.sql.streaming import StatefulProcessor
 from streaming.configuration import Configuration
 from streaming.decisions import Decisions
 from streaming.kafka_client import jvm_options
+from streaming.query.checkpoint_keys import keys_of, mark_keys
 from streaming.query.first_batch import enter_first_batch
 from streaming.query.identity_stage import REPORT_SCHEMA, STEPPED_SCHEMA, IdentityProcessor
 from streaming.query.report import Report
@@ -28,16 +29,17 @@ def reports_of(
 ) -> DataFrame:
     """Plan the query: a row for each report. `connections` takes the place of the step of connections.
 
-    Nothing runs yet and nobody is asked. Raises UserError when a secret cannot be found, or a decision
+    Nothing runs yet and Kafka is not asked. Raises UserError when a secret cannot be found, or a decision
     names a rule or a reading that is none.
     """
     frames, table = read_frames(session, configuration), table_text(configuration.schemas)
-    folded = frames.mapInArrow(decode_stage(configuration.buckets, table), FOLDED_SCHEMA)
+    buckets, keys = configuration.buckets, keys_of(session, configuration.checkpoint)
+    folded = frames.mapInArrow(decode_stage(buckets, table, keys), FOLDED_SCHEMA)
     terms = Decisions(configuration).terms
     resumed_at = session.sparkContext.startTime if configuration.after_loss else 0
-    connections = connections or BucketProcessor(configuration.buckets, terms, table, resumed_at)
+    connections = connections or BucketProcessor(buckets, terms, table, resumed_at, keys)
     stepped = _step(folded, "bucket", connections, STEPPED_SCHEMA)
-    return _step(stepped, "identities", IdentityProcessor(terms, table), REPORT_SCHEMA)
+    return _step(stepped, "identities", IdentityProcessor(terms, table, keys), REPORT_SCHEMA)
 
 
 def start_query(
@@ -51,6 +53,7 @@ def start_query(
     def take_batch(batch: DataFrame, batch_id: int) -> None:
         take(batch_id, (_REPORT.decode(bytes(row.report)) for row in batch.collect()))
 
+    mark_keys(reports.sparkSession, configuration.checkpoint)
     enter_first_batch(reports.sparkSession, configuration.checkpoint)
     return (
         reports.writeStream.queryName("kipwatch")

@@ -30,6 +30,7 @@ from streaming.query.bucket import (
 )
 from streaming.query.folded import Folded, pack_folded, unpack_folded
 from streaming.query.identity_stage import stepped_rows
+from streaming.query.keys import MARK, Keys
 from streaming.query.report import Report
 from streaming.query.stored_bytes import StoredBytes
 from streaming.query.worker import begin_task, end_task
@@ -46,25 +47,25 @@ _FOLDED = pa.schema([("bucket", pa.int32()), ("folded", pa.binary())])
 
 
 def decode_stage(
-    buckets: int, table: str | None = None
+    buckets: int, table: str | None = None, keys: Keys = Keys.DEALT
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Make the function for `mapInArrow`: Kafka records in, one row a bucket out.
 
     Input columns: key and value (binary), topic (string), partition (int32), offset (int64). Output
-    columns: bucket (int32) and folded (binary, a packed `Folded`). `table` is the text of the schemas to
-    decode with, if not the committed ones.
+    columns: bucket (int32, its key) and folded (binary, a packed `Folded`). `table` is the text of the
+    schemas to decode with, if not the committed ones.
     """
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task()
         for batch in batches:
-            yield _fold_batch(_columnar_windows(table), batch, buckets)
+            yield _fold_batch(_columnar_windows(table), batch, buckets, keys)
         end_task()
 
     return decode
 
 
-def _fold_batch(windows: ColumnarWindows, batch: pa.RecordBatch, buckets: int) -> pa.RecordBatch:
+def _fold_batch(windows: ColumnarWindows, batch: pa.RecordBatch, buckets: int, keys: Keys) -> pa.RecordBatch:
     unpacked = unpack_columns(batch.column("key"), batch.column("value"))
     places = (batch.column(name) for name in ("topic", "partition", "offset"))
     arrival = Arrival.of_topic(unpacked, *places)
@@ -79,10 +80,9 @@ def _fold_batch(windows: ColumnarWindows, batch: pa.RecordBatch, buckets: int) -
         folded.captured = _captured(arrival)
     if unpacked.unreadable:
         by_bucket.setdefault(UNREADABLE_RECORDS_BUCKET, Folded()).unreadable = unpacked.unreadable
-    rows = [pack_folded(folded) for folded in by_bucket.values()]
-    return pa.RecordBatch.from_arrays(
-        [pa.array(by_bucket.keys(), pa.int32()), pa.array(rows, pa.binary())], schema=_FOLDED
-    )
+    numbers = pa.array(map(keys.key, by_bucket), pa.int32())
+    rows = pa.array(map(pack_folded, by_bucket.values()), pa.binary())
+    return pa.RecordBatch.from_arrays([numbers, rows], schema=_FOLDED)
 
 
 def _captured(arrival: Arrival) -> dict[int, int]:
@@ -109,8 +109,16 @@ class BucketProcessor(StatefulProcessor):
     were lost before this start of the query: connections known by then are taken as interrupted.
     """
 
-    def __init__(self, buckets: int, terms: Terms, table: str | None = None, resumed_at: int = 0) -> None:
+    def __init__(
+        self,
+        buckets: int,
+        terms: Terms,
+        table: str | None = None,
+        resumed_at: int = 0,
+        keys: Keys = Keys.DEALT,
+    ) -> None:
         self._buckets = buckets
+        self._keys = keys
         self._terms = terms
         self._table = table
         self._resumed_at = resumed_at
@@ -130,10 +138,11 @@ class BucketProcessor(StatefulProcessor):
         timerValues: Any,
     ) -> Iterator[Row]:
         """Judge what a micro-batch brought for this bucket."""
-        bucket = self._load(key[0])
+        number = self._keys.bucket(key[0])
+        bucket = self._load(number)
         folded = [unpack_folded(row.folded) for row in rows]
         windows = [window for part in folded for window in part.windows()]
-        report = self._step.hear(key[0], bucket, windows)
+        report = self._step.hear(number, bucket, windows)
         for part in folded:
             for tenth, count in part.captured.items():
                 report.captured[tenth] = report.captured.get(tenth, 0) + count
@@ -144,7 +153,7 @@ class BucketProcessor(StatefulProcessor):
             now = timerValues.getCurrentProcessingTimeInMs()
             bucket.scheduled, bucket.republished_at = True, now
             # Else the buckets of a first batch would all have their turn in one batch of every minute.
-            self._schedule(now - key[0] * 997 % SUMMARY_INTERVAL)
+            self._schedule(now - number * 997 % SUMMARY_INTERVAL)
         yield from self._store(bucket, report)
 
     def handleExpiredTimer(
@@ -154,9 +163,9 @@ class BucketProcessor(StatefulProcessor):
         expiredTimerInfo: Any,
     ) -> Iterator[Row]:
         """Tell once a minute what is open, and do what time asks for."""
-        now = timerValues.getCurrentProcessingTimeInMs()
-        bucket = self._load(key[0])
-        report = self._step.tick(key[0], bucket, now)
+        number, now = self._keys.bucket(key[0]), timerValues.getCurrentProcessingTimeInMs()
+        bucket = self._load(number)
+        report = self._step.tick(number, bucket, now)
         self._schedule(now)
         yield from self._store(bucket, report)
 
@@ -167,12 +176,17 @@ class BucketProcessor(StatefulProcessor):
     def _schedule(self, now: int) -> None:
         self._handle.registerTimer(now + SUMMARY_INTERVAL)
 
-    def _load(self, _number: int) -> Bucket:
+    def _load(self, number: int) -> Bucket:
         bucket = unpack_bucket(self._stored.read())
         if bucket.buckets not in (0, self._buckets):
             raise StateVersionError(
                 f"the checkpoint was made with {bucket.buckets} buckets, not {self._buckets}: run with "
                 f"--buckets {bucket.buckets}, or start with a new checkpoint folder"
+            )
+        if not 0 <= number < self._buckets:
+            raise StateVersionError(
+                f"the checkpoint lacks its file {MARK}, or has it from another one: bring the folder back as "
+                "it was, or start with a new checkpoint folder"
             )
         bucket.buckets = self._buckets
         return bucket
@@ -181,4 +195,4 @@ class BucketProcessor(StatefulProcessor):
         packed = pack_bucket(bucket)
         self._stored.write(packed)
         report.state_bytes = len(packed)
-        return stepped_rows(report, self._buckets)
+        return stepped_rows(report, self._buckets, self._keys)

@@ -23,6 +23,7 @@ from streaming.configuration import Configuration
 from streaming.query.bucket import Bucket
 from streaming.query.earlier_state import BucketOfVersion2
 from streaming.query.identity_stage import stepped_rows
+from streaming.query.keys import Keys
 from streaming.query.query import reports_of, start_query
 from streaming.query.report import Report
 from streaming.query.session import spark_session
@@ -44,7 +45,7 @@ class EarlierProcessor(BucketProcessor):
             dict(bucket.connections), bucket.clock, bucket.scheduled, bucket.republished_at, bucket.answered
         )
         self._stored.write(bytes([2]) + msgspec.msgpack.encode(earlier))
-        return stepped_rows(report, self._buckets)
+        return stepped_rows(report, self._buckets, self._keys)
 
 
 class Judged:
@@ -94,9 +95,13 @@ def test_connections_of_an_earlier_checkpoint_are_judged_on(tmp_path: Path) -> N
             buckets=BUCKETS,
             checkpoint=str(tmp_path / "checkpoint"),
         )
+        # A checkpoint without the file that names its keys, as earlier ones are.
+        (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
         with spark_session(configuration) as session:
             put(broker, exchange.records[:begun])
-            before = judge(session, configuration, begun, EarlierProcessor(BUCKETS, Terms()))
+            before = judge(
+                session, configuration, begun, EarlierProcessor(BUCKETS, Terms(), keys=Keys.NUMBERED)
+            )
             put(broker, exchange.records[begun:])
             after = judge(session, configuration, len(exchange.records) - begun, None)
     assert (before.frames, after.frames) == (4, 1)

@@ -24,6 +24,7 @@ from streaming.query.identities import (
     unpack_identities,
 )
 from streaming.query.identity_stage import IdentityProcessor, Stepped, stepped_rows
+from streaming.query.keys import Keys
 from streaming.query.report import Report
 from tests.exchange import Exchange
 from tests.expectations.identity.test_judge import claims_of_all, instance, negotiated
@@ -140,8 +141,9 @@ def test_a_report_without_claims_passes_through_and_touches_no_state(
 def test_claims_are_parted_by_identity_and_leave_the_report() -> None:
     rows = [*stepped_rows(Report(7, claims=claims()), 16)]
     parted = {row.identities: msgspec.msgpack.decode(row.stepped, type=Stepped) for row in rows[1:]}
-    for number, part in parted.items():
-        assert {bucket_of_identity(claim.identity, 16) for claim in part.claims} == {number}
+    for key, part in parted.items():
+        numbers = {bucket_of_identity(claim.identity, 16) for claim in part.claims}
+        assert numbers == {Keys.DEALT.bucket(key)}
     assert sum(len(part.claims) for part in parted.values()) == len(claims())
 
 
@@ -149,17 +151,17 @@ def test_claims_are_judged_as_timers_go_by_and_an_empty_bucket_is_given_up(
     processor: IdentityProcessor, handle: Handle
 ) -> None:
     stepped = Stepped(claims=claims())
-    row = SimpleNamespace(stepped=msgspec.msgpack.encode(stepped))
-    reports(processor.handleInputRows((0,), iter([row]), clock(1_000)))
+    row, key = SimpleNamespace(stepped=msgspec.msgpack.encode(stepped)), (Keys.DEALT.key(0),)
+    reports(processor.handleInputRows(key, iter([row]), clock(1_000)))
     assert handle.timers == [61_000]
     found = [
         finding.rule
         for at in (61_000, 121_000)
-        for report in reports(processor.handleExpiredTimer((0,), clock(at), None))
+        for report in reports(processor.handleExpiredTimer(key, clock(at), None))
         for finding in report.findings
     ]
     assert found == ["kip35/negotiation-not-repeated"]
     handle.stored = (pack_identities(IdentityState()),)
-    reports(processor.handleExpiredTimer((0,), clock(181_000), None))
+    reports(processor.handleExpiredTimer(key, clock(181_000), None))
     assert handle.stored is None
     assert handle.timers == [61_000, 121_000, 181_000]

@@ -20,6 +20,7 @@ from streaming.decisions import Decisions
 from streaming.query.bucket import StateVersionError, unpack_bucket
 from streaming.query.folded import pack_folded
 from streaming.query.identity_stage import Stepped
+from streaming.query.keys import Keys
 from streaming.query.report import Report
 from streaming.query.stages import SUMMARY_INTERVAL, BucketProcessor
 from tests.exchange import Exchange
@@ -72,7 +73,7 @@ def step(processor: Any, store: Store, said: list[ConnectionWindow], number: int
     rows = [Row(folded=pack_folded(folded(said)))]
     stepped = [
         msgspec.msgpack.decode(row.stepped, type=Stepped)
-        for row in processor.handleInputRows((number,), iter(rows), store)
+        for row in processor.handleInputRows((Keys.DEALT.key(number),), iter(rows), store)
     ]
     (report,) = [msgspec.msgpack.decode(one.report, type=Report) for one in stepped if one.report]
     return report
@@ -104,12 +105,21 @@ def test_another_number_of_buckets_is_refused_and_says_what_to_do() -> None:
         hear(store, windows(asking()), buckets=9)
 
 
+@pytest.mark.parametrize(("made", "taken"), [(Keys.DEALT, Keys.NUMBERED), (Keys.NUMBERED, Keys.DEALT)])
+def test_a_checkpoint_that_lost_the_name_of_its_keys_is_refused(made: Keys, taken: Keys) -> None:
+    processor, store = BucketProcessor(BUCKETS, Terms(), keys=taken), Store()
+    hear(store, windows(asking()))
+    processor.init(store)
+    with pytest.raises(StateVersionError, match="the checkpoint lacks its file kipwatch-keys-dealt"):
+        list(processor.handleExpiredTimer((made.key(3),), store, None))
+
+
 def test_a_bucket_has_one_timer_and_those_of_many_are_spread() -> None:
     due = []
     for number in range(200):
         store = Store()
         for _ in range(2):
-            hear(store, windows(asking()), number)
+            hear(store, windows(asking()), number, buckets=200)
         (timer,) = store.timers
         due.append(timer - NOW)
     assert min(due) > 0 and max(due) <= SUMMARY_INTERVAL

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from decoders.frame.record import Kind, Record, pack
 from streaming.query.folded import Folded, unpack_folded
+from streaming.query.keys import Keys
 from streaming.query.stages import TENTH, bucket_of, decode_stage
 from tests.exchange import Exchange
 from tests.streaming.query.travelling import observed
@@ -39,7 +40,8 @@ def decoded(*batches: pa.RecordBatch) -> list[dict[int, Folded]]:
         assert batch.schema.names == ["bucket", "folded"]
         assert batch.schema.types == [pa.int32(), pa.binary()]
         buckets, rows = (column.to_pylist() for column in batch.columns)
-        results.append(dict(zip(buckets, map(unpack_folded, rows), strict=True)))
+        numbers = map(Keys.DEALT.bucket, buckets)
+        results.append(dict(zip(numbers, map(unpack_folded, rows), strict=True)))
     return results
 
 
