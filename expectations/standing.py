@@ -1,4 +1,4 @@
-"""Where a connection stands, and what a window says, as far as judging plain frames goes.
+"""Where a connection stands, and what a window says, as far as judging what is routine goes.
 
 A plain frame is a clean request or answer of an API that no rule speaks of, without anything in its body
 that a rule reads. Where two connections stand alike and are told alike, the judge says alike, whoever they
@@ -16,9 +16,11 @@ import msgspec
 from decoders.frame.record import Kind
 from expectations.catalogue import RULES, ChangedStates, kept_name
 from expectations.conversation.connection_window import Moment
+from expectations.conversation.identifier import identifier_bytes
 from expectations.conversation.observation import Heartbeat, HeartbeatAnswer, Observation
 from expectations.conversation.unanswered import Unanswered
 from expectations.judge import ConnectionState
+from expectations.membership import NO_MEMBER, is_ordinary, member_number
 
 STANDING_BYTES: Final = 16
 NAMED_APIS: Final = frozenset().union(*(rule.apis or () for rule in RULES))
@@ -33,23 +35,60 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 class Saying:
-    """What like observations say, and whether that is plain, or clean heartbeats or their answers.
+    """What like observations say, and whether that is plain, or a heartbeat of an ordinary member.
 
-    `likeness` names it, in bytes of which none begins as another one goes on. `owed` tells how many answers
-    to `asked`, an API version, are owed for it: one, none, or one less for an answer.
+    `likeness` names it, in bytes of which none begins as another one goes on; of a heartbeat, and of an
+    answer to one, without the ID of the `member` that it names. `owed` tells how many answers to `asked`,
+    an API version, are owed for it: one, none, or one less for an answer.
     """
 
-    __slots__ = ("asked", "is_answer", "is_heartbeat", "is_plain", "likeness", "observation", "owed")
+    __slots__ = (
+        "asked",
+        "is_answer",
+        "is_heartbeat",
+        "is_plain",
+        "likeness",
+        "member",
+        "observation",
+        "owed",
+    )
 
     def __init__(self, observation: Observation) -> None:
-        clean = observation.is_clean
+        heartbeat = _heartbeat(observation)
         self.observation = observation
         self.asked = observation.api_key, observation.api_version
         self.is_answer = observation.kind is Kind.RESPONSE
         self.owed = -1 if self.is_answer else int(observation.owes_answer)
-        self.is_plain = clean and observation.body is None and observation.api_key not in NAMED_APIS
-        self.is_heartbeat = clean and isinstance(observation.body, Heartbeat | HeartbeatAnswer)
-        self.likeness = _ENCODER.encode(_LIKENESS(observation)) if self.is_plain else b""
+        self.is_plain = (
+            observation.body is None and observation.api_key not in NAMED_APIS and observation.is_clean
+        )
+        self.is_heartbeat = heartbeat is not None
+        self.member = NO_MEMBER
+        self.likeness = b""
+        if self.is_plain:
+            self.likeness = _ENCODER.encode(_LIKENESS(observation))
+        elif heartbeat is not None:
+            self.likeness = _ENCODER.encode(_likeness_of_heartbeat(observation, heartbeat))
+            self.member = NO_MEMBER if heartbeat.member_id is None else member_number(heartbeat.member_id)
+
+
+def _heartbeat(observation: Observation) -> Heartbeat | HeartbeatAnswer | None:
+    """Give a clean heartbeat of an ordinary member, or an answer that names nobody else."""
+    body = observation.body
+    if not isinstance(body, Heartbeat | HeartbeatAnswer) or not observation.is_clean:
+        return None
+    if body.member_id is None:
+        return body if isinstance(body, HeartbeatAnswer) else None
+    return body if is_ordinary(body.member_id) else None
+
+
+def _likeness_of_heartbeat(observation: Observation, body: Heartbeat | HeartbeatAnswer) -> tuple[object, ...]:
+    """Name it but for the member's ID; whether that is the instance ID of the same frame stands beside."""
+    if body.member_id is None:
+        return (_LIKENESS(observation),)
+    is_instance = identifier_bytes(body.member_id) == observation.instance_id
+    unnamed = msgspec.structs.replace(body, member_id="")
+    return _LIKENESS(msgspec.structs.replace(observation, body=unnamed)), is_instance
 
 
 def standing_of(state: ConnectionState) -> bytes:

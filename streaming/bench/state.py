@@ -105,13 +105,7 @@ def distinct(connection: bytes, number: int) -> ConnectionState:
     state.sightings.members = {f"orders-service\0{member}": one for one in state.sightings.members.values()}
     (group,) = state.rules.kip1082_member_id_changed.groups.values()
     group.member_id = group.assigned_id = member
-    group.latest = msgspec.structs.replace(
-        group.latest,
-        client_id=name,
-        first_captured_at=said.latest_captured_at,
-        last_captured_at=said.latest_captured_at,
-        body=msgspec.structs.replace(group.latest.body, member_id=member),
-    )
+    group.latest_captured_at = said.latest_captured_at
     made: ConnectionState = state
     return made
 

@@ -24,7 +24,7 @@ from streaming.query.report import OpenConnections, Report
 from streaming.query.routine import Routine
 from streaming.query.tally import UNKNOWN, Tally
 
-STATE_VERSION = 4
+STATE_VERSION = 5
 REPUBLISH_AFTER = 600_000
 """Milliseconds after which findings that have grown are published again."""
 FORGET_AFTER = 24 * 3600 * 1_000_000_000

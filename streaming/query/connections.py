@@ -34,10 +34,7 @@ class StoredConnections(msgspec.Struct, array_like=True):
 
 
 class Connections(MutableMapping[bytes, ConnectionState]):
-    """The states of connections by their ids. Those that were asked for may be changed in place.
-
-    `_behind` holds rows to which connections that were read have yet to be moved, if anybody asks again.
-    """
+    """The states of connections by their ids. Those that were asked for may be changed in place."""
 
     def __init__(self, stored: StoredConnections | None = None) -> None:
         stored = stored or StoredConnections()
@@ -47,13 +44,10 @@ class Connections(MutableMapping[bytes, ConnectionState]):
         self.layout = ConnectionLayout(stored.shared)
         self._moved: dict[int, Row] = {}
         self._read: dict[bytes, ConnectionState] = {}
-        self._behind: dict[bytes, Row] = {}
         self._is_stored = np.ones(len(self._index), np.bool_)
 
     def __getitem__(self, connection: bytes) -> ConnectionState:
         state = self._read.get(connection)
-        if connection in self._behind and state is not None:
-            self.layout.move(state, self._behind.pop(connection))
         if state is None:
             place = self.place(connection)
             if place == NOWHERE:
@@ -65,14 +59,12 @@ class Connections(MutableMapping[bytes, ConnectionState]):
 
     def __setitem__(self, connection: bytes, state: ConnectionState) -> None:
         self._forget(connection)
-        self._behind.pop(connection, None)
         self._read[connection] = state
 
     def __delitem__(self, connection: bytes) -> None:
         if not self._forget(connection) and connection not in self._read:
             raise KeyError(connection)
         self._read.pop(connection, None)
-        self._behind.pop(connection, None)
 
     def __iter__(self) -> Iterator[bytes]:
         # Who looks at those that are stored reads them meanwhile.
@@ -101,15 +93,6 @@ class Connections(MutableMapping[bytes, ConnectionState]):
     def move(self, place: int, row: Row) -> None:
         """Let a connection stand otherwise in the index, and be what it was else."""
         self._moved[place] = row
-
-    def move_read(self, connection: bytes, row: Row) -> None:
-        """Let a connection that was read stand as a row has it, but for where its content ends."""
-        self._behind[connection] = row
-
-    def put_back(self, connection: bytes, place: int) -> None:
-        """Take a connection that was read from a place as it is stored there."""
-        del self._read[connection]
-        self._is_stored[place] = True
 
     def heard(self, connection: bytes) -> int:
         """Tell the latest sequence heard on a connection, 0 if it is not known, without reading it."""
@@ -155,10 +138,7 @@ class Connections(MutableMapping[bytes, ConnectionState]):
         encoded = [self.layout.content(state) for state in self._read.values()]
         index = np.empty(len(kept) + len(encoded), INDEX)
         index[: len(kept)] = self._index[kept]
-        index[len(kept) :] = [
-            self._behind.get(connection) or self.layout.row(state, end=0)
-            for connection, state in self._read.items()
-        ]
+        index[len(kept) :] = [self.layout.row(state, end=0) for state in self._read.values()]
         lengths = np.diff(self._index["end"], prepend=np.uint32(0))[kept]
         index["end"] = np.cumsum(np.append(lengths, [len(content) for content in encoded]))
         ids = [self._ids[begin * ID_BYTES : end * ID_BYTES] for begin, end in runs]

@@ -1,20 +1,36 @@
-"""The connections of a bucket as version 3 kept them: what moves with each frame stood among the rest."""
+"""The connections of a bucket as versions 3 and 4 kept them.
+
+In version 3 what moves with each frame stood among the rest, in version 4 only what heartbeats move.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from expectations.catalogue import RULE_STATES
 from expectations.conversation.conversation import Advertised, Conversation
 from expectations.conversation.observation import SoftwareClaim
 from expectations.identity.sightings import Sightings
 from expectations.judge import ConnectionState, OpenFinding
+from expectations.membership import NO_MEMBER
+from streaming.query.connections import ID_BYTES, StoredConnections
+from streaming.query.earlier_members import EARLIER_RULE_STATES, rule_states
 from streaming.query.shared_facts import Table
-from streaming.query.stored_connection import NOWHERE, Ranges, Server, facts_fields
+from streaming.query.stored_connection import (
+    INDEX,
+    NOWHERE,
+    ConnectionLayout,
+    Content,
+    Ranges,
+    Row,
+    Server,
+    facts_fields,
+)
 
-_ID_BYTES = 16
-_INDEX = np.dtype(
+_INDEX_OF_VERSION_3 = np.dtype(
     [
         ("latest", "<i8"),
         ("heard", "<i8"),
@@ -24,6 +40,16 @@ _INDEX = np.dtype(
         ("stirred", "u1"),
     ]
 )
+_OF_MEMBERS = {
+    "member_until": NOWHERE,
+    "member_before": NOWHERE,
+    "beat": NOWHERE,
+    "beat_at": NOWHERE,
+    "member": NO_MEMBER,
+    "membership": NOWHERE,
+}
+"""What version 4 did not have in its index."""
+_INDEX_OF_VERSION_4 = np.dtype([(name, INDEX[name]) for name in Row._fields if name not in _OF_MEMBERS])
 _REQUESTS_SEEN_AT = 6
 """The place of a number that nothing read."""
 
@@ -47,35 +73,66 @@ _Facts = msgspec.defstruct(
 )
 
 
-class _Content(msgspec.Struct, array_like=True):
+class _ContentOfVersion3(msgspec.Struct, array_like=True):
     facts: _Facts  # type: ignore[valid-type]  # made from the conversation's fields at run time
     advertised: tuple[int, int] | None
-    rules: RULE_STATES  # type: ignore[valid-type]  # made from the catalogue at run time
+    rules: EARLIER_RULE_STATES  # type: ignore[valid-type]  # made from the catalogue at run time
     findings: dict[str, OpenFinding]
     sightings: Sightings
 
 
-_CONTENT = msgspec.msgpack.Decoder(_Content)
+class _ContentOfVersion4(Content, array_like=True):
+    rules: EARLIER_RULE_STATES  # type: ignore[valid-type]  # likewise
 
 
-def read_connections(stored: ConnectionsOfVersion3) -> dict[bytes, ConnectionState]:
+_CONTENT_OF_VERSION_3 = msgspec.msgpack.Decoder(_ContentOfVersion3)
+_CONTENT_OF_VERSION_4 = msgspec.msgpack.Decoder(_ContentOfVersion4)
+
+
+def connections_of_version_3(stored: ConnectionsOfVersion3) -> dict[bytes, ConnectionState]:
     """Read all connections, by their ids."""
     servers: Table[Server] = Table(Server, stored.servers)
     software: Table[SoftwareClaim] = Table(SoftwareClaim, stored.software)
     ranges: Table[Ranges] = Table(Ranges, stored.ranges)
-    found, begin = {}, 0
-    for number, row in enumerate(np.frombuffer(stored.index, _INDEX)):
-        connection = stored.ids[number * _ID_BYTES : (number + 1) * _ID_BYTES]
-        content = _CONTENT.decode(stored.contents[begin : row["end"]])
-        begin = row["end"]
+    found = {}
+    for connection, row, packed in _rows(stored, _INDEX_OF_VERSION_3):
+        content = _CONTENT_OF_VERSION_3.decode(packed)
         facts = list(msgspec.structs.astuple(content.facts))
         del facts[_REQUESTS_SEEN_AT]
         said = Conversation(*facts)
         said.connection = connection
-        said.cluster, said.server, said.run = servers.value(int(row["server"]))
-        said.software = None if row["software"] == NOWHERE else software.value(int(row["software"]))
+        said.cluster, said.server, said.run = servers.value(row["server"])
+        said.software = None if row["software"] == NOWHERE else software.value(row["software"])
         if content.advertised is not None:
             sequence, place = content.advertised
             said.advertised = Advertised(sequence, ranges.value(place))
-        found[connection] = ConnectionState(said, content.rules, content.findings, content.sightings)
+        rules = rule_states(content.rules)
+        found[connection] = ConnectionState(said, rules, content.findings, content.sightings)
     return found
+
+
+def connections_of_version_4(stored: StoredConnections) -> dict[bytes, ConnectionState]:
+    """Read all connections, by their ids."""
+    layout, found = ConnectionLayout(stored.shared), {}
+    for connection, row, packed in _rows(stored, _INDEX_OF_VERSION_4):
+        content = _CONTENT_OF_VERSION_4.decode(packed)
+        content.rules = rule_states(content.rules)
+        found[connection] = layout.assemble(
+            connection, Row._make((row | _OF_MEMBERS)[name] for name in Row._fields), content
+        )
+    return found
+
+
+def _rows(
+    stored: ConnectionsOfVersion3 | StoredConnections, index: np.dtype[Any]
+) -> Iterator[tuple[bytes, dict[str, int], bytes]]:
+    """Give each connection: its id, what stands of it in the index, and its bytes."""
+    begin = 0
+    for number, row in enumerate(np.frombuffer(stored.index, index).tolist()):
+        named = dict(zip(index.names or (), row, strict=True))
+        yield (
+            stored.ids[number * ID_BYTES : (number + 1) * ID_BYTES],
+            named,
+            stored.contents[begin : named["end"]],
+        )
+        begin = named["end"]

@@ -1,9 +1,9 @@
-"""Routine: what plain frames come to, known because their like was judged before.
+"""Routine: what plain frames and heartbeats come to, known because their like was judged before.
 
 Most connections say what others said before them, or they themselves in the batch before. Whoever stands
 as another one stood, and says what that one said, is told the same. It is tried once, on a connection that
 is put together for it, and remembered if it brings no news and leaves the connection as it was, but for
-what moves with every frame. Where there is nothing else, the connection need not even be read.
+what moves with every frame. The connection itself need not even be read.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from expectations.conversation.observation import Observation
 from expectations.conversation.unanswered import ApiVersion
 from expectations.identity.sightings import seen_again
 from expectations.judge import Judge
+from expectations.membership import NO_MEMBER
 from expectations.outcome import Outcome
-from expectations.standing import standing_of
 from streaming.query.connections import Connections
 from streaming.query.folded import FoldedWindow
 from streaming.query.stored_connection import NOWHERE, Row, waiting_of
@@ -32,11 +32,11 @@ class _Sight(NamedTuple):
     window: FoldedWindow
     place: int
     row: Row
-    standing: bytes
+    likeness: bytes
 
 
 class _Remembered(NamedTuple):
-    """What plain observations came to, one after the other, and the API versions that were answered."""
+    """What observations came to, one after the other, and the API versions that were answered."""
 
     judged: tuple[Judged, ...]
     answered: frozenset[ApiVersion]
@@ -61,93 +61,88 @@ class Routine:
         sight = _sight(connections, window)
         if sight is None:
             return 0
-        plain, heartbeats = _parted(window)
-        remembered = self._recall(connections, sight, plain) if plain else None
+        remembered = self._recall(connections, sight)
         if remembered is None or not remembered.answered <= answered:
             return 0
         moved = _moved(sight, connections)
-        if not heartbeats:
-            connections.move(sight.place, moved)
-        elif not self._hear_heartbeats(connections, sight, heartbeats, answered, tally):
-            return 0
-        else:
-            connections.move_read(window.connection, moved)
-        for judged, moment in zip(remembered.judged, plain, strict=True):
+        connections.move(sight.place, moved)
+        for judged, moment in zip(remembered.judged, window.brief.moments, strict=True):
             tally.repeat(judged, moment.count)
         return moved.latest
 
-    def _recall(self, connections: Connections, sight: _Sight, plain: list[Moment]) -> _Remembered | None:
-        sayings = sight.window.sayings
-        key = b"".join([sight.standing, *[sayings[moment.saying].likeness for moment in plain]])
-        if key not in self._remembered:
+    def _recall(self, connections: Connections, sight: _Sight) -> _Remembered | None:
+        if sight.likeness not in self._remembered:
             if len(self._remembered) >= MOST_REMEMBERED:
                 self._remembered.clear()
-            self._remembered[key] = self._try(connections, sight, plain)
-        return self._remembered[key]
+            self._remembered[sight.likeness] = self._try(connections, sight)
+        return self._remembered[sight.likeness]
 
-    def _try(self, connections: Connections, sight: _Sight, plain: list[Moment]) -> _Remembered | None:
-        """Judge what is plain, as if there was nothing else, on a connection made for it."""
-        stored, window = connections.content(sight.place), sight.window.observed(plain)
+    def _try(self, connections: Connections, sight: _Sight) -> _Remembered | None:
+        """Judge the window on a connection made for it."""
+        stored, window = connections.content(sight.place), sight.window
         state = connections.layout.read(window.connection, sight.row, stored)
-        outcomes = self._judge.hear_each(state, window)
+        observed = window.observed(window.brief.moments)
+        outcomes = self._judge.hear_each(state, observed)
         if connections.layout.content(state) != stored:
             return None
-        if not all(map(_is_even, window.observations, outcomes)):
+        if not all(map(_is_even, observed.observations, outcomes)):
             return None
         answered = frozenset[ApiVersion]().union(*(outcome.answered for outcome in outcomes))
-        return _Remembered(tuple(map(self._same, window.observations, outcomes)), answered)
+        return _Remembered(tuple(map(self._same, observed.observations, outcomes)), answered)
 
     def _same(self, observation: Observation, outcome: Outcome) -> Judged:
         """Give one object for all that comes to the same."""
         judged = observation.api_key, observation.kind, tuple(outcome.checks)
         return self._judged.setdefault(judged, Judged(*judged))
 
-    def _hear_heartbeats(
-        self,
-        connections: Connections,
-        sight: _Sight,
-        heartbeats: list[Moment],
-        answered: set[ApiVersion],
-        tally: Tally,
-    ) -> bool:
-        """Let the judge hear the heartbeats alone, unless that changes where the connection stands."""
-        state, window = connections[sight.window.connection], sight.window.observed(heartbeats)
-        outcomes = self._judge.hear_each(state, window)
-        is_told = all(outcome.answered <= answered for outcome in outcomes)
-        if not is_told or standing_of(state) != sight.standing:
-            connections.put_back(window.connection, sight.place)
-            return False
-        tally.count(window.observations)
-        for outcome in outcomes:
-            tally.add(outcome)
-        return True
-
 
 def _sight(connections: Connections, window: FoldedWindow) -> _Sight | None:
-    """Look at a window; None if the connection is new, was read or has heard a part of it."""
-    brief = window.brief
+    """Look at a window; None where there is more to it than plain frames, and heartbeats of its one member.
+
+    Nor is it looked at where the connection is new, was read, or has heard a part of it.
+    """
     place = connections.place(window.connection)
-    if place == NOWHERE or not brief.moments:
+    if place == NOWHERE or not window.brief.moments:
         return None
     row = connections.row(place)
     if window.first_sequence <= row.heard or (row.loss and _may_answer_before(row.loss, window)):
         return None
-    return _Sight(window, place, row, connections.layout.standings.value(row.standing))
-
-
-def _parted(window: FoldedWindow) -> tuple[list[Moment], list[Moment]]:
-    """Part what is plain from heartbeats; neither, where there is anything else."""
-    plain: list[Moment] = []
-    heartbeats: list[Moment] = []
+    said, has_heartbeats = [], False
     for moment in window.brief.moments:
         saying = window.sayings[moment.saying]
-        if saying.is_plain:
-            plain.append(moment)
-        elif saying.is_heartbeat:
-            heartbeats.append(moment)
+        if saying.is_heartbeat and saying.member in (NO_MEMBER, row.member):
+            has_heartbeats = True
+        elif not saying.is_plain:
+            return None
+        said.append(saying.likeness)
+    if has_heartbeats:
+        if row.membership == NOWHERE or not _are_in_turn(window):
+            return None
+        said.append(connections.layout.memberships.value(row.membership))
+    standing = connections.layout.standings.value(row.standing)
+    return _Sight(window, place, row, b"".join([standing, *said]))
+
+
+def _are_in_turn(window: FoldedWindow) -> bool:
+    """Whether each heartbeat is answered before the next one, and as often as it was sent."""
+    waiting: Moment | None = None
+    for moment in window.brief.moments:
+        saying = window.sayings[moment.saying]
+        if not saying.is_heartbeat:
+            continue
+        if not saying.is_answer:
+            if waiting is not None:
+                return False
+            waiting = moment
+        elif waiting is None or not _is_answer_to(moment, waiting):
+            return False
         else:
-            return [], []
-    return plain, heartbeats
+            waiting = None
+    return waiting is None
+
+
+def _is_answer_to(answer: Moment, request: Moment) -> bool:
+    return (answer.paired_sequence, answer.count) == (request.first_sequence, request.count)
 
 
 def _may_answer_before(loss: int, window: FoldedWindow) -> bool:
@@ -170,6 +165,8 @@ def _moved(sight: _Sight, connections: Connections) -> Row:
     requests = [moment for moment in brief.moments if not sayings[moment.saying].is_answer]
     client_until, client_before = _shown_again(row.client_until, row.client_before, requests)
     instance_until, instance_before = _shown_again(row.instance_until, row.instance_before, requests)
+    beats = [request for request in requests if sayings[request.saying].is_heartbeat]
+    member_until, member_before = _shown_again(row.member_until, row.member_before, beats)
     # Made anew: to replace fields of a named tuple takes three times as long.
     return Row(
         max([row.latest, *[moment.last_captured_at for moment in brief.moments]]),
@@ -179,11 +176,17 @@ def _moved(sight: _Sight, connections: Connections) -> Row:
         client_before,
         instance_until,
         instance_before,
+        member_until,
+        member_before,
+        beats[-1].first_sequence if beats else row.beat,
+        beats[-1].last_captured_at if beats else row.beat_at,
+        row.member,
         row.end,
         row.server,
         row.software,
         _waiting(sight, connections),
         row.standing,
+        row.membership,
         True,
     )
 

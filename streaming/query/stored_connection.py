@@ -19,6 +19,7 @@ from expectations.conversation.observation import SoftwareClaim
 from expectations.conversation.unanswered import ApiVersion, Unanswered
 from expectations.identity.sightings import Sighting, Sightings
 from expectations.judge import ConnectionState, OpenFinding
+from expectations.membership import NO_MEMBER, member_number, membership_of, sole_member
 from expectations.standing import standing_of
 from streaming.query.shared_facts import Table
 
@@ -29,8 +30,10 @@ class Row(NamedTuple):
     """What stands of a connection in the index. Times are in nanoseconds; places are those of shared facts.
 
     `latest` is its latest capture time, `heard` its latest sequence, `loss` that of its latest loss. The
-    next four tell when its client and its instance ID were shown last, and when before, NOWHERE if they never
-    were. `end` tells where its content ends, `stirred` whether there may be something to tell again.
+    next six tell when its client, its instance ID and its sole member were shown last, and when before,
+    NOWHERE if they never were. `beat` and `beat_at` are the sequence and time of that member's latest
+    heartbeat, `member` is its number, `membership` where it stands, NOWHERE where there is no sole member.
+    `end` tells where the content ends, `stirred` whether there may be something to tell again.
     """
 
     latest: int
@@ -40,15 +43,22 @@ class Row(NamedTuple):
     client_before: int
     instance_until: int
     instance_before: int
+    member_until: int
+    member_before: int
+    beat: int
+    beat_at: int
+    member: int
     end: int
     server: int
     software: int
     unanswered: int
     standing: int
+    membership: int
     stirred: bool
 
 
-_WIDTHS = {"end": "<u4", "server": "<i4", "software": "<i4", "unanswered": "<i4", "standing": "<i4"}
+_PLACES = ("server", "software", "unanswered", "standing", "membership")
+_WIDTHS = {"end": "<u4"} | dict.fromkeys(_PLACES, "<i4")
 _CODES = {"<i8": "q", "<u4": "I", "<i4": "i", "|u1": "?"}
 INDEX = np.dtype([(name, _WIDTHS.get(name, "<i8")) for name in Row._fields[:-1]] + [("stirred", "u1")])
 """A Row's place in an array."""
@@ -76,7 +86,7 @@ _Facts = msgspec.defstruct("Facts", facts_fields(), array_like=True)
 """A conversation without the names of its fields, to which others may be added at the end."""
 
 
-class _Content(msgspec.Struct, array_like=True):
+class Content(msgspec.Struct, array_like=True):
     """What is stored of one connection beyond its row. `rules` holds the states that are not new."""
 
     facts: _Facts  # type: ignore[valid-type]  # made from the conversation's fields at run time
@@ -87,7 +97,7 @@ class _Content(msgspec.Struct, array_like=True):
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_CONTENT = msgspec.msgpack.Decoder(_Content)
+_CONTENT = msgspec.msgpack.Decoder(Content)
 
 
 class SharedFacts(msgspec.Struct, array_like=True):
@@ -98,6 +108,7 @@ class SharedFacts(msgspec.Struct, array_like=True):
     ranges: list[bytes] = []
     waiting: list[bytes] = []
     standings: list[bytes] = []
+    memberships: list[bytes] = []
 
 
 class ConnectionLayout:
@@ -109,6 +120,7 @@ class ConnectionLayout:
         self.software: Table[SoftwareClaim] = Table(SoftwareClaim, self.shared.software)
         self.waiting: Table[Waiting] = Table(Waiting, self.shared.waiting)
         self.standings: Table[bytes] = Table(bytes, self.shared.standings)
+        self.memberships: Table[bytes] = Table(bytes, self.shared.memberships)
         self._ranges: Table[Ranges] = Table(Ranges, self.shared.ranges)
 
     def __len__(self) -> int:
@@ -120,8 +132,11 @@ class ConnectionLayout:
         return None if place == NOWHERE else self.software.value(place)
 
     def read(self, connection: bytes, row: Row, stored: memoryview) -> ConnectionState:
+        """Put a connection together from its row and its bytes."""
+        return self.assemble(connection, row, _CONTENT.decode(stored))
+
+    def assemble(self, connection: bytes, row: Row, content: Content) -> ConnectionState:
         """Put a connection together."""
-        content = _CONTENT.decode(stored)
         conversation = Conversation(*msgspec.structs.astuple(content.facts))
         conversation.connection = connection
         conversation.cluster, conversation.server, conversation.run = self.servers.value(row.server)
@@ -140,10 +155,14 @@ class ConnectionLayout:
         said.unanswered = Unanswered(dict(self.waiting.value(row.unanswered)))
         _shown(sightings.client, row.client_until, row.client_before)
         _shown(sightings.instance, row.instance_until, row.instance_before)
+        member = None if row.membership == NOWHERE else sole_member(state)
+        if member is not None:
+            _shown(member.sighting, row.member_until, row.member_before)
+            member.kept.latest_sequence, member.kept.latest_captured_at = row.beat, row.beat_at
 
     def content(self, state: ConnectionState) -> bytes:
         """Lay out what only news changes."""
-        advertised, sightings = state.conversation.advertised, state.sightings
+        advertised, sightings, member = state.conversation.advertised, state.sightings, sole_member(state)
         facts = msgspec.structs.replace(
             state.conversation,
             connection=b"",
@@ -160,11 +179,15 @@ class ConnectionLayout:
         still = msgspec.structs.replace(
             sightings, client=_still(sightings.client), instance=_still(sightings.instance)
         )
+        rules = changed_states(state.rules)
+        if member is not None:
+            still.members = {name: _still(sighting) for name, sighting in sightings.members.items()}
+            rules |= member.silent()
         return _ENCODER.encode(
             (
                 msgspec.structs.astuple(facts),
                 (advertised.sequence, self._ranges.place(advertised.ranges)) if advertised else None,
-                changed_states(state.rules),
+                rules,
                 state.findings,
                 still,
             )
@@ -173,6 +196,7 @@ class ConnectionLayout:
     def row(self, state: ConnectionState, end: int) -> Row:
         """Lay out what frames move, and what must be known of all connections."""
         said, client, instance = state.conversation, state.sightings.client, state.sightings.instance
+        member = sole_member(state)
         return Row(
             latest=said.latest_captured_at,
             heard=said.latest_sequence,
@@ -181,11 +205,17 @@ class ConnectionLayout:
             client_before=client.before_until if client else NOWHERE,
             instance_until=instance.until if instance else NOWHERE,
             instance_before=instance.before_until if instance else NOWHERE,
+            member_until=member.sighting.until if member else NOWHERE,
+            member_before=member.sighting.before_until if member else NOWHERE,
+            beat=member.kept.latest_sequence if member else NOWHERE,
+            beat_at=member.kept.latest_captured_at if member else NOWHERE,
+            member=member_number(member.member_id) if member else NO_MEMBER,
             end=end,
             server=self.servers.place((said.cluster, said.server, said.run)),
             software=NOWHERE if said.software is None else self.software.place(said.software),
             unanswered=self.waiting.place(waiting_of(said.unanswered.counts)),
             standing=self.standings.place(standing_of(state)),
+            membership=self.memberships.place(membership_of(state, member)) if member else NOWHERE,
             stirred=bool(state.findings) or state.sightings.are_behind,
         )
 
@@ -200,5 +230,5 @@ def _shown(sighting: Sighting | None, until: int, before_until: int) -> None:
         sighting.until, sighting.before_until = until, before_until
 
 
-def _still(sighting: Sighting | None) -> Sighting | None:
+def _still(sighting: Sighting | None) -> Any:
     return sighting and msgspec.structs.replace(sighting, until=0, before_until=0)

@@ -10,7 +10,6 @@ from decoders.frame.record import Kind
 from expectations.conversation.conversation import Conversation, is_matched
 from expectations.conversation.observation import (
     HEARTBEAT_APIS,
-    Evidence,
     Heartbeat,
     HeartbeatAnswer,
     Observation,
@@ -20,7 +19,6 @@ from expectations.rule import Judgement, Level, Role, Rule, Verdict, conforms, u
 JOINING = 0
 DEFAULT_HEARTBEAT_INTERVAL = 5_000
 """Milliseconds; the broker's default, used until an answer tells the interval."""
-_NO_EVIDENCE = Evidence(source="", bytes="")
 SILENT_INTERVALS = 2
 """A member that missed this many heartbeats has given way to the new ID."""
 
@@ -28,18 +26,30 @@ SILENT_INTERVALS = 2
 class Member(msgspec.Struct, omit_defaults=True):
     """The member of one group on this connection, and the IDs that appeared beside its own.
 
-    `rivals` has the first heartbeat of each other ID, `pending` says how many of them followed.
+    Of its latest heartbeat stand here the sequence, the time of capture in nanoseconds, and the member
+    epoch. `rivals` has the first heartbeat of each other ID, `pending` says how many of them followed.
     """
 
     member_id: str
-    latest: Observation
-    left: bool = False
+    latest_sequence: int = 0
+    latest_captured_at: int = 0
+    epoch: int = JOINING
     answered: bool = False
     assigned_id: str | None = None
     heartbeat_interval: int = DEFAULT_HEARTBEAT_INTERVAL
     rivals: dict[str, Observation] = {}
     shared: bool = False
     pending: int = 0
+
+    @property
+    def has_left(self) -> bool:
+        """Whether its latest heartbeat said that it leaves."""
+        return self.epoch < JOINING
+
+    def hear(self, request: Observation) -> None:
+        """Take in its latest heartbeat."""
+        self.latest_sequence, self.latest_captured_at = request.first_sequence, request.last_captured_at
+        self.epoch, self.answered = _epoch(request), False
 
 
 class MembersState(msgspec.Struct, omit_defaults=True):
@@ -107,8 +117,7 @@ class MemberIdChanged(Rule):
             return
         member = state.groups.get(group_id)
         if member is None:
-            member = Member(member_id, _without_evidence(request))
-            state.groups[group_id] = member
+            member = state.groups[group_id] = Member(member_id)
         elif member.shared:
             yield undecided(request.count)
         elif member_id == member.member_id:
@@ -116,8 +125,7 @@ class MemberIdChanged(Rule):
         else:
             yield from self._hear_other(request, group_id, member_id, member)
         if member_id == member.member_id:
-            member.latest, member.answered = _without_evidence(request), False
-            member.left = _epoch(request) < JOINING
+            member.hear(request)
 
     def _hear_other(
         self, request: Observation, group_id: str, member_id: str, member: Member
@@ -126,7 +134,7 @@ class MemberIdChanged(Rule):
             yield from _drop_rivals(member)
             member.member_id = member_id
             yield conforms(request.count)
-        elif member.left:
+        elif member.has_left:
             yield _violates(group_id, member, member_id, request, "across leave and rejoin")
             member.member_id = member_id
         else:
@@ -137,7 +145,7 @@ class MemberIdChanged(Rule):
 
     def _replace(self, group_id: str, member: Member) -> Iterator[Judgement]:
         for member_id, first in member.rivals.items():
-            retry = not member.answered and _epoch(member.latest) == JOINING
+            retry = not member.answered and member.epoch == JOINING
             yield _violates(group_id, member, member_id, first, "on a retry" if retry else "mid-session")
             member.member_id, member.assigned_id = member_id, None
         if member.pending:
@@ -178,7 +186,7 @@ def _hear_answer(response: Observation, state: MembersState) -> None:
     if not isinstance(answer, HeartbeatAnswer) or not is_matched(response):
         return
     for member in state.groups.values():
-        if member.latest.first_sequence == response.paired_sequence:
+        if member.latest_sequence == response.paired_sequence:
             member.answered = True
             member.assigned_id = answer.member_id
             member.heartbeat_interval = answer.heartbeat_interval or member.heartbeat_interval
@@ -192,13 +200,8 @@ def _forget(state: MembersState) -> Iterator[Judgement]:
 
 
 def _is_silent(member: Member, request: Observation) -> bool:
-    silence = request.last_captured_at - member.latest.last_captured_at
+    silence = request.last_captured_at - member.latest_captured_at
     return silence >= SILENT_INTERVALS * member.heartbeat_interval * 1_000_000
-
-
-def _without_evidence(request: Observation) -> Observation:
-    """Nobody is accused of the latest request, and it is kept for as long as the connection."""
-    return msgspec.structs.replace(request, evidence=_NO_EVIDENCE)
 
 
 def _epoch(request: Observation) -> int:

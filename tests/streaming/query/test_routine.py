@@ -3,27 +3,59 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from decoders.frame.record import Record
 from decoders.schema.registry import default_schemas
 from expectations.conversation.connection_window import ConnectionWindow
+from expectations.conversation.identifier import ZERO, identifier_text
 from expectations.judge import ConnectionState, Judge
+from expectations.membership import sole_member
 from expectations.outcome import Outcome
 from streaming.query import routine
 from streaming.query.bucket import Bucket, BucketStep, pack_bucket, unpack_bucket
 from streaming.query.report import Report
-from tests.exchange import ID_A, Exchange
-from tests.expectations.test_fold import STEPS
+from tests.exchange import ID_A, ID_B, Exchange
+from tests.expectations.test_fold import BEATS, STEPS, beat, beats
 from tests.streaming.query.test_bucket import on, windows
 from tests.streaming.query.travelling import folded, observed, travelled
 
 NAMES = default_schemas().api_names
 IDS = (b"a", b"b", b"c")
+
+
+# As Kafka makes them, and with all that rules on their form tell apart.
+ORDINARY = ("8zQ4pXkCTt2cYd0sVhGm1A", "u1nGfQ5lT8-7bDk_QzWq3w", "aaaaaaaaaaaaaaaaaaaaaa")
+MEMBERS = st.one_of(
+    st.permutations(ORDINARY),
+    st.permutations([identifier_text(ID_A), *ORDINARY[:2]]),
+    st.permutations(["A", "B", ZERO, identifier_text(ID_A), ID_B.hex(), ORDINARY[0], ORDINARY[0] + "=="]),
+)
+
+
+class Renamed(Exchange):
+    """An exchange in which the members A and B have IDs of its own."""
+
+    def __init__(self, members: Sequence[str], mid_stream: bool) -> None:
+        super().__init__(mid_stream=mid_stream)
+        self._members = {"A": members[0], "B": members[1]}
+
+    def request(self, api: str, version: int, body: dict[str, Any] | None = None, **how: Any) -> Record:
+        return super().request(api, version, self._renamed(body), **how)
+
+    def answer(self, request: Record, body: dict[str, Any] | None = None, **how: Any) -> Record:
+        return super().answer(request, self._renamed(body), **how)
+
+    def _renamed(self, body: dict[str, Any] | None) -> dict[str, Any] | None:
+        if body is None or body.get("memberId") not in self._members:
+            return body
+        return body | {"memberId": self._members[body["memberId"]]}
 
 
 class CountingJudge(Judge):
@@ -69,16 +101,49 @@ DEEDS: dict[str, Callable[[Exchange], object]] = {
     "long poll": long_poll,
     "unacknowledged": write_unacknowledged,
 }
-ROUTINE = st.lists(st.sampled_from([*DEEDS, "A twice", "answer", "wait"]), max_size=40)
+
+
+def of_another_group(exchange: Exchange) -> None:
+    for _ in range(2):
+        body = {"groupId": "h", "memberId": "A", "memberEpoch": 1}
+        request = exchange.request("ConsumerGroupHeartbeat", 1, body, client_id="app")
+        exchange.answer(request, {"memberId": "A", "heartbeatIntervalMs": 5000})
+
+
+def out_of_turn(exchange: Exchange, *order: int) -> None:
+    """Two heartbeats and then both answers, the first of which tells another interval."""
+    requests = beat(exchange, "A", 1), beat(exchange, "A", 1)
+    for number, interval in zip(order, (5000, 3000), strict=True):
+        exchange.answer(requests[number], {"memberId": "A", "heartbeatIntervalMs": interval})
+
+
+PULSES: dict[str, Callable[[Exchange], object]] = {
+    "A twice": STEPS["A twice"],
+    "A joins twice": STEPS["A joins twice"],
+    "A refused": STEPS["A refused"],
+    "A renamed B twice": lambda exchange: beats(exchange, 2, "A", memberId="B"),
+    "A unnamed twice": lambda exchange: beats(exchange, 2, "A", memberId=None),
+    "B twice": lambda exchange: beats(exchange, 2, "B", memberId="B"),
+    "of another group": of_another_group,
+    "together": lambda exchange: out_of_turn(exchange, 0, 1),
+    "crosswise": lambda exchange: out_of_turn(exchange, 1, 0),
+    "with ID twice": lambda exchange: (DEEDS["fetch with ID"](exchange), DEEDS["fetch with ID"](exchange)),
+}
+"""Each takes four frames."""
+PULSE = st.lists(st.tuples(st.sampled_from([*PULSES]), st.integers(1, 3)), max_size=4).map(
+    lambda runs: [deed for deed, times in runs for _ in range(times)]
+)
+ROUTINE = st.lists(st.sampled_from([*DEEDS, "A twice", "A twice", "answer", "wait"]), max_size=40)
 ANYTHING = st.lists(st.sampled_from([*DEEDS, *STEPS]), max_size=40)
+BEATING = st.lists(st.sampled_from(["A twice", "answer", *BEATS]), max_size=20)
 
 
-def said(deeds: list[str], mid_stream: bool) -> Exchange:
-    exchange = Exchange(mid_stream=mid_stream)
+def said(deeds: list[str], mid_stream: bool, members: Sequence[str] = ORDINARY) -> Exchange:
+    exchange = Renamed(members, mid_stream)
     if not mid_stream:
         exchange.negotiate(client_id="app")
     for deed in deeds:
-        (DEEDS | STEPS)[deed](exchange)
+        (DEEDS | STEPS | PULSES)[deed](exchange)
     return exchange
 
 
@@ -103,17 +168,39 @@ def told(report: Report) -> object:
 
 @settings(max_examples=400, deadline=None)
 @given(
-    st.lists(ROUTINE | ANYTHING, min_size=1, max_size=3), st.integers(1, 12), st.integers(1, 3), st.booleans()
+    st.lists(st.tuples(ROUTINE | BEATING | ANYTHING, MEMBERS), min_size=1, max_size=3),
+    st.integers(1, 12),
+    st.integers(1, 3),
+    st.booleans(),
 )
 def test_who_remembers_and_who_asks_each_time_say_the_same(
-    scripts: list[list[str]], size: int, at_once: int, mid_stream: bool
+    scripts: list[tuple[list[str], list[str]]], size: int, at_once: int, mid_stream: bool
 ) -> None:
     """A step may hear several windows of a connection: one from each batch of Arrow's."""
-    exchanges = [said(deeds, mid_stream) for deeds in scripts]
+    exchanges = [said(deeds, mid_stream, members) for deeds, members in scripts]
+    compare([*together(batches(exchanges, size), at_once)])
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.tuples(PULSE, MEMBERS), min_size=3, max_size=3))
+def test_members_are_not_taken_for_others(scripts: list[tuple[list[str], list[str]]]) -> None:
+    """Here a window is one deed, so that many windows are alike but for who says it, and after what."""
+    exchanges = [said(deeds, False, members) for deeds, members in scripts]
+    compare([*batches([opened(exchange) for exchange in exchanges], 4)])
+
+
+def opened(exchange: Exchange) -> Exchange:
+    """Let what comes after the negotiation begin with a window of its own."""
+    exchange.records.insert(3, exchange.records[2])
+    return exchange
+
+
+def compare(given: list[list[ConnectionWindow]]) -> None:
+    """Step batches twice, remembering all along, and hold that against steps that remember nothing."""
     experienced = BucketStep(Judge(NAMES), NAMES)
     for turn in range(2):
         remembering = forgetting = pack_bucket(Bucket())
-        for batch in together(batches(exchanges, size), at_once):
+        for batch in given:
             buckets = unpack_bucket(remembering), unpack_bucket(forgetting)
             forgetful = BucketStep(Judge(NAMES), NAMES)
             reports = (
@@ -132,14 +219,13 @@ def test_what_travels_comes_as_it_went(deeds: list[str], size: int) -> None:
         assert [window.observed(window.brief.moments) for window in travelled(batch)] == batch
 
 
-def heard(deeds: list[str], names: bytes) -> tuple[CountingJudge, Bucket, Report]:
-    """Batches of two deeds on one connection after the other; gives what the last batch came to."""
+def heard(deeds: list[str], members: Sequence[str] = ORDINARY) -> tuple[CountingJudge, Bucket, Report]:
+    """Batches of two deeds, on two connections one after the other; gives what the last batch came to."""
     judge = CountingJudge(NAMES)
-    step, bucket, exchange = BucketStep(judge, NAMES), Bucket(), said(deeds, mid_stream=False)
-    opening = said([], mid_stream=False)
-    begin = len(opening.records)
-    report = Report(0)
-    for name in names:
+    step, bucket, report = BucketStep(judge, NAMES), Bucket(), Report(0)
+    begin = len(said([], mid_stream=False).records)
+    for name, member_id in zip(b"ab", members, strict=False):
+        exchange = said(deeds, False, (member_id, "B"))
         step.hear(0, bucket, travelled(on(bytes([name]), windows(exchange, 0, begin))))
         for at in range(begin, len(exchange.records), 4):
             bucket = unpack_bucket(pack_bucket(bucket))
@@ -149,27 +235,39 @@ def heard(deeds: list[str], names: bytes) -> tuple[CountingJudge, Bucket, Report
 
 
 def test_who_says_what_another_one_said_is_not_judged_again() -> None:
-    judge, bucket, report = heard(["fetch", "fetch"] * 3, b"ab")
+    judge, bucket, report = heard(["fetch", "fetch"] * 3)
     assert judge.asked == 0
     assert report.frames == {"Fetch": {"request": 2, "response": 2}}
     assert report.checks["wire/malformed-request"] == {"conforms": 2}
     assert [state.conversation.latest_sequence for state in bucket.connections.values()] == [15, 15]
 
 
-def test_beside_routine_only_heartbeats_are_judged() -> None:
-    judge, _, report = heard(["fetch", "answer"] * 4, b"ab")
-    assert judge.asked == 2
+def test_a_member_that_says_what_another_one_said_is_not_judged_again() -> None:
+    judge, bucket, report = heard(["fetch", "answer"] * 4)
+    assert judge.asked == 0
     assert report.frames.keys() == {"Fetch", "ConsumerGroupHeartbeat"}
     assert report.checks["kip1082/member-id-empty"] == {"conforms": 1}
+    assert report.checks["kip1082/member-id-changed"] == {"conforms": 1}
+    for state, member_id in zip(bucket.connections.values(), ORDINARY, strict=False):
+        member = sole_member(state)
+        assert member is not None
+        assert (member.member_id, member.kept.latest_sequence) == (member_id, 18)
+        assert member.sighting.until == member.kept.latest_captured_at > member.sighting.before_until
 
 
-@pytest.mark.parametrize("news", ["out of range", "negotiate", "gap", "unreadable beat"])
+@pytest.mark.parametrize("members", [("A", "B"), (ORDINARY[0], ZERO), (ORDINARY[0], ID_A.hex())])
+def test_members_with_ids_of_another_form_are_judged(members: tuple[str, str]) -> None:
+    judge, _, _ = heard(["fetch", "answer"] * 4, members)
+    assert judge.asked == 4
+
+
+@pytest.mark.parametrize("news", ["out of range", "negotiate", "gap", "unreadable beat", "beat B", "leave"])
 def test_news_is_judged(news: str) -> None:
-    judge, _, _ = heard(["fetch", "fetch", "fetch", "fetch", news], b"ab")
+    judge, _, _ = heard(["fetch", "fetch", "fetch", "fetch", news])
     assert judge.asked > 0
 
 
 def test_what_is_remembered_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routine, "MOST_REMEMBERED", 1)
-    _, _, report = heard(["fetch", "commit", "commit", "fetch", "commit", "commit"], b"ab")
+    _, _, report = heard(["fetch", "commit", "commit", "fetch", "commit", "commit"])
     assert report.frames == {"OffsetCommit": {"request": 2, "response": 2}}
