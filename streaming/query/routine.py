@@ -8,6 +8,7 @@ what moves with every frame. The connection itself need not even be read.
 
 from __future__ import annotations
 
+import hashlib
 from typing import Final, NamedTuple
 
 from expectations.conversation.connection_window import Moment
@@ -22,8 +23,9 @@ from streaming.query.folded import FoldedWindow
 from streaming.query.stored_connection import NOWHERE, Row, waiting_of
 from streaming.query.tally import Judged, Tally
 
-MOST_REMEMBERED: Final = 100_000
-"""Exchanges that are remembered; when there are more, all are forgotten."""
+MOST_REMEMBERED: Final = 500_000
+"""Exchanges that are remembered, each in some 150 bytes; when there are more, all are forgotten."""
+LIKENESS_BYTES: Final = 16
 
 
 class _Sight(NamedTuple):
@@ -49,6 +51,7 @@ class Routine:
         self._judge = judge
         self._remembered: dict[bytes, _Remembered | None] = {}
         self._judged: dict[tuple[object, ...], Judged] = {}
+        self._outcomes: dict[_Remembered, _Remembered] = {}
 
     def hear(
         self, connections: Connections, window: FoldedWindow, answered: set[ApiVersion], tally: Tally
@@ -88,7 +91,8 @@ class Routine:
         if not all(map(_is_even, observed.observations, outcomes)):
             return None
         answered = frozenset[ApiVersion]().union(*(outcome.answered for outcome in outcomes))
-        return _Remembered(tuple(map(self._same, observed.observations, outcomes)), answered)
+        came_to = _Remembered(tuple(map(self._same, observed.observations, outcomes)), answered)
+        return self._outcomes.setdefault(came_to, came_to)
 
     def _same(self, observation: Observation, outcome: Outcome) -> Judged:
         """Give one object for all that comes to the same."""
@@ -120,7 +124,8 @@ def _sight(connections: Connections, window: FoldedWindow) -> _Sight | None:
             return None
         said.append(connections.layout.memberships.value(row.membership))
     standing = connections.layout.standings.value(row.standing)
-    return _Sight(window, place, row, b"".join([standing, *said]))
+    likeness = hashlib.blake2b(b"".join([standing, *said]), digest_size=LIKENESS_BYTES).digest()
+    return _Sight(window, place, row, likeness)
 
 
 def _are_in_turn(window: FoldedWindow) -> bool:

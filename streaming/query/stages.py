@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -33,7 +34,7 @@ from streaming.query.identity_stage import stepped_rows
 from streaming.query.keys import MARK, Keys
 from streaming.query.report import Report
 from streaming.query.stored_bytes import StoredBytes
-from streaming.query.worker import begin_task, end_task
+from streaming.query.worker import begin_task, end_task, kept
 
 FOLDED_SCHEMA = "bucket int, folded binary"
 SUMMARY_INTERVAL = 60_000
@@ -122,14 +123,18 @@ class BucketProcessor(StatefulProcessor):
         self._terms = terms
         self._table = table
         self._resumed_at = resumed_at
+        self._name = uuid.uuid4().hex
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Take hold of the state and of the timer."""
         begin_task()
         self._handle = handle
         self._stored = StoredBytes(handle, "bucket")
+        self._step = kept(self._name, self._make_step)
+
+    def _make_step(self) -> BucketStep:
         names = schemas_of(self._table).api_names
-        self._step = BucketStep(Judge(names, self._terms), names, self._resumed_at)
+        return BucketStep(Judge(names, self._terms), names, self._resumed_at)
 
     def handleInputRows(
         self,

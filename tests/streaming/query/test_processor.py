@@ -178,6 +178,15 @@ def test_the_reading_of_a_kip_is_the_chosen_one(choices: list[str], found: list[
     assert [finding.rule for finding in report.findings] == found
 
 
+def test_what_is_remembered_of_judging_outlives_a_task_but_not_its_query() -> None:
+    """Each task gets the processor anew; a query that is started again has another one."""
+    processor, store = BucketProcessor(BUCKETS, Terms()), Store()
+    tasks = [cloudpickle.loads(cloudpickle.dumps(processor)) for _ in range(2)]
+    for task in (*tasks, restarted := BucketProcessor(BUCKETS, Terms())):
+        task.init(store)
+    assert tasks[0]._step is tasks[1]._step is not restarted._step
+
+
 def travelled(terms: Terms) -> Terms:
     """Give the terms as a worker gets them."""
     arrived: Terms = cloudpickle.loads(cloudpickle.dumps(terms))
