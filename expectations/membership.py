@@ -37,10 +37,14 @@ class SoleMember(NamedTuple):
     sighting: Sighting
     kept: Member
 
-    def silent(self) -> dict[str, MembersState]:
+    @property
+    def silent(self) -> Member:
+        """What is kept of it but for which heartbeat was its latest, and when."""
+        return msgspec.structs.replace(self.kept, latest_sequence=0, latest_captured_at=0)
+
+    def silent_states(self) -> dict[str, MembersState]:
         """Give what the rule keeps, by the name of its state, without its latest heartbeat."""
-        kept = msgspec.structs.replace(self.kept, latest_sequence=0, latest_captured_at=0)
-        return {_CHANGED: MembersState({self.group_id: kept})}
+        return {_CHANGED: MembersState({self.group_id: self.silent})}
 
 
 def sole_member(state: ConnectionState) -> SoleMember | None:
@@ -66,13 +70,8 @@ def membership_of(state: ConnectionState, member: SoleMember) -> bytes:
     Gives MEMBERSHIP_BYTES bytes. Left out are its ID, and which heartbeat was its latest and when.
     """
     was_assigned = member.kept.assigned_id == member.member_id
-    kept = msgspec.structs.replace(
-        member.kept,
-        member_id="",
-        assigned_id=None if was_assigned else member.kept.assigned_id,
-        latest_sequence=0,
-        latest_captured_at=0,
-    )
+    assigned_id = None if was_assigned else member.kept.assigned_id
+    kept = msgspec.structs.replace(member.silent, member_id="", assigned_id=assigned_id)
     others = _changed_named(state.rules)
     del others[_CHANGED]
     is_instance = identifier_bytes(member.member_id) == state.conversation.instance_id

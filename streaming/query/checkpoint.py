@@ -8,7 +8,7 @@ a file by rename(2), which is atomic where the file system is local, and asks no
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -22,6 +22,12 @@ BY_FILE_SYSTEM: Final = (
 )
 
 
+def on_file_system(session: SparkSession, *names: str) -> tuple[Any, Any]:
+    """Give Hadoop's FileSystem and Path of a folder, or of a file in it. Raises what Java does."""
+    path = session._jvm.org.apache.hadoop.fs.Path(*names)
+    return path.getFileSystem(session._jsc.hadoopConfiguration()), path
+
+
 def choose_manager(session: SparkSession, configuration: Configuration) -> None:
     """Let Spark write a local checkpoint the quick way, unless [spark] says how. Another is left alone."""
     if MANAGER not in configuration.spark and _is_local(session, configuration.checkpoint):
@@ -31,8 +37,7 @@ def choose_manager(session: SparkSession, configuration: Configuration) -> None:
 def _is_local(session: SparkSession, checkpoint: str) -> bool:
     """Ask Hadoop, since a path without scheme is on the file system that its configuration names."""
     try:
-        path = session._jvm.org.apache.hadoop.fs.Path(checkpoint)
-        system = path.getFileSystem(session._jsc.hadoopConfiguration())
+        system, _ = on_file_system(session, checkpoint)
     except (Py4JJavaError, PySparkException):
         return False  # That it is no checkpoint at all is told by the query that is started with it.
     return bool(system.getScheme() == "file")

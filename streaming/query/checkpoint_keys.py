@@ -5,12 +5,13 @@ A checkpoint with batches and without that file was made when the keys of bucket
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from streaming.query.checkpoint import on_file_system
 from streaming.query.keys import MARK, Keys
 
 _BATCHES: Final = "offsets"
@@ -29,20 +30,12 @@ def mark_keys(session: SparkSession, checkpoint: str) -> None:
     """Put the file into a checkpoint that has no batch yet."""
     try:
         if not _exists(session, checkpoint, _BATCHES):
-            path = _path(session, checkpoint, MARK)
-            _file_system(session, path).create(path, True).close()
+            system, path = on_file_system(session, checkpoint, MARK)
+            system.create(path, True).close()
     except (Py4JJavaError, PySparkException):
         return  # Likewise.
 
 
 def _exists(session: SparkSession, checkpoint: str, name: str) -> bool:
-    path = _path(session, checkpoint, name)
-    return bool(_file_system(session, path).exists(path))
-
-
-def _path(session: SparkSession, checkpoint: str, name: str) -> Any:
-    return session._jvm.org.apache.hadoop.fs.Path(checkpoint, name)
-
-
-def _file_system(session: SparkSession, path: Any) -> Any:
-    return path.getFileSystem(session._jsc.hadoopConfiguration())
+    system, path = on_file_system(session, checkpoint, name)
+    return bool(system.exists(path))

@@ -182,7 +182,7 @@ class ConnectionLayout:
         rules = changed_states(state.rules)
         if member is not None:
             still.members = {name: _still(sighting) for name, sighting in sightings.members.items()}
-            rules |= member.silent()
+            rules |= member.silent_states()
         return _ENCODER.encode(
             (
                 msgspec.structs.astuple(facts),
