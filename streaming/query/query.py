@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StatefulProcessor
 
@@ -22,6 +23,10 @@ from streaming.release import table_text
 FETCH_WAIT = 20
 """Milliseconds that a fetch waits at the broker at most. Kafka's own 500 would be part of short batches."""
 _REPORT = msgspec.msgpack.Decoder(Report)
+
+
+class BatchError(Exception):
+    """A batch failed, or was stopped; says all that Java said of it."""
 
 
 def reports_of(
@@ -51,7 +56,13 @@ def start_query(
     """
 
     def take_batch(batch: DataFrame, batch_id: int) -> None:
-        take(batch_id, (_REPORT.decode(bytes(row.report)) for row in batch.collect()))
+        try:
+            rows = batch.collect()
+        except Py4JJavaError as error:
+            # By this error's own name Spark looks for its interruption, with a pattern that recurses for
+            # each character: a query that is stopped amid a batch would end in a StackOverflowError.
+            raise BatchError(str(error)) from None
+        take(batch_id, (_REPORT.decode(bytes(row.report)) for row in rows))
 
     mark_keys(reports.sparkSession, configuration.checkpoint)
     enter_first_batch(reports.sparkSession, configuration.checkpoint)

@@ -1,0 +1,64 @@
+"""A query that is stopped amid a batch ends without ado: Spark's thread does not die of it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pyspark import cloudpickle
+
+from decoders.schema.registry import default_schemas
+from expectations.terms import Terms
+from streaming.bench.traffic import Traffic, publish
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.broker.topics import create_topics
+from streaming.configuration import Configuration
+from streaming.query.bucket import Bucket
+from streaming.query.query import reports_of, start_query
+from streaming.query.session import spark_session
+from streaming.query.stages import BucketProcessor
+
+pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(300)]
+
+BEGUN = 120.0
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+class SlowProcessor(BucketProcessor):
+    """Steps a bucket as ever, but takes its time, and says so in a file."""
+
+    def __init__(self, begun: Path) -> None:
+        super().__init__(2, Terms())
+        self._begun = begun
+
+    def _load(self, number: int) -> Bucket:
+        self._begun.touch()
+        time.sleep(20)
+        return super()._load(number)
+
+
+def test_a_query_stopped_amid_a_batch_ends_by_the_error_of_that_batch(tmp_path: Path) -> None:
+    """A StackOverflowError while Spark reads the error would leave none, and a thousand lines of trace."""
+    begun, taken = tmp_path / "begun", list[int]()
+    with EmbeddedBroker() as broker:
+        create_topics(broker.internal, "frames", "findings", partitions=1)
+        publish(broker.internal, "frames", Traffic(default_schemas(), 4).opening())
+        configuration = Configuration(
+            bootstrap=broker.internal,
+            frames_topic="frames",
+            buckets=2,
+            checkpoint=str(tmp_path / "checkpoint"),
+        )
+        with spark_session(configuration) as session:
+            reports = reports_of(session, configuration, SlowProcessor(begun))
+            query = start_query(reports, configuration, lambda batch, _: taken.append(batch))
+            deadline = time.monotonic() + BEGUN
+            while not begun.exists():
+                assert query.isActive and time.monotonic() < deadline, query.exception()
+                time.sleep(0.1)
+            query.stop()
+            assert not query.isActive
+            assert "BatchError: An error occurred" in str(query.exception())
+    assert taken == []
