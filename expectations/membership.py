@@ -17,10 +17,11 @@ from expectations.conversation.identifier import RESERVED, identifier_bytes, is_
 from expectations.conversation.observation import HEARTBEAT_APIS
 from expectations.identity.sightings import Sighting
 from expectations.judge import ConnectionState
+from expectations.own_ids import NO_ID, id_number
 from expectations.rules.kip_1082.member_id_changed import Member, MemberIdChanged, MembersState
 
 MEMBERSHIP_BYTES: Final = 16
-NO_MEMBER: Final = 0
+NO_MEMBER: Final = NO_ID
 _CHANGED: Final = MemberIdChanged().state_name
 _changed_named: Final = ChangedStates(
     [name for rule in RULES if rule.apis and rule.apis & set(HEARTBEAT_APIS) and (name := kept_name(rule))]
@@ -81,4 +82,4 @@ def membership_of(state: ConnectionState, member: SoleMember) -> bytes:
 
 def member_number(member_id: str) -> int:
     """Name a member ID by a number of 64 bits, other than NO_MEMBER."""
-    return int.from_bytes(hashlib.blake2b(member_id.encode(), digest_size=8).digest(), signed=True) or 1
+    return id_number(member_id.encode())

@@ -18,9 +18,11 @@ from expectations.catalogue import RULES, ChangedStates, kept_name
 from expectations.conversation.connection_window import Moment
 from expectations.conversation.identifier import identifier_bytes
 from expectations.conversation.observation import Heartbeat, HeartbeatAnswer, Observation
+from expectations.conversation.telemetry import Telemetry
 from expectations.conversation.unanswered import Unanswered
 from expectations.judge import ConnectionState
 from expectations.membership import NO_MEMBER, is_ordinary, member_number
+from expectations.own_ids import NO_ID, OwnIds, client_number, instance_number
 
 STANDING_BYTES: Final = 16
 NAMED_APIS: Final = frozenset().union(*(rule.apis or () for rule in RULES))
@@ -37,13 +39,15 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 class Saying:
     """What like observations say, and whether that is plain, or a heartbeat of an ordinary member.
 
-    `likeness` names it, in bytes of which none begins as another one goes on; of a heartbeat, and of an
-    answer to one, without the ID of the `member` that it names. `owed` tells how many answers to `asked`,
-    an API version, are owed for it: one, none, or one less for an answer.
+    `likeness` names it, in bytes of which none begins as another one goes on, but for the IDs of `client`,
+    `instance` and `member` that it names; these are numbers. `owed` tells how many answers to `asked`, an
+    API version, are owed for it: one, none, or one less for an answer.
     """
 
     __slots__ = (
         "asked",
+        "client",
+        "instance",
         "is_answer",
         "is_heartbeat",
         "is_plain",
@@ -64,12 +68,29 @@ class Saying:
         )
         self.is_heartbeat = heartbeat is not None
         self.member = NO_MEMBER
+        self.client, self.instance = NO_ID, NO_ID
         self.likeness = b""
-        if self.is_plain:
-            self.likeness = _ENCODER.encode(_LIKENESS(observation))
-        elif heartbeat is not None:
-            self.likeness = _ENCODER.encode(_likeness_of_heartbeat(observation, heartbeat))
+        if self.is_plain or heartbeat is not None:
+            self.client = client_number(observation.client_id)
+            self.instance = instance_number(observation.client_instance_id)
+            self.likeness = _ENCODER.encode(self._named_otherwise(heartbeat))
+        if heartbeat is not None:
             self.member = NO_MEMBER if heartbeat.member_id is None else member_number(heartbeat.member_id)
+
+    def _named_otherwise(self, heartbeat: Heartbeat | HeartbeatAnswer | None) -> tuple[object, ...]:
+        """Say it without IDs; which there were, and if one is member and instance alike, stands beside."""
+        observation, body = self.observation, heartbeat
+        is_instance = False
+        if body is not None and body.member_id is not None:
+            is_instance = identifier_bytes(body.member_id) == observation.instance_id
+            body = msgspec.structs.replace(body, member_id="")
+        unnamed = msgspec.structs.replace(
+            observation,
+            client_id=None if self.client else observation.client_id,
+            client_instance_id=None if self.instance else observation.client_instance_id,
+            body=body,
+        )
+        return _LIKENESS(unnamed), self.client != NO_ID, self.instance != NO_ID, is_instance
 
 
 def _heartbeat(observation: Observation) -> Heartbeat | HeartbeatAnswer | None:
@@ -82,33 +103,33 @@ def _heartbeat(observation: Observation) -> Heartbeat | HeartbeatAnswer | None:
     return body if is_ordinary(body.member_id) else None
 
 
-def _likeness_of_heartbeat(observation: Observation, body: Heartbeat | HeartbeatAnswer) -> tuple[object, ...]:
-    """Name it but for the member's ID; whether that is the instance ID of the same frame stands beside."""
-    if body.member_id is None:
-        return (_LIKENESS(observation),)
-    is_instance = identifier_bytes(body.member_id) == observation.instance_id
-    unnamed = msgspec.structs.replace(body, member_id="")
-    return _LIKENESS(msgspec.structs.replace(observation, body=unnamed)), is_instance
-
-
 def standing_of(state: ConnectionState) -> bytes:
     """Name all that judging a plain frame may depend on, in STANDING_BYTES bytes.
 
-    Left out are who the connection is, what moves with each frame, which requests wait, and the states
-    of rules that hear named APIs only. Sightings count by whether there is one.
+    Left out are who the connection is and by which IDs it goes, what moves with each frame, which requests
+    wait, and what rules that hear named APIs only ask or keep. Sightings count by whether there is one.
     """
+    own = OwnIds.of(state.conversation)
+    unnamed, *named = own.left_out_of(state.conversation)
+    firsts = [
+        first and own.left_out_of(first)
+        for first in (state.conversation.first_request, state.conversation.first_identified)
+    ]
     facts = msgspec.structs.replace(
-        state.conversation,
+        unnamed,
         connection=b"",
         client="",
         opened_at=0,
         latest_sequence=0,
         latest_captured_at=0,
         latest_loss=0,
+        first_request=None,
+        first_identified=None,
         unanswered=Unanswered(),
+        telemetry=Telemetry(),
     )
     sightings = state.sightings
     shown = (sightings.client is None, sightings.instance is None)
     negotiated = [time > 0 for time in msgspec.structs.astuple(sightings.negotiated)]
-    told = (facts, shown, negotiated, list(_changed_general(state.rules).items()))
+    told = (facts, named, firsts, shown, negotiated, list(_changed_general(state.rules).items()))
     return hashlib.blake2b(_ENCODER.encode(told), digest_size=STANDING_BYTES).digest()

@@ -26,8 +26,9 @@ from expectations.terms import Terms
 from streaming.bench.batches import Batch, Bench
 from streaming.bench.report import report
 from streaming.bench.traffic import FRAMES_IN_ROUND, Keyed, Traffic, connection_id
-from streaming.query.bucket import Bucket, pack_bucket, unpack_bucket
+from streaming.query.bucket import Bucket
 from streaming.query.stages import BucketProcessor, bucket_of
+from streaming.query.stored_bucket import pack_bucket
 
 IDLE: Final = 1_000_000
 ACTIVE: Final = 1_000
@@ -66,7 +67,7 @@ def bytes_per_connection(count: int = _CONNECTIONS_OF_A_BUCKET) -> float:
     for number in range(count):
         connection = connection_id(IDLE_RUN, number)
         bucket.connections[connection] = distinct(connection, number)
-    return len(pack_bucket(bucket)) / count
+    return pack_bucket(bucket).size / count
 
 
 class Crowded(BucketProcessor):
@@ -82,7 +83,6 @@ class Crowded(BucketProcessor):
             for idle in _idle_by_bucket(self._idle, self._buckets).get(number, ()):
                 connection = connection_id(IDLE_RUN, idle)
                 bucket.connections[connection] = distinct(connection, idle)
-            bucket = unpack_bucket(pack_bucket(bucket))
         return bucket
 
 

@@ -1,7 +1,7 @@
 """A bucket of connections: the state that one Spark key holds, and one step of it.
 
 A Python state round trip costs about as much for one connection as for many, so connections share
-a key. The stored bytes begin with a version; those of a version that is not known are refused.
+a key.
 """
 
 from __future__ import annotations
@@ -9,32 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import msgspec
-import zstandard
-
 from expectations.conversation.connection_window import ConnectionWindow, Speakers
 from expectations.conversation.unanswered import ApiVersion
 from expectations.identity.claim import Claim, answered_claim
 from expectations.judge import Judge, open_connection
 from expectations.outcome import Outcome
-from streaming.query.connections import Connections, StoredConnections
-from streaming.query.earlier_state import EARLIER_VERSIONS, read_earlier
+from streaming.query.connections import Connections
 from streaming.query.folded import FoldedWindow
 from streaming.query.report import OpenConnections, Report
 from streaming.query.routine import Routine
 from streaming.query.tally import UNKNOWN, Tally
 
-STATE_VERSION = 5
 REPUBLISH_AFTER = 600_000
 """Milliseconds after which findings that have grown are published again."""
 FORGET_AFTER = 24 * 3600 * 1_000_000_000
 """Nanoseconds of capture clock without a record after which a connection is forgotten."""
 SERVER_LIMIT = 1_000
 """Servers of which a bucket remembers what it told; of another one's answers it tells again."""
-
-
-class StateVersionError(ValueError):
-    """The stored state was written by another version of kipwatch."""
 
 
 @dataclass(slots=True)
@@ -54,64 +45,6 @@ class Bucket:
     answered: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
     buckets: int = 0
     resumed_at: int = 0
-
-
-class _Stored(msgspec.Struct, array_like=True):
-    """The layout of a bucket."""
-
-    clock: int
-    scheduled: bool
-    republished_at: int
-    answered: dict[str, set[tuple[int, int]]]
-    connections: StoredConnections
-    buckets: int = 0
-    resumed_at: int = 0
-
-
-_ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(_Stored)
-# Connections resemble each other: the fastest level leaves a quarter of their bytes.
-_COMPRESSOR = zstandard.ZstdCompressor(level=1)
-_DECOMPRESSOR = zstandard.ZstdDecompressor()
-
-
-def pack_bucket(bucket: Bucket) -> bytes:
-    """Lay a bucket out for the state store."""
-    connections = bucket.connections.stored()
-    stored = _Stored(
-        bucket.clock,
-        bucket.scheduled,
-        bucket.republished_at,
-        bucket.answered,
-        connections,
-        bucket.buckets,
-        bucket.resumed_at,
-    )
-    return bytes([STATE_VERSION]) + _COMPRESSOR.compress(_ENCODER.encode(stored))
-
-
-def unpack_bucket(stored: bytes | None) -> Bucket:
-    """Read a bucket back; None is a bucket that was never stored. Raises StateVersionError."""
-    if stored is None:
-        return Bucket()
-    version, content = stored[0], stored[1:]
-    if version in EARLIER_VERSIONS:
-        return Bucket(**read_earlier(version, content))
-    if version != STATE_VERSION:
-        raise StateVersionError(
-            f"the checkpoint holds state of version {version}, this kipwatch writes {STATE_VERSION}: "
-            "run the kipwatch that wrote it, or start with a new checkpoint folder"
-        )
-    read = _DECODER.decode(_DECOMPRESSOR.decompress(content))
-    return Bucket(
-        Connections(read.connections),
-        read.clock,
-        read.scheduled,
-        read.republished_at,
-        read.answered,
-        read.buckets,
-        read.resumed_at,
-    )
 
 
 class BucketStep:

@@ -1,4 +1,4 @@
-"""The connections of a bucket as versions 3 and 4 kept them.
+"""The connections of a bucket as versions 3 to 5 kept them, contents and index in one piece.
 
 In version 3 what moves with each frame stood among the rest, in version 4 only what heartbeats move.
 """
@@ -16,7 +16,8 @@ from expectations.conversation.observation import SoftwareClaim
 from expectations.identity.sightings import Sightings
 from expectations.judge import ConnectionState, OpenFinding
 from expectations.membership import NO_MEMBER
-from streaming.query.connections import ID_BYTES, StoredConnections
+from expectations.own_ids import NO_ID
+from streaming.query.connections import ID_BYTES
 from streaming.query.earlier_members import EARLIER_RULE_STATES, rule_states
 from streaming.query.shared_facts import Table
 from streaming.query.stored_connection import (
@@ -27,6 +28,7 @@ from streaming.query.stored_connection import (
     Ranges,
     Row,
     Server,
+    SharedFacts,
     facts_fields,
 )
 
@@ -49,7 +51,12 @@ _OF_MEMBERS = {
     "membership": NOWHERE,
 }
 """What version 4 did not have in its index."""
-_INDEX_OF_VERSION_4 = np.dtype([(name, INDEX[name]) for name in Row._fields if name not in _OF_MEMBERS])
+_OF_IDS = {"client": NO_ID, "instance": NO_ID}
+"""What version 5 did not have in it."""
+_INDEX_OF_VERSION_5 = np.dtype([(name, INDEX[name]) for name in Row._fields if name not in _OF_IDS])
+_INDEX_OF_VERSION_4 = np.dtype(
+    [(name, INDEX[name]) for name in Row._fields if name not in _OF_MEMBERS | _OF_IDS]
+)
 _REQUESTS_SEEN_AT = 6
 """The place of a number that nothing read."""
 
@@ -63,6 +70,15 @@ class ConnectionsOfVersion3(msgspec.Struct, array_like=True):
     servers: list[bytes]
     software: list[bytes]
     ranges: list[bytes]
+
+
+class ConnectionsOfVersion4(msgspec.Struct, array_like=True):
+    """The layout of version 4, and of version 5 but for the width of its index."""
+
+    ids: bytes
+    index: bytes
+    contents: bytes
+    shared: SharedFacts
 
 
 _FIELDS = facts_fields()
@@ -87,6 +103,7 @@ class _ContentOfVersion4(Content, array_like=True):
 
 _CONTENT_OF_VERSION_3 = msgspec.msgpack.Decoder(_ContentOfVersion3)
 _CONTENT_OF_VERSION_4 = msgspec.msgpack.Decoder(_ContentOfVersion4)
+_CONTENT_OF_VERSION_5 = msgspec.msgpack.Decoder(Content)
 
 
 def connections_of_version_3(stored: ConnectionsOfVersion3) -> dict[bytes, ConnectionState]:
@@ -111,20 +128,29 @@ def connections_of_version_3(stored: ConnectionsOfVersion3) -> dict[bytes, Conne
     return found
 
 
-def connections_of_version_4(stored: StoredConnections) -> dict[bytes, ConnectionState]:
+def connections_of_version_4(stored: ConnectionsOfVersion4) -> dict[bytes, ConnectionState]:
     """Read all connections, by their ids."""
     layout, found = ConnectionLayout(stored.shared), {}
     for connection, row, packed in _rows(stored, _INDEX_OF_VERSION_4):
         content = _CONTENT_OF_VERSION_4.decode(packed)
         content.rules = rule_states(content.rules)
         found[connection] = layout.assemble(
-            connection, Row._make((row | _OF_MEMBERS)[name] for name in Row._fields), content
+            connection, Row._make((row | _OF_MEMBERS | _OF_IDS)[name] for name in Row._fields), content
         )
     return found
 
 
+def connections_of_version_5(stored: ConnectionsOfVersion4) -> dict[bytes, ConnectionState]:
+    """Read all connections, by their ids."""
+    layout, found = ConnectionLayout(stored.shared), {}
+    for connection, row, packed in _rows(stored, _INDEX_OF_VERSION_5):
+        placed = Row._make((row | _OF_IDS)[name] for name in Row._fields)
+        found[connection] = layout.assemble(connection, placed, _CONTENT_OF_VERSION_5.decode(packed))
+    return found
+
+
 def _rows(
-    stored: ConnectionsOfVersion3 | StoredConnections, index: np.dtype[Any]
+    stored: ConnectionsOfVersion3 | ConnectionsOfVersion4, index: np.dtype[Any]
 ) -> Iterator[tuple[bytes, dict[str, int], bytes]]:
     """Give each connection: its id, what stands of it in the index, and its bytes."""
     begin = 0

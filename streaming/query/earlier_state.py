@@ -14,15 +14,17 @@ import zstandard
 from expectations.conversation.conversation import Conversation
 from expectations.identity.sightings import Sightings
 from expectations.judge import ConnectionState, OpenFinding
-from streaming.query.connections import Connections, StoredConnections
+from streaming.query.connections import Connections
 from streaming.query.earlier_connections import (
     ConnectionsOfVersion3,
+    ConnectionsOfVersion4,
     connections_of_version_3,
     connections_of_version_4,
+    connections_of_version_5,
 )
 from streaming.query.earlier_members import EARLIER_RULE_STATES, rule_states
 
-EARLIER_VERSIONS = (2, 3, 4)
+EARLIER_VERSIONS = (2, 3, 4, 5)
 
 
 class ConnectionOfVersion2(msgspec.Struct):
@@ -57,9 +59,9 @@ class BucketOfVersion3(msgspec.Struct, array_like=True):
 
 
 class BucketOfVersion4(BucketOfVersion3, array_like=True):
-    """The layout of version 4."""
+    """The layout of versions 4 and 5."""
 
-    connections: StoredConnections  # type: ignore[assignment]  # in the place of the earlier ones
+    connections: ConnectionsOfVersion4  # type: ignore[assignment]  # in the place of the earlier ones
 
 
 def read_earlier(version: int, content: bytes) -> dict[str, Any]:
@@ -72,7 +74,8 @@ def read_earlier(version: int, content: bytes) -> dict[str, Any]:
         third = msgspec.msgpack.decode(content, type=BucketOfVersion3)
         return _by_name(third, connections_of_version_3(third.connections))
     fourth = msgspec.msgpack.decode(content, type=BucketOfVersion4)
-    return _by_name(fourth, connections_of_version_4(fourth.connections))
+    connections = connections_of_version_4 if version == 4 else connections_of_version_5
+    return _by_name(fourth, connections(fourth.connections))
 
 
 def _of_version_2(earlier: ConnectionOfVersion2) -> ConnectionState:

@@ -29,7 +29,7 @@ class Ending:
 ENDINGS: Final = (
     Ending(
         "state-version",
-        re.compile(r"StateVersionError: ([^\n]+)"),
+        re.compile(r"StateError: ([^\n]+)"),
         r"\1",
     ),
     Ending(

@@ -13,8 +13,8 @@ import msgspec
 from expectations.identity.claim import Claim, Identity
 from expectations.identity.judge import IdentityJudge, IdentityState
 from expectations.outcome import Outcome
-from streaming.query.bucket import StateVersionError
 from streaming.query.report import Report
+from streaming.query.state_error import StateError
 from streaming.query.tally import Tally
 
 STATE_VERSION = 1
@@ -34,11 +34,11 @@ def pack_identities(state: IdentityState) -> bytes:
 
 
 def unpack_identities(stored: bytes | None) -> IdentityState:
-    """Read it back; None is one that was never stored. Raises StateVersionError."""
+    """Read it back; None is one that was never stored. Raises StateError."""
     if stored is None:
         return IdentityState()
     if stored[:1] != bytes([STATE_VERSION]):
-        raise StateVersionError(
+        raise StateError(
             f"the checkpoint holds identities of version {stored[0]}, this kipwatch writes {STATE_VERSION}: "
             "start with a new checkpoint folder"
         )

@@ -9,6 +9,7 @@ what moves with every frame. The connection itself need not even be read.
 from __future__ import annotations
 
 import hashlib
+import struct
 from typing import Final, NamedTuple
 
 from expectations.conversation.connection_window import Moment
@@ -18,6 +19,8 @@ from expectations.identity.sightings import seen_again
 from expectations.judge import Judge
 from expectations.membership import NO_MEMBER
 from expectations.outcome import Outcome
+from expectations.own_ids import NO_ID
+from expectations.standing import Saying
 from streaming.query.connections import Connections
 from streaming.query.folded import FoldedWindow
 from streaming.query.stored_connection import NOWHERE, Row, waiting_of
@@ -26,6 +29,9 @@ from streaming.query.tally import Judged, Tally
 MOST_REMEMBERED: Final = 500_000
 """Exchanges that are remembered, each in some 150 bytes; when there are more, all are forgotten."""
 LIKENESS_BYTES: Final = 16
+_NO_LIKENESS: Final = b"\xc1"
+"""A byte with which nothing begins that is written in msgpack."""
+_FOREIGN: Final = struct.Struct("<cqq")
 
 
 class _Sight(NamedTuple):
@@ -119,6 +125,9 @@ def _sight(connections: Connections, window: FoldedWindow) -> _Sight | None:
         elif not saying.is_plain:
             return None
         said.append(saying.likeness)
+        client, instance = saying.client, saying.instance
+        if client not in (NO_ID, row.client) or instance not in (NO_ID, row.instance):
+            said.append(_foreign(saying, row))
     if has_heartbeats:
         if row.membership == NOWHERE or not _are_in_turn(window):
             return None
@@ -126,6 +135,16 @@ def _sight(connections: Connections, window: FoldedWindow) -> _Sight | None:
     standing = connections.layout.standings.value(row.standing)
     likeness = hashlib.blake2b(b"".join([standing, *said]), digest_size=LIKENESS_BYTES).digest()
     return _Sight(window, place, row, likeness)
+
+
+def _foreign(saying: Saying, row: Row) -> bytes:
+    """Name the IDs that are not the connection's own."""
+    client, instance = saying.client, saying.instance
+    return _FOREIGN.pack(
+        _NO_LIKENESS,
+        NO_ID if client == row.client else client,
+        NO_ID if instance == row.instance else instance,
+    )
 
 
 def _are_in_turn(window: FoldedWindow) -> bool:
@@ -185,6 +204,8 @@ def _moved(sight: _Sight, connections: Connections) -> Row:
         member_before,
         beats[-1].first_sequence if beats else row.beat,
         beats[-1].last_captured_at if beats else row.beat_at,
+        row.client,
+        row.instance,
         row.member,
         row.end,
         row.server,

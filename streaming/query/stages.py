@@ -22,17 +22,13 @@ from expectations.conversation.columnar.arrival import Arrival
 from expectations.conversation.columnar.window import ColumnarWindows
 from expectations.judge import Judge
 from expectations.terms import Terms
-from streaming.query.bucket import (
-    Bucket,
-    BucketStep,
-    StateVersionError,
-    pack_bucket,
-    unpack_bucket,
-)
+from streaming.query.bucket import Bucket, BucketStep
 from streaming.query.folded import Folded, pack_folded, unpack_folded
 from streaming.query.identity_stage import stepped_rows
 from streaming.query.keys import MARK, Keys
 from streaming.query.report import Report
+from streaming.query.state_error import StateError
+from streaming.query.stored_bucket import pack_bucket, unpack_bucket
 from streaming.query.stored_bytes import StoredBytes
 from streaming.query.worker import begin_task, end_task, kept
 
@@ -129,7 +125,8 @@ class BucketProcessor(StatefulProcessor):
         """Take hold of the state and of the timer."""
         begin_task()
         self._handle = handle
-        self._stored = StoredBytes(handle, "bucket")
+        self._standing = StoredBytes(handle, "bucket")
+        self._contents = StoredBytes(handle, "contents")
         self._step = kept(self._name, self._make_step)
 
     def _make_step(self) -> BucketStep:
@@ -182,14 +179,14 @@ class BucketProcessor(StatefulProcessor):
         self._handle.registerTimer(now + SUMMARY_INTERVAL)
 
     def _load(self, number: int) -> Bucket:
-        bucket = unpack_bucket(self._stored.read())
+        bucket = unpack_bucket(self._standing.read(), self._contents.read)
         if bucket.buckets not in (0, self._buckets):
-            raise StateVersionError(
+            raise StateError(
                 f"the checkpoint was made with {bucket.buckets} buckets, not {self._buckets}: run with "
                 f"--buckets {bucket.buckets}, or start with a new checkpoint folder"
             )
         if not 0 <= number < self._buckets:
-            raise StateVersionError(
+            raise StateError(
                 f"the checkpoint lacks its file {MARK}, or has it from another one: bring the folder back as "
                 "it was, or start with a new checkpoint folder"
             )
@@ -198,6 +195,8 @@ class BucketProcessor(StatefulProcessor):
 
     def _store(self, bucket: Bucket, report: Report) -> Iterator[Row]:
         packed = pack_bucket(bucket)
-        self._stored.write(packed)
-        report.state_bytes = len(packed)
+        self._standing.write(packed.standing)
+        if packed.contents is not None:
+            self._contents.write(packed.contents)
+        report.state_bytes = packed.size
         return stepped_rows(report, self._buckets, self._keys)

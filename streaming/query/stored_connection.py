@@ -20,6 +20,7 @@ from expectations.conversation.unanswered import ApiVersion, Unanswered
 from expectations.identity.sightings import Sighting, Sightings
 from expectations.judge import ConnectionState, OpenFinding
 from expectations.membership import NO_MEMBER, member_number, membership_of, sole_member
+from expectations.own_ids import client_number, instance_number
 from expectations.standing import standing_of
 from streaming.query.shared_facts import Table
 
@@ -32,7 +33,8 @@ class Row(NamedTuple):
     `latest` is its latest capture time, `heard` its latest sequence, `loss` that of its latest loss. The
     next six tell when its client, its instance ID and its sole member were shown last, and when before,
     NOWHERE if they never were. `beat` and `beat_at` are the sequence and time of that member's latest
-    heartbeat, `member` is its number, `membership` where it stands, NOWHERE where there is no sole member.
+    heartbeat, `client`, `instance` and `member` the numbers of their IDs, `membership` is where the member
+    stands, NOWHERE where there is no sole one.
     `end` tells where the content ends, `stirred` whether there may be something to tell again.
     """
 
@@ -47,6 +49,8 @@ class Row(NamedTuple):
     member_before: int
     beat: int
     beat_at: int
+    client: int
+    instance: int
     member: int
     end: int
     server: int
@@ -209,6 +213,8 @@ class ConnectionLayout:
             member_before=member.sighting.before_until if member else NOWHERE,
             beat=member.kept.latest_sequence if member else NOWHERE,
             beat_at=member.kept.latest_captured_at if member else NOWHERE,
+            client=client_number(said.client_id),
+            instance=instance_number(said.instance_id),
             member=member_number(member.member_id) if member else NO_MEMBER,
             end=end,
             server=self.servers.place((said.cluster, said.server, said.run)),

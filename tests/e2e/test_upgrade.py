@@ -6,12 +6,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import Row, SparkSession
-from pyspark.sql.streaming import StatefulProcessor
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from decoders.frame.record import Record, pack
 from expectations.finding import Finding
@@ -37,14 +38,30 @@ JUDGED = 120.0
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
+class _OneValue:
+    """Spark's handle where the state has one value only."""
+
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._handle, name)
+
+    def getValueState(self, name: str, schema: str) -> Any:  # noqa: N802 - Spark's name
+        return self._handle.getValueState(name, schema) if name == "bucket" else None
+
+
 class EarlierProcessor(BucketProcessor):
-    """Steps a bucket as ever, and stores it as the layout of version 2 did."""
+    """Steps a bucket as ever, and stores it as the layout of version 2 did: in one value."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        super().init(_OneValue(handle))
 
     def _store(self, bucket: Bucket, report: Report) -> Iterator[Row]:
         earlier = BucketOfVersion2(
             dict(bucket.connections), bucket.clock, bucket.scheduled, bucket.republished_at, bucket.answered
         )
-        self._stored.write(bytes([2]) + msgspec.msgpack.encode(earlier))
+        self._standing.write(bytes([2]) + msgspec.msgpack.encode(earlier))
         return stepped_rows(report, self._buckets, self._keys)
 
 

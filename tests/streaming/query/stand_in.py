@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -21,12 +21,28 @@ NOW = 1_800_000_000_000
 BUCKETS = 4
 
 
+class Value:
+    """A value of the state of whichever key is stepped."""
+
+    def __init__(self, name: str, values: Callable[[], dict[str, tuple[bytes]]]) -> None:
+        self._name, self._values = name, values
+
+    def get(self) -> tuple[bytes] | None:
+        return self._values().get(self._name)
+
+    def update(self, value: tuple[bytes]) -> None:
+        self._values()[self._name] = value
+
+    def clear(self) -> None:
+        self._values().pop(self._name, None)
+
+
 class Keyed:
     """A stateful stage: Spark's handle, state and clock, for every key."""
 
     def __init__(self, processor: Any) -> None:
         self._processor, self._key = processor, 0
-        self._values: dict[int, tuple[bytes]] = {}
+        self._values: dict[int, dict[str, tuple[bytes]]] = {}
         self._timers: dict[int, int] = {}
         self.now = NOW
         processor.init(self)
@@ -52,17 +68,8 @@ class Keyed:
         del self._timers[key]
         return list(self._processor.handleExpiredTimer((key,), self, None))
 
-    def getValueState(self, _name: str, _schema: str) -> Keyed:  # noqa: N802 - Spark's name
-        return self
-
-    def get(self) -> tuple[bytes] | None:
-        return self._values.get(self._key)
-
-    def update(self, value: tuple[bytes]) -> None:
-        self._values[self._key] = value
-
-    def clear(self) -> None:
-        self._values.pop(self._key, None)
+    def getValueState(self, name: str, _schema: str) -> Value:  # noqa: N802 - Spark's name
+        return Value(name, lambda: self._values.setdefault(self._key, {}))
 
     def registerTimer(self, due: int) -> None:  # noqa: N802
         self._timers[self._key] = due

@@ -22,18 +22,17 @@ from expectations.terms import Terms
 from streaming.query.bucket import (
     FORGET_AFTER,
     REPUBLISH_AFTER,
-    STATE_VERSION,
     Bucket,
     BucketStep,
-    StateVersionError,
-    pack_bucket,
-    unpack_bucket,
 )
 from streaming.query.folded import FoldedWindow
 from streaming.query.report import OpenConnections, Report
+from streaming.query.state_error import StateError
+from streaming.query.stored_bucket import STATE_VERSION, pack_bucket
 from tests.exchange import ID_A, ID_B, SOFTWARE, Exchange, advertisement
 from tests.expectations.test_fold import STEPS
 from tests.streaming.captures import violating
+from tests.streaming.query.shelf import Shelf
 from tests.streaming.query.travelling import travelled
 
 NAMES = default_schemas().api_names
@@ -106,25 +105,35 @@ def test_a_conversation_stored_midway_is_judged_as_if_heard_at_once(
     bucket = Bucket()
     at_once.add(step().hear(0, bucket, windows(exchange)))
     at_once.add(step().tick(0, bucket, NOW))
-    bucket = Bucket()
+    bucket, shelf = Bucket(), Shelf()
     for part in (windows(exchange, 0, split), windows(exchange, split)):
         parted.add(step().hear(0, bucket, part))
-        stored = pack_bucket(bucket)
-        assert unpack_bucket(stored) == bucket
-        bucket = unpack_bucket(stored)
+        shelf.put(bucket)
+        assert shelf.take() == bucket
+        bucket = shelf.take()
     parted.add(step().tick(0, bucket, NOW))
     assert parted.judged == at_once.judged
 
 
 def test_what_was_never_stored_is_empty() -> None:
-    assert unpack_bucket(None) == Bucket()
+    assert Shelf().take() == Bucket()
 
 
 def test_state_of_another_version_is_refused_and_says_what_to_do() -> None:
-    stored = bytes([STATE_VERSION + 1]) + pack_bucket(Bucket())[1:]
+    shelf = Shelf(Bucket())
+    shelf.standing = bytes([STATE_VERSION + 1]) + (shelf.standing or b"")[1:]
     versions = f"version {STATE_VERSION + 1}, this kipwatch writes {STATE_VERSION}"
-    with pytest.raises(StateVersionError, match=f"{versions}: run the kipwatch that wrote it"):
-        unpack_bucket(stored)
+    with pytest.raises(StateError, match=f"{versions}: run the kipwatch that wrote it"):
+        shelf.take()
+
+
+def test_connections_whose_contents_are_missing_are_refused_and_it_says_what_to_do() -> None:
+    bucket, shelf = Bucket(), Shelf()
+    step().hear(0, bucket, windows(violating(), 0, 4))
+    shelf.put(bucket)
+    shelf.contents = None
+    with pytest.raises(StateError, match=r"0 bytes of connections where \d+ belong: bring the folder"):
+        list(shelf.take().connections.values())
 
 
 def test_a_closed_connection_leaves_and_an_open_one_stays() -> None:

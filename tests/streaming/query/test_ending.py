@@ -10,7 +10,7 @@ SAID = {
     "state-version": """[STREAM_FAILED] Query [id = 3c21] terminated with exception: Job aborted.
 org.apache.spark.api.python.PythonException: Traceback (most recent call last):
   File "streaming/query/stages.py", line 150, in _load
-streaming.query.bucket.StateVersionError: the checkpoint holds state of version 9, this kipwatch writes 3: run
+streaming.query.state_error.StateError: the checkpoint holds state of version 9, this kipwatch writes 3: run
 """,
     "frames-lost": "org.apache.spark.SparkException: [KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] Some data",
     "findings-not-written": "FindingsNotWrittenError: findings were not written to f: no answer\n  at x",

@@ -15,7 +15,7 @@ from decoders.schema.registry import default_schemas
 from expectations.identity.claim import Claim, Identity, IdentityKind
 from expectations.identity.judge import IdentityJudge, IdentityState
 from expectations.terms import Terms
-from streaming.query.bucket import Bucket, StateVersionError
+from streaming.query.bucket import Bucket
 from streaming.query.identities import (
     STATE_VERSION,
     IdentityStep,
@@ -26,6 +26,7 @@ from streaming.query.identities import (
 from streaming.query.identity_stage import IdentityProcessor, Stepped, stepped_rows
 from streaming.query.keys import Keys
 from streaming.query.report import Report
+from streaming.query.state_error import StateError
 from tests.exchange import Exchange
 from tests.expectations.identity.test_judge import claims_of_all, instance, negotiated
 from tests.streaming.query.test_bucket import step, windows
@@ -48,7 +49,7 @@ def test_what_is_stored_comes_back() -> None:
 
 def test_state_of_another_version_is_refused_and_says_what_to_do() -> None:
     stored = bytes([STATE_VERSION + 1]) + pack_identities(IdentityState())[1:]
-    with pytest.raises(StateVersionError, match="start with a new checkpoint folder"):
+    with pytest.raises(StateError, match="start with a new checkpoint folder"):
         unpack_identities(stored)
 
 

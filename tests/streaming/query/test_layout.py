@@ -10,13 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expectations.judge import ConnectionState
-from streaming.query.bucket import STATE_VERSION, Bucket, pack_bucket, unpack_bucket
+from streaming.query.bucket import Bucket
 from streaming.query.connections import Connections
 from streaming.query.earlier_state import EARLIER_VERSIONS
+from streaming.query.stored_bucket import STATE_VERSION
 from tests.exchange import ID_A, ID_B, Exchange
+from tests.streaming.query.shelf import Shelf, again
 from tests.streaming.query.test_bucket import on, step, windows
 
 LAYOUTS = Path(__file__).parent / "layouts"
+BESIDE_SINCE = 6
+"""The version that first kept contents beside the bucket."""
 
 
 def heard() -> Bucket:
@@ -34,22 +38,27 @@ def heard() -> Bucket:
     return bucket
 
 
-def stored(version: int) -> bytes:
-    return (LAYOUTS / f"version-{version}.bin").read_bytes()
+def stored(version: int) -> Shelf:
+    shelf = Shelf()
+    shelf.standing = (LAYOUTS / f"version-{version}.bin").read_bytes()
+    if version >= BESIDE_SINCE:
+        shelf.contents = (LAYOUTS / f"version-{version}-contents.bin").read_bytes()
+    return shelf
 
 
 @pytest.mark.parametrize("version", [*EARLIER_VERSIONS, STATE_VERSION])
 def test_a_bucket_stored_by_this_or_an_earlier_layout_is_read(version: int) -> None:
     """The bytes were written when the layout was made; whoever changes it makes a new version."""
-    bucket = unpack_bucket(stored(version))
-    assert stored(version)[0] == version
+    shelf = stored(version)
+    assert shelf.standing and shelf.standing[0] == version
+    bucket = shelf.take()
     assert bucket == heard()
     assert len(bucket.connections) == 2
 
 
 @pytest.mark.parametrize("version", EARLIER_VERSIONS)
 def test_an_upgraded_bucket_is_stored_anew_and_goes_on(version: int) -> None:
-    bucket = unpack_bucket(pack_bucket(unpack_bucket(stored(version))))
+    bucket = again(stored(version).take())
     exchange = Exchange()
     exchange.negotiate(client_id="app")
     exchange.request("Metadata", 14, client_id="app", instance_id=ID_A)
@@ -63,12 +72,16 @@ def test_an_upgraded_bucket_is_stored_anew_and_goes_on(version: int) -> None:
 
 
 def test_what_is_not_asked_for_is_kept_to_the_byte() -> None:
-    packed = pack_bucket(heard())
-    assert pack_bucket(unpack_bucket(packed)) == packed
+    shelf = Shelf(heard())
+    before = shelf.standing, shelf.contents
+    assert shelf.put(shelf.take()).contents is None
+    assert (shelf.standing, shelf.contents) == before
+    assert shelf.opened == 0
 
 
 def test_counting_who_is_open_reads_nobody() -> None:
-    bucket = unpack_bucket(pack_bucket(heard()))
+    shelf = Shelf(heard())
+    bucket = shelf.take()
     counts = {
         (software.name if software else None, server): count
         for (software, server), count in bucket.connections.by_software().items()
@@ -76,10 +89,11 @@ def test_counting_who_is_open_reads_nobody() -> None:
     assert counts == {("tester", "10.0.0.2:9092"): 1, ("tester", "10.0.0.3:9092"): 1}
     assert bucket.connections.heard(b"b" * 16) == 4
     assert bucket.connections.heard(b"z" * 16) == 0
+    assert shelf.opened == 0
 
 
 def test_each_connection_comes_once_though_it_is_read_meanwhile() -> None:
-    bucket = unpack_bucket(pack_bucket(heard()))
+    bucket = again(heard())
     assert [state.conversation.connection[:1] for state in bucket.connections.values()] == [b"a", b"b"]
 
 
@@ -94,7 +108,7 @@ _DEEDS = st.lists(
 @given(_DEEDS)
 def test_connections_are_kept_as_a_dictionary_would_keep_them(deeds: list[tuple[str, bytes, bool]]) -> None:
     """Ids that overlap each other are told apart."""
-    kept, expected = Connections(), dict[bytes, ConnectionState]()
+    kept, expected, shelf = Connections(), dict[bytes, ConnectionState](), Shelf()
     for deed, connection, first in deeds:
         match deed:
             case "put":
@@ -104,7 +118,8 @@ def test_connections_are_kept_as_a_dictionary_would_keep_them(deeds: list[tuple[
             case "read":
                 assert kept.get(connection) == expected.get(connection)
             case "store":
-                kept = Connections(kept.stored())
+                shelf.put(Bucket(kept))
+                kept = shelf.take().connections
         assert len(kept) == len(expected)
         assert kept.keys() == expected.keys()
     assert dict(kept) == expected
@@ -117,20 +132,21 @@ def test_only_the_silent_are_dropped(order: list[int], since: int) -> None:
         said = state(bytes([number]) * 16, True)
         said.conversation.latest_captured_at = number
         connections[bytes([number]) * 16] = said
-    stored_ones = Connections(connections.stored())
+    stored_ones = again(Bucket(connections)).connections
     for kept in (connections, stored_ones):
         kept.drop_silent(since)
         assert {connection[0] for connection in kept} == set(range(since, 4))
 
 
 def test_shared_facts_that_nobody_has_any_more_do_not_pile_up() -> None:
-    connections = Connections()
+    connections, shelf = Connections(), Shelf()
     for number in range(500):
         said = state(b"a" * 16, True)
         said.conversation.server = f"10.0.0.2:{number}"
         connections[b"a" * 16] = said
-        connections = Connections(connections.stored())
-    assert len(connections.stored().shared.servers) < 100
+        shelf.put(Bucket(connections))
+        connections = shelf.take().connections
+    assert len(connections.layout.shared.servers) < 100
 
 
 def state(connection: bytes, first: bool) -> ConnectionState:

@@ -17,13 +17,14 @@ from expectations.rule import Level
 from expectations.terms import Terms
 from streaming.configuration import Configuration, Suppression
 from streaming.decisions import Decisions
-from streaming.query.bucket import StateVersionError, unpack_bucket
 from streaming.query.folded import pack_folded
 from streaming.query.identity_stage import Stepped
 from streaming.query.keys import Keys
 from streaming.query.report import Report
 from streaming.query.stages import SUMMARY_INTERVAL, BucketProcessor
-from tests.exchange import Exchange
+from streaming.query.state_error import StateError
+from streaming.query.stored_bucket import unpack_bucket
+from tests.exchange import ID_A, Exchange
 from tests.streaming.captures import violating
 from tests.streaming.query.test_bucket import windows
 from tests.streaming.query.travelling import folded
@@ -32,22 +33,38 @@ NOW = 1_800_000_000_000
 BUCKETS = 8
 
 
+class Value:
+    """One value of the state."""
+
+    def __init__(self) -> None:
+        self.stored: tuple[bytes] | None = None
+        self.reads = self.writes = 0
+
+    def get(self) -> tuple[bytes] | None:
+        self.reads += 1
+        return self.stored
+
+    def update(self, value: tuple[bytes]) -> None:
+        self.stored, self.writes = value, self.writes + 1
+
+
 class Store:
     """Spark's handle, state and clock of one bucket."""
 
     def __init__(self) -> None:
-        self.value: tuple[bytes] | None = None
-        self.writes = 0
+        self.values: dict[str, Value] = {}
         self.timers: list[int] = []
 
-    def getValueState(self, _name: str, _schema: str) -> Store:  # noqa: N802 - Spark's name
-        return self
+    def getValueState(self, name: str, _schema: str) -> Value:  # noqa: N802 - Spark's name
+        return self.values.setdefault(name, Value())
 
-    def get(self) -> tuple[bytes] | None:
-        return self.value
+    @property
+    def writes(self) -> dict[str, int]:
+        return {name: value.writes for name, value in self.values.items()}
 
-    def update(self, value: tuple[bytes]) -> None:
-        self.value, self.writes = value, self.writes + 1
+    @property
+    def stored(self) -> dict[str, bytes]:
+        return {name: value.stored[0] for name, value in self.values.items() if value.stored}
 
     def registerTimer(self, due: int) -> None:  # noqa: N802
         self.timers.append(due)
@@ -89,19 +106,34 @@ def asking() -> Exchange:
 def test_what_was_heard_before_is_not_written_again() -> None:
     store, exchange = Store(), asking()
     hear(store, windows(exchange))
-    assert store.writes == 1
+    assert store.writes == {"bucket": 1, "contents": 1}
     report = hear(store, windows(exchange))
-    assert store.writes == 1
-    assert report.state_bytes == len(store.value[0]) if store.value else False
+    assert store.writes == {"bucket": 1, "contents": 1}
+    assert report.state_bytes == sum(map(len, store.stored.values()))
     exchange.request("Metadata", 12, client_id="app")
     hear(store, windows(exchange, len(exchange.records) - 1))
-    assert store.writes == 2
+    assert store.writes == {"bucket": 2, "contents": 1}
+    exchange.request("Metadata", 14, instance_id=ID_A)
+    hear(store, windows(exchange, len(exchange.records) - 1))
+    assert store.writes == {"bucket": 3, "contents": 2}
+
+
+def test_what_many_said_before_is_heard_without_the_contents_of_connections() -> None:
+    store, exchange, processor = Store(), asking(), BucketProcessor(BUCKETS, Terms())
+    step(processor, store, windows(exchange), 3)
+    reads = []
+    for _ in range(3):
+        begin = len(exchange.records)
+        exchange.answer(exchange.request("Metadata", 12, client_id="app"))
+        step(processor, store, windows(exchange, begin), 3)
+        reads.append(store.values["contents"].reads)
+    assert reads == [1, 1, 1]
 
 
 def test_another_number_of_buckets_is_refused_and_says_what_to_do() -> None:
     store = Store()
     hear(store, windows(asking()))
-    with pytest.raises(StateVersionError, match=f"made with {BUCKETS} buckets, not 9: run with --buckets 8"):
+    with pytest.raises(StateError, match=f"made with {BUCKETS} buckets, not 9: run with --buckets 8"):
         hear(store, windows(asking()), buckets=9)
 
 
@@ -110,7 +142,7 @@ def test_a_checkpoint_that_lost_the_name_of_its_keys_is_refused(made: Keys, take
     processor, store = BucketProcessor(BUCKETS, Terms(), keys=taken), Store()
     hear(store, windows(asking()))
     processor.init(store)
-    with pytest.raises(StateVersionError, match="the checkpoint lacks its file kipwatch-keys-dealt"):
+    with pytest.raises(StateError, match="the checkpoint lacks its file kipwatch-keys-dealt"):
         list(processor.handleExpiredTimer((made.key(3),), store, None))
 
 
@@ -134,8 +166,7 @@ def test_after_a_loss_known_connections_are_interrupted_once_and_new_ones_are_no
     report = hear(store, windows(exchange, known), resumed_at=NOW)
     assert report.checks["kip35/version-out-of-range"] == {"undecided": 1}
     assert report.findings == []
-    stored = unpack_bucket(store.value[0] if store.value else None)
-    assert stored.resumed_at == NOW
+    assert unpack_bucket(store.stored["bucket"], lambda: None).resumed_at == NOW
     exchange.negotiate(client_id="app")
     exchange.request("Metadata", 12, client_id="app", settled=True)
     report = hear(store, windows(exchange, known + 1), resumed_at=NOW)
@@ -157,7 +188,7 @@ def test_suppressed_findings_are_told_with_the_reason_and_alarm_nobody() -> None
     levels = {(offence.rule, offence.level): count for offence, count in report.offences}
     assert levels == {(CHANGED, SUPPRESSED): 2, (MALFORMED, "information"): 1}
     assert report.checks == as_found.checks
-    assert decided.value == plain.value
+    assert decided.stored == plain.stored
 
 
 def test_a_rule_that_is_off_judges_nobody() -> None:
