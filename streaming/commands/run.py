@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import signal
 import sys
 
@@ -52,6 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     from streaming.query.application import Application  # noqa: PLC0415  # Spark takes seconds to load
 
+    # What ends the query is told in a line; py4j would log each call that a lost JVM leaves unanswered.
+    logging.disable(logging.ERROR)
     application = Application(configuration)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: application.stop())

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from itertools import chain, repeat
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from streaming.broker.topics import create_topics
@@ -69,7 +70,11 @@ class Application:
             stack.callback(self._serve().close)
             create_topics(settings.bootstrap, *topics, settings=settings.kafka)
             self._findings = FindingsSink(settings.bootstrap, settings.findings_topic, settings.kafka)
-            self._follow(stack.enter_context(spark_session(settings)))
+            session = stack.enter_context(spark_session(settings))
+            try:
+                self._follow(session)
+            except (Py4JError, OSError) as error:
+                self._hear_failure(error)
 
     def stop(self) -> None:
         """Ask `run` to return after the batch under way; meant for a signal handler.
@@ -93,7 +98,7 @@ class Application:
                 if self._stopping.wait(LOOK_SECONDS):
                     self._finish(query)
                     return
-            self._hear_ending(query)
+            self._hear_ending(str(query.exception() or ""))
             if self._stopping.wait(pause):
                 return
 
@@ -112,9 +117,15 @@ class Application:
         query.stop()
         tell("stopped", batch=self._latest_batch)
 
-    def _hear_ending(self, query: Any) -> None:
+    def _hear_failure(self, error: Exception) -> None:
+        """Tell why Spark does not answer. Raises UserError, unless all is told to end and Spark did first."""
+        if self._stopping.is_set():
+            tell("stopped", batch=self._latest_batch)
+        else:
+            self._hear_ending(f"{type(error).__name__}: {error}")
+
+    def _hear_ending(self, told: str) -> None:
         """Tell why the query ended by itself. Raises UserError unless it may be started again."""
-        told = str(query.exception() or "")
         ending, line = explain(told)
         self._metrics.count_ending(ending)
         tell("ended", reason=ending.reason, line=line, **({"detail": told} if ending is UNKNOWN else {}))

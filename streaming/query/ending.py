@@ -28,6 +28,15 @@ class Ending:
 
 ENDINGS: Final = (
     Ending(
+        "spark-gone",
+        re.compile(
+            r"stopped SparkContext|SparkContext was shut down|RpcEnv already stopped"
+            r"|^(?:Py4JNetworkError|Connection\w+Error|BrokenPipeError):"
+        ),
+        "Spark is gone: its JVM was told to end, was killed, or ran out of memory; run kipwatch again with "
+        "the same checkpoint, nothing is lost as long as the topic holds it",
+    ),
+    Ending(
         "state-version",
         re.compile(r"StateError: ([^\n]+)"),
         r"\1",

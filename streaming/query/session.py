@@ -5,19 +5,24 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+from py4j.protocol import Py4JError
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from streaming.broker.jars import jars
 from streaming.configuration import Configuration
+from streaming.failure import UserError
 from streaming.query.checkpoint import choose_manager
 from streaming.query.shipment import FOLDER, pack_shipment
 
 LOOPBACK = "127.0.0.1"
 LOCAL = "local[*]"
+_KAFKA_SOURCE = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 WORKER_PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 """The interpreter that a cluster's workers must have; all that it imports is shipped."""
 
@@ -26,8 +31,8 @@ WORKER_PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 def spark_session(configuration: Configuration) -> Iterator[SparkSession]:
     """Start Spark, in a JVM of this process, with the connector's jars; leaving it stops it.
 
-    Started by spark-submit it is told its master there. The table [spark] has the last word. Raises
-    UserError when the jars are missing.
+    Started by spark-submit it is told its master there, and its jars. The table [spark] has the last word.
+    Raises UserError when the jars are missing.
     """
     # Takes what Spark and the libraries it unpacks leave behind, and what is shipped to a cluster's workers.
     with TemporaryDirectory(prefix="kipwatch-run-") as scratch:
@@ -35,14 +40,14 @@ def spark_session(configuration: Configuration) -> Iterator[SparkSession]:
         try:
             yield session
         finally:
-            session.stop()
+            # Whoever ends a whole process group may have ended the JVM first.
+            with suppress(Py4JError, OSError):
+                session.stop()
 
 
 def _make_session(configuration: Configuration, connector: Sequence[Path], scratch: Path) -> SparkSession:
     settings = _settings(configuration, connector, scratch)
-    master = configuration.master or ("" if _is_submitted() else LOCAL)
-    if master:
-        settings["spark.master"] = master
+    settings["spark.master"] = master = configuration.master or _given_master()
     settings |= _in_process() if master.startswith("local") else _on_cluster(scratch)
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     builder = SparkSession.builder.appName("kipwatch")
@@ -51,8 +56,23 @@ def _make_session(configuration: Configuration, connector: Sequence[Path], scrat
     session = builder.getOrCreate()
     # What ends a query is told by us, in a line; Spark would tell it with every trace it has.
     session.sparkContext.setLogLevel("FATAL")
+    _demand_connector(session, connector)
     choose_manager(session, configuration)
     return session
+
+
+def _given_master() -> str:
+    return str(SparkConf().get("spark.master", LOCAL)) if _is_submitted() else LOCAL
+
+
+def _demand_connector(session: SparkSession, connector: Sequence[Path]) -> None:
+    """Make sure that the driver can read from Kafka: once it was submitted it takes no more jars."""
+    jvm: Any = session.sparkContext._jvm
+    if not jvm.org.apache.spark.util.Utils.classIsLoadable(_KAFKA_SOURCE):
+        given = ",".join(str(jar) for jar in connector)
+        raise UserError(
+            f"Spark was submitted without what reads from Kafka: give spark-submit --jars {given}"
+        )
 
 
 def _is_submitted() -> bool:

@@ -1,7 +1,10 @@
-"""A query that is stopped amid a batch ends without ado: Spark's thread does not die of it."""
+"""A query that is stopped, or whose JVM is gone, ends without ado."""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,8 +16,10 @@ from decoders.schema.registry import default_schemas
 from expectations.terms import Terms
 from streaming.bench.traffic import Traffic, publish
 from streaming.broker.embedded import EmbeddedBroker
+from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.configuration import Configuration
+from streaming.demo.child import Child
 from streaming.query.bucket import Bucket
 from streaming.query.query import reports_of, start_query
 from streaming.query.session import spark_session
@@ -22,7 +27,7 @@ from streaming.query.stages import BucketProcessor
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(300)]
 
-BEGUN = 120.0
+BEGUN, ENDED = 120.0, 60.0
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
@@ -37,6 +42,27 @@ class SlowProcessor(BucketProcessor):
         self._begun.touch()
         time.sleep(20)
         return super()._load(number)
+
+
+def test_a_jvm_that_is_killed_is_told_in_a_line(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    with EmbeddedBroker() as broker:
+        command = ["run", "--bootstrap", broker.internal, "--checkpoint", str(tmp_path / "checkpoint")]
+        command += ["--metrics-address", f"127.0.0.1:{port}", "--buckets", "2"]
+        with Child(command, tmp_path / "run.log") as query:
+            query.wait_for('"query": "started"', BEGUN)
+            os.kill(below(below(query.process_id)), signal.SIGKILL)
+            query.wait(ENDED)
+        said = query.log.read_text()
+    (line,) = [line for line in said.splitlines() if line.startswith("kipwatch: ")]
+    assert line.startswith("kipwatch: the query stopped: Spark is gone")
+    assert "py4j" not in said
+
+
+def below(process_id: int) -> int:
+    """The only process that a process started."""
+    found = subprocess.run(["pgrep", "-P", str(process_id)], capture_output=True, text=True, check=True)
+    return int(found.stdout)
 
 
 def test_a_query_stopped_amid_a_batch_ends_by_the_error_of_that_batch(tmp_path: Path) -> None:

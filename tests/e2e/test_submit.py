@@ -1,0 +1,104 @@
+"""`kipwatch run` under spark-submit: the same application, in a JVM that was there before it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from decoders.schema.registry import default_schemas
+from streaming.bench.traffic import Traffic, publish
+from streaming.broker import leash
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.broker.jars import jars
+from streaming.broker.ports import free_ports
+from streaming.broker.topics import create_topics
+from streaming.commands import main
+from streaming.demo.page import scrape
+
+pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(400)]
+
+CONNECTIONS = 20
+JUDGED, ENDED = 200.0, 60.0
+SPARK_HOME = Path(pyspark.__file__).parent
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as broker:
+        create_topics(broker.internal, "kipwatch.frames", "kipwatch.findings")
+        publish(broker.internal, "kipwatch.frames", Traffic(default_schemas(), CONNECTIONS).opening())
+        yield broker
+
+
+class Submitted:
+    """What spark-submit started, with a log of its own."""
+
+    def __init__(self, broker: EmbeddedBroker, folder: Path, *flags: str) -> None:
+        (port,) = free_ports(1)
+        self.page_at, self.log = f"127.0.0.1:{port}", folder / "submitted.log"
+        run = ["run", "--bootstrap", broker.internal, "--checkpoint", str(folder / "checkpoint")]
+        run += ["--buckets", "4", "--metrics-address", self.page_at]
+        submit = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", "local[2]", *flags]
+        environment = ["env", f"SPARK_HOME={SPARK_HOME}", f"PYSPARK_PYTHON={sys.executable}"]
+        with self.log.open("wb") as output:
+            self.leash = leash.start([*environment, *submit, str(main.__file__), *run], output)
+
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def wait_for(self, sign: str) -> None:
+        deadline = time.monotonic() + JUDGED
+        while sign not in self.said():
+            assert self.leash.poll() is None and time.monotonic() < deadline, self.said()[-2000:]
+            time.sleep(0.2)
+
+    def line(self) -> str:
+        """The one line that it ended with."""
+        self.leash.wait(ENDED)
+        assert "Traceback" not in self.said()
+        (line,) = [line for line in self.said().splitlines() if line.startswith("kipwatch: ")]
+        return line
+
+
+def test_it_judges_and_ends_with_its_jvm(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """A service manager tells the JVM to end, through which passes what the application says."""
+    submitted = Submitted(broker, tmp_path, "--jars", ",".join(str(jar) for jar in jars("connector")))
+    try:
+        submitted.wait_for('"query": "batch"')
+        page = scrape(submitted.page_at)
+        assert page is not None and page.total("kipwatch_open_connections") == CONNECTIONS
+        jvm = below(submitted.leash.pid)
+        application = below(jvm)
+        os.kill(jvm, signal.SIGTERM)
+        submitted.leash.wait(ENDED)
+        deadline = time.monotonic() + ENDED
+        while Path(f"/proc/{application}").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        assert "Traceback" not in submitted.said()
+    finally:
+        leash.let_go(submitted.leash)
+
+
+def test_without_the_jars_it_says_which_to_give(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    submitted = Submitted(broker, tmp_path)
+    try:
+        line = submitted.line()
+        assert "give spark-submit --jars" in line
+        assert all(str(jar) in line for jar in jars("connector"))
+    finally:
+        leash.let_go(submitted.leash)
+
+
+def below(process_id: int) -> int:
+    """The first process that a process started."""
+    found = subprocess.run(["pgrep", "-o", "-P", str(process_id)], capture_output=True, text=True, check=True)
+    return int(found.stdout)
