@@ -70,11 +70,7 @@ class Application:
             stack.callback(self._serve().close)
             create_topics(settings.bootstrap, *topics, settings=settings.kafka)
             self._findings = FindingsSink(settings.bootstrap, settings.findings_topic, settings.kafka)
-            session = stack.enter_context(spark_session(settings))
-            try:
-                self._follow(session)
-            except (Py4JError, OSError) as error:
-                self._hear_failure(error)
+            self._follow(stack.enter_context(spark_session(settings)))
 
     def stop(self) -> None:
         """Ask `run` to return after the batch under way; meant for a signal handler.
@@ -93,14 +89,25 @@ class Application:
         self._begun = True
         session.streams.addListener(self._progress)
         for pause in chain(PAUSES, repeat(PAUSES[-1])):
+            told = self._run_once(session)
+            if told is not None:
+                self._hear_ending(told)
+            if told is None or self._stopping.wait(pause):
+                break
+        tell("stopped", batch=self._latest_batch)
+
+    def _run_once(self, session: SparkSession) -> str | None:
+        """Give all that is said of why the query ended by itself, None if it was told to end."""
+        try:
             query = self._start(session)
             while query.isActive:
                 if self._stopping.wait(LOOK_SECONDS):
                     self._finish(query)
-                    return
-            self._hear_ending(str(query.exception() or ""))
-            if self._stopping.wait(pause):
-                return
+                    return None
+            return str(query.exception() or "")
+        except (Py4JError, OSError) as error:
+            # Where all was told to end, Spark may have done so first.
+            return None if self._stopping.is_set() else f"{type(error).__name__}: {error}"
 
     def _start(self, session: SparkSession) -> Any:
         query = start_query(reports_of(session, self._configuration), self._configuration, self._take)
@@ -115,14 +122,6 @@ class Application:
                 break
             time.sleep(0.05)
         query.stop()
-        tell("stopped", batch=self._latest_batch)
-
-    def _hear_failure(self, error: Exception) -> None:
-        """Tell why Spark does not answer. Raises UserError, unless all is told to end and Spark did first."""
-        if self._stopping.is_set():
-            tell("stopped", batch=self._latest_batch)
-        else:
-            self._hear_ending(f"{type(error).__name__}: {error}")
 
     def _hear_ending(self, told: str) -> None:
         """Tell why the query ended by itself. Raises UserError unless it may be started again."""
