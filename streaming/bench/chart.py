@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape
 
@@ -10,18 +11,24 @@ Points = Sequence[tuple[float, float]]
 _WIDTH, _HEIGHT = 760, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 190, 40, 45
 _COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b")
-_TICKS = 5
+_MOST_TICKS = 7
+_MOST_DOTS = 12
+"""A line of no more points than these shows each of them."""
 
 
 def chart(title: str, x_name: str, y_name: str, lines: Mapping[str, Points]) -> str:
-    """Draw lines by their names. Both axes begin at zero."""
-    x_most = max(x for points in lines.values() for x, _ in points) or 1
-    y_most = max(y for points in lines.values() for _, y in points) or 1
-    drawn = [*_axes(title, x_name, y_name, x_most, y_most)]
+    """Draw lines by their names. Both axes begin at zero and end at a round number."""
+    x_ticks = round_ticks(max(x for points in lines.values() for x, _ in points))
+    y_ticks = round_ticks(max(y for points in lines.values() for _, y in points))
+    x_most, y_most = x_ticks[-1], y_ticks[-1]
+    drawn = [*_axes(title, x_name, y_name, x_ticks, y_ticks)]
     for number, (name, points) in enumerate(lines.items()):
         colour = _COLOURS[number % len(_COLOURS)]
-        path = " ".join(f"{_x(x, x_most):.1f},{_y(y, y_most):.1f}" for x, y in points)
+        places = [(_x(x, x_most), _y(y, y_most)) for x, y in points]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         drawn.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{path}"/>')
+        dots = places if len(places) <= _MOST_DOTS else []
+        drawn.extend(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in dots)
         drawn.append(_text(_WIDTH - _RIGHT + 12, _TOP + 18 * number + 8, name, colour))
     size = f'viewBox="0 0 {_WIDTH} {_HEIGHT}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">'
@@ -29,16 +36,25 @@ def chart(title: str, x_name: str, y_name: str, lines: Mapping[str, Points]) -> 
     return "\n".join([head, background, *drawn, "</svg>", ""])
 
 
-def _axes(title: str, x_name: str, y_name: str, x_most: float, y_most: float) -> list[str]:
-    ticks = [tick / _TICKS for tick in range(_TICKS + 1)]
+def round_ticks(most: float) -> list[float]:
+    """Give the multiples of a round number from zero on, the last of which is `most` or more."""
+    unit = 10.0 ** (math.floor(math.log10(most)) - 1) if most else 1.0
+    step = next(unit * digits for digits in (1, 2, 5, 10, 20) if most <= unit * digits * (_MOST_TICKS - 1))
+    return [step * number for number in range(max(1, math.ceil(most / step)) + 1)]
+
+
+def _axes(
+    title: str, x_name: str, y_name: str, x_ticks: Sequence[float], y_ticks: Sequence[float]
+) -> list[str]:
+    x_most, y_most = x_ticks[-1], y_ticks[-1]
     bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
     return [
         _text(_LEFT, 20, title, "black"),
         _text(right - 60, _HEIGHT - 8, x_name, "black"),
         _text(6, _TOP - 10, y_name, "black"),
-        *(_line(_LEFT, _y(tick, 1), right, _y(tick, 1)) for tick in ticks),
-        *(_text(6, _y(tick, 1) + 4, f"{tick * y_most:,.4g}", "black") for tick in ticks),
-        *(_text(_x(tick, 1) - 8, bottom + 18, f"{tick * x_most:,.4g}", "black") for tick in ticks),
+        *(_line(_LEFT, _y(tick, y_most), right, _y(tick, y_most)) for tick in y_ticks),
+        *(_text(6, _y(tick, y_most) + 4, f"{tick:,.4g}", "black") for tick in y_ticks),
+        *(_text(_x(tick, x_most) - 8, bottom + 18, f"{tick:,.4g}", "black") for tick in x_ticks),
     ]
 
 
