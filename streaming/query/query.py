@@ -16,6 +16,7 @@ from streaming.kafka_client import jvm_options
 from streaming.query.checkpoint_keys import keys_of, mark_keys
 from streaming.query.first_batch import enter_first_batch
 from streaming.query.identity_stage import REPORT_SCHEMA, STEPPED_SCHEMA, IdentityProcessor
+from streaming.query.leftovers import sweep
 from streaming.query.report import Report
 from streaming.query.stages import FOLDED_SCHEMA, BucketProcessor, decode_stage
 from streaming.release import table_text
@@ -64,6 +65,7 @@ def start_query(
             raise BatchError(str(error)) from None
         take(batch_id, (_REPORT.decode(bytes(row.report)) for row in rows))
 
+    sweep(reports.sparkSession, configuration.checkpoint)
     mark_keys(reports.sparkSession, configuration.checkpoint)
     enter_first_batch(reports.sparkSession, configuration.checkpoint)
     return (

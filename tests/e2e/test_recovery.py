@@ -123,6 +123,18 @@ def test_after_a_restart_it_is_ready_once_the_gauges_tell_of_every_connection(gr
     assert page.total("kipwatch_state_bytes") > 0
 
 
+def test_what_a_kill_left_of_the_first_batch_is_swept_away(ground: Ground) -> None:
+    """Offsets that were written, and not yet moved to their place."""
+    checkpoint = ground.folder / "killed-at-first"
+    (checkpoint / "offsets").mkdir(parents=True)
+    left = checkpoint / "offsets" / ".0.3f0c3ad2-9d5e-4c1b-a1f9-6a3b1b0f6e55.tmp"
+    left.write_text("v1")
+    (checkpoint / "kipwatch-keys-dealt").touch()
+    with ground.start(ground.topic, checkpoint) as query:
+        query.wait_for('"frames": ', STARTED + JUDGED)
+    assert not left.exists()
+
+
 def test_another_number_of_buckets_is_refused(ground: Ground) -> None:
     publish(ground.broker.internal, ground.topic, ground.traffic.round(0))
     told = ground.last_words(ground.topic, ground.copied("other-buckets"), "--buckets", "3")
