@@ -84,7 +84,8 @@ class Crashing:
                 self._broker.die_and_rise()
 
     def look(self) -> None:
-        """The counters never run backwards but at a restart of the query."""
+        """The query goes on, and its counters never run backwards but when it is started again."""
+        self.query.demand_life()
         page = scrape(self._page_at)
         frames = page.total("kipwatch_frames_total") if page else self._frames
         assert frames >= self._frames
@@ -169,7 +170,6 @@ def found(bootstrap: str, expected: set[str], crashing: Crashing) -> set[str]:
     try:
         while not expected <= topic.findings.keys() and time.monotonic() < deadline:
             topic.poll(1.0)
-            crashing.query.demand_life()
             crashing.look()
         topic.poll(STILL)
         return set(topic.findings)
