@@ -38,7 +38,8 @@ def chart(title: str, x_name: str, y_name: str, lines: Mapping[str, Points]) -> 
 
 def round_ticks(most: float) -> list[float]:
     """Give the multiples of a round number from zero on, the last of which is `most` or more."""
-    unit = 10.0 ** (math.floor(math.log10(most)) - 1) if most else 1.0
+    # The least of numbers have no tenth.
+    unit = (10.0 ** (math.floor(math.log10(most)) - 1) or most) if most else 1.0
     step = next(unit * digits for digits in (1, 2, 5, 10, 20) if most <= unit * digits * (_MOST_TICKS - 1))
     return [step * number for number in range(max(1, math.ceil(most / step)) + 1)]
 

@@ -8,6 +8,7 @@ a file by rename(2), which is atomic where the file system is local, and asks no
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
@@ -16,6 +17,8 @@ from pyspark.sql import SparkSession
 
 from streaming.configuration import Configuration
 
+OFFSETS: Final = "offsets"
+"""The folder in which Spark enters each batch."""
 MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
 BY_FILE_SYSTEM: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -28,6 +31,11 @@ def on_file_system(session: SparkSession, *names: str) -> tuple[Any, Any]:
     return path.getFileSystem(session._jsc.hadoopConfiguration()), path
 
 
+def left_to_query() -> AbstractContextManager[None]:
+    """Pass over what is wrong with a checkpoint: the query that is started with it tells."""
+    return suppress(Py4JJavaError, PySparkException)
+
+
 def choose_manager(session: SparkSession, configuration: Configuration) -> None:
     """Let Spark write a local checkpoint the quick way, unless [spark] says how. Another is left alone."""
     if MANAGER not in configuration.spark and _is_local(session, configuration.checkpoint):
@@ -36,8 +44,7 @@ def choose_manager(session: SparkSession, configuration: Configuration) -> None:
 
 def _is_local(session: SparkSession, checkpoint: str) -> bool:
     """Ask Hadoop, since a path without scheme is on the file system that its configuration names."""
-    try:
+    with left_to_query():
         system, _ = on_file_system(session, checkpoint)
-    except (Py4JJavaError, PySparkException):
-        return False  # That it is no checkpoint at all is told by the query that is started with it.
-    return bool(system.getScheme() == "file")
+        return bool(system.getScheme() == "file")
+    return False

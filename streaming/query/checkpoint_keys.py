@@ -5,35 +5,26 @@ A checkpoint with batches and without that file was made when the keys of bucket
 
 from __future__ import annotations
 
-from typing import Final
-
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from streaming.query.checkpoint import on_file_system
+from streaming.query.checkpoint import OFFSETS, left_to_query, on_file_system
 from streaming.query.keys import MARK, Keys
-
-_BATCHES: Final = "offsets"
 
 
 def keys_of(session: SparkSession, checkpoint: str) -> Keys:
     """Tell the keys of a checkpoint, those that a new one is to have if there is none. Writes nothing."""
-    try:
-        is_earlier = _exists(session, checkpoint, _BATCHES) and not _exists(session, checkpoint, MARK)
-    except (Py4JJavaError, PySparkException):
-        return Keys.DEALT  # What is wrong with the checkpoint is told by the query that is started with it.
-    return Keys.NUMBERED if is_earlier else Keys.DEALT
+    with left_to_query():
+        if _exists(session, checkpoint, OFFSETS) and not _exists(session, checkpoint, MARK):
+            return Keys.NUMBERED
+    return Keys.DEALT
 
 
 def mark_keys(session: SparkSession, checkpoint: str) -> None:
     """Put the file into a checkpoint that has no batch yet."""
-    try:
-        if not _exists(session, checkpoint, _BATCHES):
+    with left_to_query():
+        if not _exists(session, checkpoint, OFFSETS):
             system, path = on_file_system(session, checkpoint, MARK)
             system.create(path, True).close()
-    except (Py4JJavaError, PySparkException):
-        return  # Likewise.
 
 
 def _exists(session: SparkSession, checkpoint: str, name: str) -> bool:

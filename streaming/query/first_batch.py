@@ -9,26 +9,24 @@ it for one that was under way when the query ended.
 
 from __future__ import annotations
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+
+from streaming.query.checkpoint import OFFSETS, left_to_query
 
 
 def enter_first_batch(session: SparkSession, checkpoint: str) -> None:
     """Enter one if all batches of the checkpoint are committed. One that cannot be read is left as it is."""
-    try:
+    with left_to_query():
         _enter(session, checkpoint)
-    except (Py4JJavaError, PySparkException):
-        return  # What is wrong with the checkpoint is told by the query that is started with it.
 
 
 def _enter(session: SparkSession, checkpoint: str) -> None:
     jsession = session._jsparkSession
     logs = session._jvm.org.apache.spark.sql.execution.streaming.checkpointing
     committed = logs.CommitLog(jsession, f"{checkpoint}/commits", True).getLatestBatchId()
-    entered = logs.OffsetSeqLog(jsession, f"{checkpoint}/offsets", True).getLatest()
+    entered = logs.OffsetSeqLog(jsession, f"{checkpoint}/{OFFSETS}", True).getLatest()
     if committed.isEmpty() or entered.isEmpty():
         return
     latest, offsets = entered.get()._1(), entered.get()._2()
     if latest == committed.get():
-        logs.OffsetSeqLog(jsession, f"{checkpoint}/offsets", False).add(latest + 1, offsets)
+        logs.OffsetSeqLog(jsession, f"{checkpoint}/{OFFSETS}", False).add(latest + 1, offsets)

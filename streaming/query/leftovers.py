@@ -6,20 +6,16 @@ it takes what lies there for another query's and refuses the checkpoint, for goo
 
 from __future__ import annotations
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from streaming.query.checkpoint import on_file_system
+from streaming.query.checkpoint import OFFSETS, left_to_query, on_file_system
 
 
 def sweep(session: SparkSession, checkpoint: str) -> None:
     """Delete it from a checkpoint that has no batch; from any other one Spark itself looks past it."""
-    try:
-        system, offsets = on_file_system(session, checkpoint, "offsets")
-        found = [status.getPath() for status in system.listStatus(offsets)] if system.exists(offsets) else []
-        if all(path.getName().startswith(".") for path in found):
-            for path in found:
-                system.delete(path, False)
-    except (Py4JJavaError, PySparkException):
-        return  # What is wrong with the checkpoint is told by the query that is started with it.
+    with left_to_query():
+        system, offsets = on_file_system(session, checkpoint, OFFSETS)
+        found = system.listStatus(offsets) if system.exists(offsets) else []
+        if all(status.getPath().getName().startswith(".") for status in found):
+            for status in found:
+                system.delete(status.getPath(), False)

@@ -25,6 +25,7 @@ from streaming.demo.child import Child
 from streaming.demo.findings_topic import FindingsTopic
 from streaming.demo.page import scrape
 from streaming.examination import examine
+from tests.e2e.children import children
 from tests.streaming.captures import conforming, packets_of, violating
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e]
@@ -108,8 +109,8 @@ class Crashing:
 
 def kill(held: subprocess.Popen[bytes]) -> None:
     """Kill what is on a leash with SIGKILL, and wait until the leash has seen it."""
-    for child in Path(f"/proc/{held.pid}/task/{held.pid}/children").read_text().split():
-        os.kill(int(child), signal.SIGKILL)
+    for child in children(held.pid):
+        os.kill(child, signal.SIGKILL)
     held.wait(30)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -24,6 +23,7 @@ from streaming.query.bucket import Bucket
 from streaming.query.query import reports_of, start_query
 from streaming.query.session import spark_session
 from streaming.query.stages import BucketProcessor
+from tests.e2e.children import children
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -51,18 +51,14 @@ def test_a_jvm_that_is_killed_is_told_in_a_line(tmp_path: Path) -> None:
         command += ["--metrics-address", f"127.0.0.1:{port}", "--buckets", "2"]
         with Child(command, tmp_path / "run.log") as query:
             query.wait_for('"query": "started"', BEGUN)
-            os.kill(below(below(query.process_id)), signal.SIGKILL)
+            (application,) = children(query.process_id)
+            (jvm,) = children(application)
+            os.kill(jvm, signal.SIGKILL)
             query.wait(ENDED)
         said = query.log.read_text()
     (line,) = [line for line in said.splitlines() if line.startswith("kipwatch: ")]
     assert line.startswith("kipwatch: the query stopped: Spark is gone")
     assert "py4j" not in said
-
-
-def below(process_id: int) -> int:
-    """The only process that a process started."""
-    found = subprocess.run(["pgrep", "-P", str(process_id)], capture_output=True, text=True, check=True)
-    return int(found.stdout)
 
 
 def test_a_query_stopped_amid_a_batch_ends_by_the_error_of_that_batch(tmp_path: Path) -> None:

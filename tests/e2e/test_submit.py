@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.commands import main
 from streaming.demo.page import scrape
+from tests.e2e.children import children
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(400)]
 
@@ -75,8 +75,8 @@ def test_it_judges_and_ends_with_its_jvm(broker: EmbeddedBroker, tmp_path: Path)
         submitted.wait_for('"query": "batch"')
         page = scrape(submitted.page_at)
         assert page is not None and page.total("kipwatch_open_connections") == CONNECTIONS
-        jvm = below(submitted.leash.pid)
-        application = below(jvm)
+        (jvm,) = children(submitted.leash.pid)
+        application = children(jvm)[0]
         os.kill(jvm, signal.SIGTERM)
         submitted.leash.wait(ENDED)
         deadline = time.monotonic() + ENDED
@@ -96,9 +96,3 @@ def test_without_the_jars_it_says_which_to_give(broker: EmbeddedBroker, tmp_path
         assert all(str(jar) in line for jar in jars("connector"))
     finally:
         leash.let_go(submitted.leash)
-
-
-def below(process_id: int) -> int:
-    """The first process that a process started."""
-    found = subprocess.run(["pgrep", "-o", "-P", str(process_id)], capture_output=True, text=True, check=True)
-    return int(found.stdout)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from streaming.bench.chart import chart, round_ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
-NUMBERS = st.floats(0, 1e9, allow_subnormal=False)
+NUMBERS = st.floats(0, 1e9)
 LINES = st.dictionaries(
     st.text("ab<&>\" '", max_size=5), st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1), min_size=1
 )
