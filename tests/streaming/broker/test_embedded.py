@@ -4,10 +4,12 @@ import socket
 import struct
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 
+from streaming.broker import ports
 from streaming.broker.embedded import EmbeddedBroker, complaint
 from streaming.broker.ports import HOST, reserve
 from streaming.broker.request_log import LoggedRequest, read_request_log
@@ -26,8 +28,21 @@ def test_a_port_in_use_is_named() -> None:
 
 
 def test_free_ports_differ_from_each_other() -> None:
-    ports = reserve(0, 0)
-    assert len({ports.watched, ports.internal, ports.controller}) == 3
+    taken = reserve(0, 0)
+    assert len({taken.watched, taken.internal, taken.controller}) == 3
+
+
+def test_free_ports_are_those_that_clients_do_not_get(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lent = tmp_path / "ip_local_port_range"
+    monkeypatch.setattr(ports, "_RANGE_OF_CLIENTS", lent)
+    lent.write_text("10050\t60999\n")
+    found = ports.free_ports(20)
+    assert len(set(found)) == 20
+    assert all(10_000 <= port < 10_050 for port in found)
+    lent.write_text("1024\t65535\n")
+    assert len(set(ports.free_ports(20))) == 20
 
 
 def test_the_complaint_is_the_cause_of_the_first_error() -> None:
