@@ -24,6 +24,7 @@ from streaming.bench.wire_capture import SyntheticCapture
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
+from streaming.child_processes import children
 from streaming.demo.child import Child
 from streaming.demo.page import scrape
 
@@ -148,11 +149,8 @@ def _memory_of(root: int) -> dict[str, float]:
 
 def _tree(root: int) -> Iterator[int]:
     yield root
-    with suppress(OSError):
-        # A child belongs to the thread that started it.
-        for children in Path(f"/proc/{root}/task").glob("*/children"):
-            for child in children.read_text().split():
-                yield from _tree(int(child))
+    for child in children(root):
+        yield from _tree(child)
 
 
 def curves(samples: list[Sample]) -> str:

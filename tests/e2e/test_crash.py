@@ -21,11 +21,11 @@ from streaming.broker import leash
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
+from streaming.child_processes import children
 from streaming.demo.child import Child
 from streaming.demo.findings_topic import FindingsTopic
 from streaming.demo.page import scrape
 from streaming.examination import examine
-from tests.e2e.children import children
 from tests.streaming.captures import conforming, packets_of, violating
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e]

@@ -19,9 +19,9 @@ from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.jars import jars
 from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
+from streaming.child_processes import children
 from streaming.commands import main
 from streaming.demo.page import scrape
-from tests.e2e.children import children
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(400)]
 

@@ -14,6 +14,7 @@ from decoders.frame.record import Closing, Direction, Kind, Record
 from decoders.schema.registry import default_schemas
 from decoders.wire.packet import Packet
 from decoders.wire.tracker import Tracker
+from streaming.broker.ports import HOST, free_ports
 from streaming.feeder.relay import Relay, RelayError
 from tests.decoders.wire.conversation import metadata, metadata_answer, prefixed
 
@@ -152,9 +153,8 @@ def test_a_waiting_connection_outlives_garbage_collection(
 
 
 def test_an_unreachable_target_breaks_the_connection(recording: Recording) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        nowhere = free.getsockname()
-    with Relay(nowhere, recording) as relay:
+    (port,) = free_ports(1)
+    with Relay((HOST, port), recording) as relay:
         with pytest.raises(ConnectionResetError), socket.create_connection(relay.address, PATIENCE) as client:
             client.recv(1)
         assert recording.closed(relay.address[1])[-1].closing is Closing.RST
