@@ -7,7 +7,7 @@ READY := .venv/ready
 # Commands that the tests call, each with the Debian package that brings it.
 COMMANDS := java:default-jre-headless javac:default-jdk-headless promtool:prometheus \
 	amtool:prometheus-alertmanager tcpdump:tcpdump tshark:tshark openssl:openssl
-COMPILE := from streaming.configuration import Configuration; from streaming.feeder.feeder import Feeder; \
+COMPILE := from streaming.settings.configuration import Configuration; from streaming.feeder.feeder import Feeder; \
 	Feeder(Configuration(), run=0)
 
 .DEFAULT_GOAL := help

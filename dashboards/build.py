@@ -19,7 +19,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from dashboards import alerts, clients, conformance, links, pipeline, rule
 from dashboards.links import Places
 from dashboards.runbook import RUNBOOK, runbook
-from expectations.catalogue import RULES
+from expectations.rules.catalogue import RULES
 
 REPOSITORY = Path(__file__).parent.parent
 GENERATED = "dashboards/generated"

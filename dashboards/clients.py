@@ -7,7 +7,7 @@ from grafana_foundation_sdk.builders import dashboard as builder
 from dashboards import links, panels, queries
 from dashboards.layout import dashboard as laid_out
 from dashboards.panels import AMBER, BLUE, GREEN, GREY, RED
-from expectations.rule import Level
+from expectations.rules.base.rule import Level
 
 NONE_FOUND = "no client offends: Conformance tells how much was looked at"
 NOBODY = "no client was connected in the range"

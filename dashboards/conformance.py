@@ -13,7 +13,7 @@ from dashboards.layout import dashboard as laid_out
 from dashboards.panels import AMBER, BLUE, GREEN, GREY, RED
 from dashboards.recordings import NEVER_EXERCISED
 from dashboards.thresholds import LOST_SHARE, SLOW_BATCH_AFTER, STALLED_AFTER, UNDECODABLE_SHARE
-from expectations.rule import Verdict
+from expectations.rules.base.rule import Verdict
 
 TIMELINE_HEIGHT = 24
 

@@ -16,7 +16,7 @@ from dashboards.thresholds import (
     LOST_SHARE,
     UNDECODABLE_SHARE,
 )
-from streaming import metrics
+from streaming.metrics import definitions as metrics
 
 CRITICAL_WINDOWS = 2
 """So many of the pairs of windows, the fastest ones, wake somebody; the others can wait for the day."""

@@ -8,7 +8,7 @@ from dashboards import capture, conformance, links, panels, queries
 from dashboards.layout import dashboard as laid_out
 from dashboards.panels import AMBER, GREEN, RED
 from dashboards.thresholds import DELAY_OBJECTIVE, DELAY_SECONDS, GROWING_LAG
-from streaming import metrics
+from streaming.metrics import definitions as metrics
 
 NOTHING_JUDGED = "nothing was judged"
 NOT_SCRAPED = "kipwatch is not scraped"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dashboards.alert import BLIND, Alert, Severity, Watches
 from dashboards.links import CONFORMANCE, PIPELINE, Places
 from dashboards.thresholds import BEGUN_WITHIN, FIRST_BATCH, STALLED_AFTER
-from streaming import metrics
+from streaming.metrics import definitions as metrics
 
 
 def alerts(places: Places) -> list[Alert]:

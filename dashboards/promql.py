@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from expectations.rule import Level, Role, Verdict
-from streaming.metrics import Metric
+from expectations.rules.base.rule import Level, Role, Verdict
+from streaming.metrics.definitions import Metric
 
 DECIDED = (Verdict.CONFORMS, Verdict.VIOLATES)
 

@@ -11,8 +11,8 @@ from dashboards.links import CLIENTS, RULE, SECTION_OF_LABEL, Places
 from dashboards.promql import level, none_of, one_of, role, select, total, verdict
 from dashboards.recordings import OFFENCES, SOFTWARE
 from dashboards.thresholds import KEEP_FIRING, KNOWN_FOR, MISROUTED_STORM, NEW_FOR
-from expectations.rule import Level, Role, Verdict
-from streaming import metrics
+from expectations.rules.base.rule import Level, Role, Verdict
+from streaming.metrics import definitions as metrics
 
 INSTANCE_ID_SHARED = "kip1313/instance-id-shared"
 MEMBER_ID_SHARED = "kip1082/member-id-shared"

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dashboards.promql import DECIDED, grown, level, one_of, quantile, role, select, share, total, verdict
 from dashboards.recordings import COULD_BE_BETTER, LOST, RULE_STATE, UNDECODABLE, VIOLATES, slow_share
-from expectations.rule import Level, Role, Verdict
-from streaming import metrics
-from streaming.label_values import UNKNOWN
-from streaming.metrics import Metric
+from expectations.rules.base.rule import Level, Role, Verdict
+from streaming.metrics import definitions as metrics
+from streaming.metrics.definitions import Metric
+from streaming.metrics.label_values import UNKNOWN
 
 JOB = 'job=~"$job"'
 RULE = 'rule=~"$rule"'

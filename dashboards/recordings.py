@@ -10,8 +10,8 @@ from typing import Any
 
 from dashboards.promql import DECIDED, grown, level, one_of, select, share, total, verdict
 from dashboards.thresholds import BURN_RATES, DELAY_SECONDS
-from expectations.rule import Level, Verdict
-from streaming import metrics
+from expectations.rules.base.rule import Level, Verdict
+from streaming.metrics import definitions as metrics
 
 SOFTWARE = metrics.SOFTWARE
 OFFENCES = "rule_software:kipwatch_findings:increase5m"

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dashboards.promql import one_of, select
-from expectations.rule import Level, Role, Rule
-from streaming import metrics
+from expectations.rules.base.rule import Level, Role, Rule
+from streaming.metrics import definitions as metrics
 
 RUNBOOK = "docs/runbook.md"
 """Where the runbook lies in the repository; the links of alerts and findings lead there."""

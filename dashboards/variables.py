@@ -11,7 +11,7 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 
 from dashboards import panels
-from streaming import metrics
+from streaming.metrics import definitions as metrics
 
 TAG = "kipwatch"
 

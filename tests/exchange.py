@@ -11,16 +11,16 @@ from decoders.codec.response import write_response
 from decoders.frame.record import Closing, Direction, Endpoint, Flag, Kind, Pairing, Record
 from decoders.schema.header_versions import Layout
 from decoders.schema.registry import default_schemas
-from expectations.catalogue import RULES
 from expectations.conversation.connection_window import ConnectionWindow
 from expectations.conversation.observation import Evidence
 from expectations.conversation.window import Said, windows_of
 from expectations.identity.claim import Claim, answered_claim
-from expectations.identity.judge import IdentityJudge, IdentityState
-from expectations.judge import ConnectionState, Judge, open_connection
-from expectations.outcome import Outcome
-from expectations.rule import Rule, Verdict
-from expectations.terms import Terms
+from expectations.judging.identity_judge import IdentityJudge, IdentityState
+from expectations.judging.judge import ConnectionState, Judge, open_connection
+from expectations.judging.outcome import Outcome
+from expectations.judging.terms import Terms
+from expectations.rules.base.rule import Rule, Verdict
+from expectations.rules.catalogue import RULES
 
 SECOND = 1_000_000_000
 ID_A, ID_B = bytes(range(16)), bytes(range(16, 32))

@@ -9,10 +9,10 @@ from __future__ import annotations
 import msgspec
 
 from decoders.frame.record import Closing, Direction, Kind
+from decoders.protocol import NO_ERROR, SASL_HANDSHAKE
 from decoders.schema.header_versions import Layout
 from expectations.conversation.negotiation import Negotiation
 from expectations.conversation.observation import (
-    SASL_HANDSHAKE,
     Advertisement,
     ClusterDescription,
     Observation,
@@ -20,8 +20,6 @@ from expectations.conversation.observation import (
 )
 from expectations.conversation.telemetry import Telemetry
 from expectations.conversation.unanswered import Unanswered
-
-NO_ERROR = 0
 
 
 class FirstRequest(msgspec.Struct, frozen=True, array_like=True):

@@ -25,19 +25,15 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from decoders.frame.record import Kind, Pairing
+from decoders.protocol import API_VERSIONS, HEARTBEAT_APIS, JOINING
 from decoders.schema.header_versions import Layout
 from expectations.conversation.observation import (
-    API_VERSIONS,
-    HEARTBEAT_APIS,
     Body,
     ClusterDescription,
     Heartbeat,
     HeartbeatAnswer,
     Observation,
 )
-
-_JOINING = 0
-"""The member epoch of a member that joins. Below it, the member leaves."""
 
 
 class Likeness(msgspec.Struct, frozen=True, gc=False):
@@ -227,7 +223,7 @@ def likeness_of(observation: Observation) -> Likeness | None:
 def _may_repeat(body: Body | None) -> bool:
     """Whether what is said changes nothing when it is said again. A member may leave but once."""
     if isinstance(body, Heartbeat):
-        return (body.member_epoch or 0) >= _JOINING
+        return (body.member_epoch or 0) >= JOINING
     return body is None or isinstance(body, ClusterDescription | HeartbeatAnswer)
 
 

@@ -11,16 +11,9 @@ from collections.abc import Mapping
 import msgspec
 
 from decoders.frame.record import Kind
-from expectations.conversation.observation import (
-    API_VERSIONS,
-    Advertisement,
-    Observation,
-    SoftwareClaim,
-)
+from decoders.protocol import API_VERSIONS, INVALID_REQUEST, REBOOTSTRAP_REQUIRED, UNSUPPORTED_VERSION
+from expectations.conversation.observation import Advertisement, Observation, SoftwareClaim
 
-UNSUPPORTED_VERSION = 35
-INVALID_REQUEST = 42
-REBOOTSTRAP_REQUIRED = 129
 WAITING_LIMIT = 16
 """ApiVersions requests that wait for their answer at once; the oldest is given up for another."""
 

@@ -12,22 +12,8 @@ import msgspec
 from decoders.frame.record import Closing, Direction, Kind, Pairing, Record
 from decoders.schema.header_versions import Layout
 
-CONSUMER_GROUP_HEARTBEAT = 68
-SHARE_GROUP_HEARTBEAT = 76
-HEARTBEAT_APIS = {68: "ConsumerGroupHeartbeat", 76: "ShareGroupHeartbeat", 88: "StreamsGroupHeartbeat"}
-"""The APIs whose member ID KIP-1082 speaks of."""
-
 EVIDENCE_BYTES = 64
 
-PRODUCE = 0
-METADATA = 3
-API_VERSIONS = 18
-SASL_HANDSHAKE = 17
-DESCRIBE_CLUSTER = 60
-GET_TELEMETRY_SUBSCRIPTIONS = 71
-PUSH_TELEMETRY = 72
-SHARE_FETCH = 78
-SHARE_ACKNOWLEDGE = 79
 LONGEST_SHARE_MEMBER_ID = 36
 """UTF-16 code units that brokers take at most in the member ID of a Share request."""
 

@@ -10,21 +10,23 @@ from decoders.codec.failure import DecodeFailure, Oddity, Reason, Remark
 from decoders.codec.request import Request, read_request
 from decoders.codec.response import Response, read_response
 from decoders.frame.record import Flag, Kind, Record
-from decoders.schema.registry import Schemas
-from expectations.conversation.error_codes import error_codes
-from expectations.conversation.observation import (
+from decoders.protocol import (
     API_VERSIONS,
     DESCRIBE_CLUSTER,
     GET_TELEMETRY_SUBSCRIPTIONS,
     HEARTBEAT_APIS,
-    LONGEST_SHARE_MEMBER_ID,
     METADATA,
-    NO_NODE,
-    OTHER_HEADER,
     PRODUCE,
     PUSH_TELEMETRY,
     SHARE_ACKNOWLEDGE,
     SHARE_FETCH,
+)
+from decoders.schema.registry import Schemas
+from expectations.conversation.error_codes import error_codes
+from expectations.conversation.observation import (
+    LONGEST_SHARE_MEMBER_ID,
+    NO_NODE,
+    OTHER_HEADER,
     Advertisement,
     Body,
     ClusterDescription,

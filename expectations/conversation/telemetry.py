@@ -5,12 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from decoders.frame.record import Kind
+from decoders.protocol import GET_TELEMETRY_SUBSCRIPTIONS
 from expectations.conversation.identifier import ZERO
-from expectations.conversation.observation import (
-    GET_TELEMETRY_SUBSCRIPTIONS,
-    Observation,
-    TelemetryIdentity,
-)
+from expectations.conversation.observation import Observation, TelemetryIdentity
 
 ASSIGNED_LIMIT = 8
 """Assigned IDs that are kept; a client asks for one, and again only when it lost the answer."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from decoders.frame.record import Kind
+from decoders.protocol import PRODUCE
 from expectations.conversation.observation import Observation
 
-PRODUCE = 0
 UNREADABLE_PRODUCE = (PRODUCE, -1)
 """A Produce whose acks were not read, so that nobody knows whether it is owed an answer."""
 ApiVersion = tuple[int, int]

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from expectations.catalogue import RULES
-from expectations.rule import Rule, Verdict
+from expectations.rules.base.rule import Rule, Verdict
+from expectations.rules.catalogue import RULES
 
 Checks = Mapping[tuple[str, str], int]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from expectations.finding import Finding
+from expectations.judging.finding import Finding
 from expectations.report.fleet import Software, order
 
 SHOWN = 3

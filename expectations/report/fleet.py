@@ -12,12 +12,13 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from decoders.frame.record import Kind
+from decoders.protocol import API_VERSIONS
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import identifier_bytes
-from expectations.conversation.observation import API_VERSIONS, Heartbeat, Observation
+from expectations.conversation.observation import Heartbeat, Observation
 from expectations.report.broker import Broker, Ranges, api_name
 from expectations.report.coverage import Coverage, coverage_of
-from expectations.rule import Rule
+from expectations.rules.base.rule import Rule
 
 NAMED_IDS = 20
 """Client IDs and member IDs that are named for a client software; of more nothing is told."""

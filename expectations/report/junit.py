@@ -10,7 +10,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
-from expectations.finding import Finding, printable
+from expectations.judging.finding import Finding, printable
 from expectations.report.coverage import Coverage, state_in_words
 
 _DECIDED = ("conforms", "violated")

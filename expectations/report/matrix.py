@@ -9,12 +9,12 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from expectations.catalogue import RULES
-from expectations.finding import printable
+from expectations.judging.finding import printable
 from expectations.report.broker import FeatureUse, VersionsView, ranges_by_key
 from expectations.report.coverage import Coverage, state_in_words
 from expectations.report.fleet import Client, software_text
 from expectations.report.tables import LEVEL_STYLES, STATE_STYLES
+from expectations.rules.catalogue import RULES
 
 _RULE_WIDTH = max(len(rule.id) for rule in RULES)
 _COLUMN_WIDTH = 10

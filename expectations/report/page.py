@@ -7,15 +7,15 @@ from html import escape
 from importlib.resources import files
 from itertools import groupby
 
-from expectations.catalogue import RULES
-from expectations.finding import Finding, printable
+from expectations.judging.finding import Finding, printable
 from expectations.report.broker import FeatureUse, VersionsView, ranges_by_key
 from expectations.report.coverage import Coverage, state_in_words
 from expectations.report.crowd import Crowd, crowds_of
 from expectations.report.fleet import Client, software_text
 from expectations.report.matrix import cell_text, facts_of, feature_lines
 from expectations.report.tables import times_seen
-from expectations.rule import Level
+from expectations.rules.base.rule import Level
+from expectations.rules.catalogue import RULES
 
 _SUMMARIES = {rule.id: rule.summary for rule in RULES}
 _LEVELS = {rule.id: str(rule.level) for rule in RULES}

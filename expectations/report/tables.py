@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from expectations.finding import Finding, printable
+from expectations.judging.finding import Finding, printable
 from expectations.report.coverage import Coverage, state_in_words
 from expectations.report.crowd import Crowd, crowds_of
 from expectations.report.fleet import software_text

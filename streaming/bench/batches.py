@@ -17,11 +17,11 @@ from pyspark.sql.streaming import StatefulProcessor
 from streaming.bench.traffic import Keyed, publish
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
-from streaming.configuration import Configuration
-from streaming.failure import UserError
+from streaming.judging.report import Report
 from streaming.query.query import read_frames, reports_of, start_query
-from streaming.query.report import Report
 from streaming.query.session import spark_session
+from streaming.settings.configuration import Configuration
+from streaming.user_error import UserError
 
 PARTITIONS = 2
 PATIENCE = 600.0

@@ -20,7 +20,7 @@ from typing import Any, Final
 from streaming.bench.check_capture import write_capture
 from streaming.bench.report import report
 from streaming.bench.wire_capture import BROKER_PORT
-from streaming.failure import UserError
+from streaming.user_error import UserError
 
 FRAMES: Final = 5_000_000
 ROUNDS: Final = 1

@@ -30,7 +30,7 @@ from decoders.codec.response import read_response
 from decoders.schema.registry import Schemas, default_schemas
 from streaming.bench.frame_mix import MixedFrames, mixed_frames
 from streaming.bench.report import report
-from streaming.failure import UserError
+from streaming.user_error import UserError
 
 FRAMES: Final = 1_000_000
 ROUNDS: Final = 7

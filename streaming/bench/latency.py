@@ -16,7 +16,7 @@ from decoders.schema.registry import default_schemas
 from streaming.bench.batches import Bench
 from streaming.bench.report import report
 from streaming.bench.traffic import FRAMES_IN_ROUND, Keyed, Traffic, captured_now
-from streaming.query.report import Report
+from streaming.judging.report import Report
 
 FRAMES_PER_SECOND: Final = 1_000
 SECONDS: Final = 60

@@ -18,7 +18,7 @@ from decoders.schema.registry import default_schemas
 from streaming.bench.batches import Batch, Bench
 from streaming.bench.report import report
 from streaming.bench.traffic import FRAMES_IN_ROUND, Traffic
-from streaming.failure import UserError
+from streaming.user_error import UserError
 
 
 class Load(NamedTuple):

@@ -20,11 +20,11 @@ import msgspec
 
 from streaming.bench.chart import chart
 from streaming.bench.check_capture import PER_WORK, WORKS
+from streaming.bench.child_processes import children
 from streaming.bench.wire_capture import SyntheticCapture
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
-from streaming.child_processes import children
 from streaming.demo.child import Child
 from streaming.demo.page import scrape
 

@@ -20,15 +20,15 @@ from decoders.frame.record import Record, unpack
 from decoders.schema.registry import Schemas, default_schemas
 from expectations.conversation.observation import Evidence
 from expectations.conversation.window import windows_of
-from expectations.identity.sightings import Sighting
-from expectations.judge import ConnectionState, Judge, open_connection
-from expectations.terms import Terms
+from expectations.identity.shown import Sighting
+from expectations.judging.judge import ConnectionState, Judge, open_connection
+from expectations.judging.terms import Terms
 from streaming.bench.batches import Batch, Bench
 from streaming.bench.report import report
 from streaming.bench.traffic import FRAMES_IN_ROUND, Keyed, Traffic, connection_id
-from streaming.query.bucket import Bucket
 from streaming.query.stages import BucketProcessor, bucket_of
-from streaming.query.stored_bucket import pack_bucket
+from streaming.state.bucket import Bucket
+from streaming.state.bucket_layout import pack_bucket
 
 IDLE: Final = 1_000_000
 ACTIVE: Final = 1_000

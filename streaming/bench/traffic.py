@@ -20,7 +20,7 @@ from decoders.codec.request import write_request
 from decoders.codec.response import write_response
 from decoders.frame.record import Direction, Endpoint, Flag, Kind, Pairing, Record, pack
 from decoders.schema.registry import Schemas
-from streaming.failure import UserError
+from streaming.user_error import UserError
 
 FRAMES_IN_ROUND: Final = 10
 _BEGAN_AT: Final = 1_790_000_000_000_000_000

@@ -27,7 +27,7 @@ from decoders.wire.columnar.chunks import read_batches
 from decoders.wire.columnar.tracker import ColumnarTracker
 from streaming.bench.report import report
 from streaming.bench.wire_capture import BROKER_PORT, SyntheticCapture
-from streaming.failure import UserError
+from streaming.user_error import UserError
 
 PACKETS: Final = 1_200_000
 ROUNDS: Final = 3

@@ -14,12 +14,12 @@ from typing import Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from streaming.broker import leash
+from streaming.broker import child_guard
 from streaming.broker.jars import jars
 from streaming.broker.java import java
 from streaming.broker.ports import HOST, reserve
 from streaming.broker.settings import Folder, logging_properties, server_properties
-from streaming.failure import UserError
+from streaming.user_error import UserError
 
 # Seconds. Four are usual on two idle cores; Spark may start beside it.
 _PATIENCE = 90.0
@@ -72,7 +72,7 @@ class EmbeddedBroker:
             self._write_settings()
             self._format()
             process = self._start()
-            undo.callback(leash.let_go, process)
+            undo.callback(child_guard.let_go, process)
             self._await_answer(process)
             self._undo = undo.pop_all()
         return self
@@ -98,7 +98,7 @@ class EmbeddedBroker:
 
     def _start(self) -> subprocess.Popen[bytes]:
         with self._folder.output.open("wb") as output:
-            return leash.start(self._java("kafka.Kafka", self._folder.properties), output)
+            return child_guard.start(self._java("kafka.Kafka", self._folder.properties), output)
 
     def _await_answer(self, process: subprocess.Popen[bytes]) -> None:
         settings = {"bootstrap.servers": self.internal, "reconnect.backoff.max.ms": 200, "log_level": 0}

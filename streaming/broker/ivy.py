@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pyspark
 
-from streaming.broker import leash
+from streaming.broker import child_guard
 from streaming.broker.java import java
-from streaming.failure import UserError
+from streaming.user_error import UserError
 
 PINS = Path(__file__).resolve().parents[2] / "deploy" / "jars" / "ivy.xml"
 _SETTINGS = PINS.with_name("ivysettings.xml")
@@ -26,12 +26,12 @@ def retrieve(target: Path, say: Callable[[str], None]) -> None:
 
     `target` is created; what Ivy downloads on the way stays beneath it in `ivy/`. Raises `UserError`.
     """
-    process = leash.start(_command(target), subprocess.PIPE)
+    process = child_guard.start(_command(target), subprocess.PIPE)
     try:
         assert process.stdout is not None
         output = _follow(io.TextIOWrapper(process.stdout, errors="replace"), say)
     finally:
-        status = leash.let_go(process)
+        status = child_guard.let_go(process)
     if status != 0:
         raise UserError(f"cannot fetch the pinned jars: {trouble(output)}; check the network, then try again")
 

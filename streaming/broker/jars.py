@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from streaming.broker.ivy import PINS, retrieve
-from streaming.failure import UserError
+from streaming.user_error import UserError
 
 Configuration = Literal["broker", "connector"]
 

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from streaming.failure import UserError
+from streaming.user_error import UserError
 
 # Spark 4.2 and Kafka 4.4 brokers both demand it.
 OLDEST = 17

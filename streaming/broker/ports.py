@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from streaming.failure import UserError
+from streaming.user_error import UserError
 
 HOST = "127.0.0.1"
 _RANGE_OF_CLIENTS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from streaming.failure import UserError
-from streaming.kafka_client import librdkafka_settings
+from streaming.settings.kafka_client import librdkafka_settings
+from streaming.user_error import UserError
 
 # Seconds, in which a broker that is starting beside us may come up.
 _PATIENCE = 30.0

@@ -6,8 +6,8 @@ import argparse
 
 from rich.console import Console
 
-from streaming.configuration import add_flags, configure
-from streaming.failure import UserError
+from streaming.settings.configuration import add_flags, configure
+from streaming.user_error import UserError
 
 HELD, BROKEN = 0, 1
 
@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
     configuration = configure(arguments)
     if arguments.records < 1:
         raise UserError("--records takes a number above 0")
-    from streaming.audit import audit, audit_table  # noqa: PLC0415  # Great Expectations takes seconds to load
+    from streaming.audit.audit import audit, audit_table  # noqa: PLC0415  # Great Expectations takes seconds to load
 
     topic = configuration.frames_topic
     result = audit(configuration.bootstrap, topic, arguments.records, configuration.kafka)

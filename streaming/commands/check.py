@@ -12,18 +12,18 @@ from typing import NamedTuple
 import msgspec
 from rich.console import Console
 
-from expectations.finding import Finding
+from expectations.judging.finding import Finding
 from expectations.report.junit import junit_report
-from expectations.rule import Level
-from streaming.check_text import show_summary
-from streaming.configuration import add_flags, configure
-from streaming.decisions import Decisions
-from streaming.evidence import Source, write_evidence
-from streaming.examination import Examination, examine
-from streaming.failure import UserError
-from streaming.reading_progress import showing_progress
-from streaming.release import load_schemas
-from streaming.summary import Summary, summary_of
+from expectations.rules.base.rule import Level
+from streaming.check.evidence import Source, write_evidence
+from streaming.check.examination import Examination, examine
+from streaming.check.reading_progress import showing_progress
+from streaming.check.summary import Summary, summary_of
+from streaming.check.text import show_summary
+from streaming.settings.configuration import add_flags, configure
+from streaming.settings.decisions import Decisions
+from streaming.settings.release import load_schemas
+from streaming.user_error import UserError
 
 CLEAN, VIOLATED, INCOMPLETE = 0, 1, 2
 NEVER = "never"

@@ -11,16 +11,16 @@ import msgspec
 
 from decoders.frame.record import Record
 from decoders.schema.registry import Schemas
+from streaming.check.examination import records_of
 from streaming.commands.check import parse_ports
-from streaming.configuration import add_flags, configure
-from streaming.examination import records_of
-from streaming.failure import UserError
 from streaming.feeder.source import open_capture, run_of_file
-from streaming.release import load_schemas
+from streaming.settings.configuration import add_flags, configure
+from streaming.settings.release import load_schemas
 from streaming.transcript.account import accounts
 from streaming.transcript.frame import Frame, read_frame
 from streaming.transcript.speaker import Speaker, Speakers
 from streaming.transcript.text import event_line, frame_lines
+from streaming.user_error import UserError
 
 Spoken = tuple[Record, Speaker, Frame | None]
 """A record, who speaks on its connection, and the frame it holds, if it holds one."""

@@ -14,10 +14,10 @@ from pathlib import Path
 from rich.console import Console
 
 from streaming.broker.java import java
-from streaming.configuration import Configuration, add_flags, configure
-from streaming.decisions import Decisions
-from streaming.failure import UserError
 from streaming.observe.observers import add_observe_flag, observed
+from streaming.settings.configuration import Configuration, add_flags, configure
+from streaming.settings.decisions import Decisions
+from streaming.user_error import UserError
 
 FOUND, NOT_FOUND = 0, 1
 PLAY_SECONDS = 120.0

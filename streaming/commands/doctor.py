@@ -12,8 +12,8 @@ from rich.markup import escape
 
 from streaming.broker.jars import jars
 from streaming.broker.java import java
-from streaming.failure import UserError
 from streaming.feeder.capture import can_capture
+from streaming.user_error import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

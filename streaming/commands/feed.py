@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from decoders.wire.columnar.packets import PacketBatch
-from streaming.configuration import Configuration, add_flags, configure, host_and_port
-from streaming.exposition import Exposition, serve
-from streaming.failure import UserError
 from streaming.feeder.capture import CaptureError, InterfaceCapture
 from streaming.feeder.feeder import Batches, Feeder, open_save
 from streaming.feeder.folder import follow
@@ -23,6 +20,9 @@ from streaming.feeder.own_traffic import OwnTraffic
 from streaming.feeder.privileges import become
 from streaming.feeder.publisher import Publisher
 from streaming.feeder.source import open_capture, run_of_file, standard_input
+from streaming.metrics.exposition import Exposition, serve
+from streaming.settings.configuration import Configuration, add_flags, configure, host_and_port
+from streaming.user_error import UserError
 
 SETTINGS = (
     "bootstrap",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import NoReturn
 
-from streaming.failure import UserError
+from streaming.user_error import UserError
 
 COMMANDS = {
     "demo": "run the whole road on real traffic and show what it finds",

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from decoders.schema.registry import Schemas
 from streaming.commands import check
-from streaming.configuration import host_and_port
-from streaming.failure import UserError
 from streaming.feeder.feeder import open_save
 from streaming.feeder.relay import Encryption
 from streaming.record.relays import Relays
+from streaming.settings.configuration import host_and_port
+from streaming.user_error import UserError
 
 BOOTSTRAP_VARIABLE, BOOTSTRAP_FIELD = "KIPWATCH_BOOTSTRAP", "{bootstrap}"
 INCOMPLETE = 2

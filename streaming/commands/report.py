@@ -16,9 +16,9 @@ from decoders.schema.registry import Schemas
 from expectations.report.broker import Features, VersionsView, versions_view
 from expectations.report.matrix import fleet_facts, fleet_matrix, versions_tables
 from expectations.report.page import fleet_page
+from streaming.check.summary import Summary, told_of
 from streaming.commands.check import add_capture_flags, check
-from streaming.failure import UserError
-from streaming.summary import Summary, told_of
+from streaming.user_error import UserError
 
 NOTHING_READ = 2
 

@@ -10,10 +10,10 @@ from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.text import Text
 
-from expectations.catalogue import RULES, rule_named
-from expectations.readings import READINGS
-from expectations.rule import Rule
-from streaming.failure import UserError
+from expectations.rules.base.rule import Rule
+from expectations.rules.catalogue import RULES, rule_named
+from expectations.rules.readings import READINGS
+from streaming.user_error import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,10 +8,10 @@ import signal
 import sys
 
 from streaming.broker.java import java
-from streaming.configuration import add_flags, configure
-from streaming.decisions import Decisions
 from streaming.observe.observers import add_observe_flag, observed
-from streaming.query.journal import tell
+from streaming.query.log import tell
+from streaming.settings.configuration import add_flags, configure
+from streaming.settings.decisions import Decisions
 
 SETTINGS = (
     "bootstrap",

@@ -16,8 +16,8 @@ from decoders.schema.model import SchemaError
 from decoders.schema.registry import Api
 from decoders.schema.table import Table, dump_table, messages_of
 from decoders.schema.upstream import remarks
-from streaming.failure import UserError
-from streaming.release import COMMITTED, load_schemas, load_table
+from streaming.settings.release import COMMITTED, load_schemas, load_table
+from streaming.user_error import UserError
 
 _RELEASE_HELP = f"kafka-clients jar, or table made of one, or `{COMMITTED}`"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from streaming.broker import leash
-from streaming.failure import UserError
+from streaming.broker import child_guard
+from streaming.user_error import UserError
 
 PATIENCE = 45.0
 """Seconds that a command may take to finish what it has begun when it is told to stop."""
@@ -27,7 +27,7 @@ class Child:
         self.log = log
         command = [sys.executable, "-u", "-m", "streaming.commands.main", *arguments]
         with log.open("wb") as output:
-            self._leash = leash.start(command, output, source, PATIENCE)
+            self._leash = child_guard.start(command, output, source, PATIENCE)
 
     @property
     def process_id(self) -> int:
@@ -56,7 +56,7 @@ class Child:
 
     def stop(self) -> None:
         """Tell the command to finish and wait until it has; no harm when it has ended already."""
-        leash.let_go(self._leash)
+        child_guard.let_go(self._leash)
 
     def __enter__(self) -> Child:
         return self

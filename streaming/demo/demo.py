@@ -6,12 +6,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from expectations.finding import Finding
+from expectations.judging.finding import Finding
 from expectations.report.coverage import Coverage, coverage_of
-from streaming import metrics
 from streaming.broker.ports import HOST
-from streaming.configuration import Configuration
-from streaming.decisions import Decisions
+from streaming.check.examination import examine
 from streaming.demo.findings_topic import FindingsTopic
 from streaming.demo.instance_client import InstanceClient, new_instance_id
 from streaming.demo.offences import CLIENT_ID, PLANTED, Planted, play
@@ -21,8 +19,10 @@ from streaming.demo.scenario import converse
 from streaming.demo.screen import Screen
 from streaming.demo.verdict import found_of, same_findings, violations_beside
 from streaming.demo.workload import run_workload
-from streaming.examination import examine
-from streaming.failure import UserError
+from streaming.metrics import definitions as metrics
+from streaming.settings.configuration import Configuration
+from streaming.settings.decisions import Decisions
+from streaming.user_error import UserError
 
 SETTLE_CAPTURED = 1.5
 SETTLE_RELAYED = 5.5
@@ -108,7 +108,7 @@ class Demo:
 
     def conclude(self) -> bool:
         """Show the tables and tell whether all that was planted was found, and nothing else violated."""
-        from streaming.audit import audit, audit_table  # noqa: PLC0415  # takes seconds to load
+        from streaming.audit.audit import audit, audit_table  # noqa: PLC0415  # takes seconds to load
 
         findings = self.findings()
         planted = found_of(findings, self.played, self._terms.rules)

@@ -7,7 +7,7 @@ import time
 import msgspec
 from confluent_kafka import Consumer
 
-from expectations.finding import Finding
+from expectations.judging.finding import Finding
 
 _DECODER = msgspec.json.Decoder(Finding)
 

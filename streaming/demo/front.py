@@ -15,8 +15,8 @@ from types import TracebackType
 
 from decoders.codec.request import Request, read_request
 from decoders.codec.response import read_response
+from decoders.protocol import API_VERSIONS, SASL_HANDSHAKE
 from decoders.schema.registry import Schemas
-from expectations.conversation.observation import API_VERSIONS, SASL_HANDSHAKE
 from streaming.demo.faults import altered
 from streaming.demo.instance_client import read_frame
 from streaming.demo.lifting import (

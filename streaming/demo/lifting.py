@@ -12,12 +12,11 @@ from typing import Any
 
 from decoders.codec.request import Request, write_request
 from decoders.codec.response import read_response, write_response
+from decoders.protocol import API_VERSIONS, INVALID_REQUEST
 from decoders.schema.model import Field
 from decoders.schema.registry import Api, Schemas
 from expectations.conversation.identifier import identifier_text
-from expectations.conversation.observation import API_VERSIONS
 
-INVALID_REQUEST = 42
 _TELEMETRY = ("GetTelemetrySubscriptions", "PushTelemetry")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from expectations.conversation.identifier import identifier_text
-from streaming.demo import misdeeds
+from streaming.demo import offence_scripts as scripts
 from streaming.demo.faults import INVERTING, RENAMING
 from streaming.demo.instance_client import ConnectionClosedError, InstanceClient
 from streaming.demo.scenario import new_member_id
@@ -42,88 +42,97 @@ def _planted(
 
 _DIFFERS = "kip1313/member-id-differs"
 PLANTED = (
-    _planted("instance ID changed", misdeeds.change_instance_id, "kip1313/instance-id-changed", _DIFFERS),
-    _planted("instance ID missing", misdeeds.drop_instance_id, "kip1313/instance-id-missing"),
-    _planted("instance ID zero", misdeeds.begin_with_zero, "kip1313/instance-id-zero"),
-    _planted("instance ID reserved", misdeeds.be_number_one, "kip1313/instance-id-reserved"),
-    _planted("client ID repeated", misdeeds.repeat_client_id, "kip1313/client-id-repeated"),
-    _planted("client ID never given", misdeeds.hide_client_id, "kip1313/client-id-missing-first"),
-    _planted("client ID dropped", misdeeds.drop_client_id, "kip1313/client-id-dropped"),
-    _planted("client ID changed", misdeeds.change_client_id, "kip1313/client-id-changed"),
-    _planted("telemetry under another ID", misdeeds.push_under_another_id, "kip1313/telemetry-id-mismatch"),
-    _planted("member ID of its own", misdeeds.leave_as(lambda _: new_member_id()), _DIFFERS),
-    _planted("empty member ID", misdeeds.empty_member_id, "kip1082/member-id-empty"),
-    _planted("member ID changed", misdeeds.change_member_id, "kip1082/member-id-changed"),
+    _planted("instance ID changed", scripts.change_instance_id, "kip1313/instance-id-changed", _DIFFERS),
+    _planted("instance ID missing", scripts.drop_instance_id, "kip1313/instance-id-missing"),
+    _planted("instance ID zero", scripts.begin_with_zero, "kip1313/instance-id-zero"),
+    _planted("instance ID reserved", scripts.be_number_one, "kip1313/instance-id-reserved"),
+    _planted("client ID repeated", scripts.repeat_client_id, "kip1313/client-id-repeated"),
+    _planted("client ID never given", scripts.hide_client_id, "kip1313/client-id-missing-first"),
+    _planted("client ID dropped", scripts.drop_client_id, "kip1313/client-id-dropped"),
+    _planted("client ID changed", scripts.change_client_id, "kip1313/client-id-changed"),
+    _planted("telemetry under another ID", scripts.push_under_another_id, "kip1313/telemetry-id-mismatch"),
+    _planted("member ID of its own", scripts.leave_as(lambda _: new_member_id()), _DIFFERS),
+    _planted("empty member ID", scripts.empty_member_id, "kip1082/member-id-empty"),
+    _planted("member ID changed", scripts.change_member_id, "kip1082/member-id-changed"),
     _planted(
         "member ID in hex",
-        misdeeds.leave_as(lambda client: client.instance_id.hex()),
+        scripts.leave_as(lambda client: client.instance_id.hex()),
         "kip1082/member-id-not-base64url",
     ),
     _planted(
-        "member ID that is a name", misdeeds.leave_as(lambda _: "orders-1"), "kip1082/member-id-not-uuid"
+        "member ID that is a name",
+        scripts.leave_as(lambda _: "orders-1"),
+        "kip1082/member-id-not-uuid",
     ),
     _planted(
         "member ID reserved",
-        misdeeds.leave_as(lambda _: identifier_text(misdeeds.ONE_ID)),
+        scripts.leave_as(lambda _: identifier_text(scripts.ONE_ID)),
         "kip1082/member-id-reserved",
         _DIFFERS,
     ),
     _planted(
         "member ID too long",
-        misdeeds.share_as_a_long_member,
+        scripts.share_as_a_long_member,
         "kip1082/member-id-too-long",
         "kip1082/member-id-not-uuid",
     ),
     _planted(
-        "member ID left to the broker", misdeeds.join_without_member_id, "kip1082/member-id-assigned-late"
+        "member ID left to the broker",
+        scripts.join_without_member_id,
+        "kip1082/member-id-assigned-late",
     ),
-    _planted("software name malformed", misdeeds.malform_software_name, "kip511/software-name-malformed"),
+    _planted("software name malformed", scripts.malform_software_name, "kip511/software-name-malformed"),
     _planted(
-        "software version malformed", misdeeds.malform_software_version, "kip511/software-version-malformed"
+        "software version malformed",
+        scripts.malform_software_version,
+        "kip511/software-version-malformed",
     ),
     _planted(
         "connection kept after a refusal",
-        misdeeds.keep_the_connection,
+        scripts.keep_the_connection,
         "kip511/software-name-malformed",
         "kip511/connection-kept",
     ),
     _planted(
         "the refused version again",
-        misdeeds.fall_back_wrongly,
+        scripts.fall_back_wrongly,
         "kip511/fallback-version-wrong",
         "wire/unknown-api",
     ),
-    _planted("version out of range", misdeeds.leave_range, "kip35/version-out-of-range", expects_close=True),
+    _planted("version out of range", scripts.leave_range, "kip35/version-out-of-range", expects_close=True),
     _planted(
-        "API not advertised", misdeeds.use_a_controllers_api, "kip35/api-not-advertised", expects_close=True
+        "API not advertised",
+        scripts.use_a_controllers_api,
+        "kip35/api-not-advertised",
+        expects_close=True,
     ),
-    _planted("half a broker named", misdeeds.name_half_a_broker, "kip1242/half-identified"),
+    _planted("half a broker named", scripts.name_half_a_broker, "kip1242/half-identified"),
     _planted(
         "rebootstrap ignored",
-        misdeeds.ignore_the_rebootstrap,
+        scripts.ignore_the_rebootstrap,
         "kip1242/misrouted",
         "kip1242/rebootstrap-ignored",
     ),
-    _planted("bytes left over", misdeeds.send_trailing_bytes, "wire/trailing-bytes"),
-    _planted("API unknown", misdeeds.use_an_unknown_api, "wire/unknown-api", expects_close=True),
+    _planted("bytes left over", scripts.send_trailing_bytes, "wire/trailing-bytes"),
+    _planted("API unknown", scripts.use_an_unknown_api, "wire/unknown-api", expects_close=True),
     _planted(
         "null member ID",
-        misdeeds.null_member_id,
+        scripts.null_member_id,
         "wire/malformed-request",
         "kip1082/member-id-empty",
         expects_close=True,
     ),
-    _planted("instance ID shared", misdeeds.share_its_instance_id, "kip1313/instance-id-shared"),
-    _planted("member ID shared", misdeeds.share_its_member_id, "kip1082/member-id-shared"),
+    _planted("instance ID shared", scripts.share_its_instance_id, "kip1313/instance-id-shared"),
+    _planted("member ID shared", scripts.share_its_member_id, "kip1082/member-id-shared"),
     _planted(
         "member renamed by the broker",
-        misdeeds.join_and_leave,
+        scripts.join_and_leave,
         "kip1082/member-id-rewritten",
         client_id=RENAMING,
     ),
     _planted(
         "range upside down in the advertisement",
-        misdeeds.negotiate,
+        scripts.negotiate,
         "kip35/range-inverted",
         client_id=INVERTING,
     ),

@@ -23,10 +23,10 @@ from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.jars import jars
 from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
-from streaming.configuration import Configuration
 from streaming.demo.child import Child
 from streaming.demo.front import Front
 from streaming.feeder.relay import Relay
+from streaming.settings.configuration import Configuration
 
 READY_SECONDS = 60.0
 DRAIN_SECONDS = 30.0

@@ -9,12 +9,12 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from expectations.finding import Finding
+from expectations.judging.finding import Finding
 from expectations.report.coverage import Coverage
 from expectations.report.tables import coverage_table, finding_line, findings_list
-from streaming import metrics
 from streaming.demo.offences import Planted
 from streaming.demo.page import MetricsPage
+from streaming.metrics import definitions as metrics
 
 
 class Screen:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from expectations.catalogue import RULES
-from expectations.finding import Finding
-from expectations.rule import Level, Rule
+from expectations.judging.finding import Finding
+from expectations.rules.base.rule import Level, Rule
+from expectations.rules.catalogue import RULES
 from streaming.demo.offences import PLANTED, Planted
 
 Played = Mapping[str, Planted]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from streaming.failure import UserError
+from streaming.user_error import UserError
 
 TOPIC = "kipwatch-demo"
 MESSAGES = 300

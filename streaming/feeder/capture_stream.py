@@ -13,8 +13,8 @@ from decoders.wire.columnar.chunks import read_batches
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapError
-from streaming.failure import UserError
 from streaming.feeder.compression import CompressionError, decompressed
+from streaming.user_error import UserError
 
 _MAGIC_SIZE = 4
 

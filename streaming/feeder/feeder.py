@@ -15,15 +15,15 @@ from decoders.frame.columnar.cutting import ColumnarCutter
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.pcap import PcapWriter
-from streaming.configuration import Configuration
-from streaming.failure import UserError
 from streaming.feeder.capture import InterfaceCapture
 from streaming.feeder.feeder_metrics import FeederMetrics
 from streaming.feeder.heartbeat import INTERVAL, Heartbeat
-from streaming.feeder.journal import tell
+from streaming.feeder.log import tell
 from streaming.feeder.outlet import Outlet
 from streaming.feeder.own_traffic import OwnTraffic
-from streaming.release import load_schemas
+from streaming.settings.configuration import Configuration
+from streaming.settings.release import load_schemas
+from streaming.user_error import UserError
 
 DRAIN_SECONDS = 10.0
 """How long a feeder that is told to stop goes on reading what was captured until then."""

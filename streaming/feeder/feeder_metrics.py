@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from prometheus_client import Counter
 
-from streaming import instruments, metrics
+from streaming.metrics import definitions as metrics
+from streaming.metrics import instruments
 
 
 class FeederMetrics:

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.packet import Packet
-from streaming.failure import UserError
 from streaming.feeder.capture_stream import CaptureStream, open_file
+from streaming.user_error import UserError
 
 POLL_SECONDS = 0.5
 """How long a followed folder is left alone where it holds nothing new."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 
-from streaming.failure import UserError
+from streaming.user_error import UserError
 
 
 def become(user: str) -> None:

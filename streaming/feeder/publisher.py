@@ -16,10 +16,10 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from decoders.frame.columnar.packing import PackedFrames
 from decoders.frame.record import Record, pack, unpack
 from decoders.wire.columnar.frames import FrameBatch
-from streaming.failure import UserError
-from streaming.feeder.journal import tell
+from streaming.feeder.log import tell
 from streaming.feeder.shedding import Shedding
-from streaming.kafka_client import Setting, librdkafka_settings
+from streaming.settings.kafka_client import Setting, librdkafka_settings
+from streaming.user_error import UserError
 
 OVERFULL, ROOM_AGAIN = 0.8, 0.5
 """Shares of the buffer: shedding begins at the first and ends at the second."""

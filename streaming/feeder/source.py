@@ -11,10 +11,10 @@ from typing import Protocol
 
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.packet import Packet
-from streaming.failure import UserError
 from streaming.feeder.capture_stream import CaptureStream, open_file
 from streaming.feeder.folder import CaptureFolder, first_packet
 from streaming.feeder.standard_input import StandardInput
+from streaming.user_error import UserError
 
 _DIGESTED = 1024 * 1024
 """Bytes at the start of a file that name its run, together with its length."""

@@ -15,10 +15,10 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 
 from streaming.broker.ports import free_ports
-from streaming.configuration import Configuration
-from streaming.failure import UserError
 from streaming.observe.server import Server
 from streaming.observe.settings import RULES, alertmanager_settings, prometheus_settings
+from streaming.settings.configuration import Configuration
+from streaming.user_error import UserError
 
 PROMETHEUS = ("prometheus",)
 ALERTMANAGER = ("prometheus-alertmanager", "alertmanager")

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from streaming.broker import leash
-from streaming.failure import UserError
+from streaming.broker import child_guard
+from streaming.user_error import UserError
 
 READY_SECONDS = 30.0
 PATIENCE = 1.0
@@ -23,7 +23,7 @@ class Server:
         self._name, self._log = name, log
         self.address = f"127.0.0.1:{port}"
         with log.open("wb") as output:
-            self._leash = leash.start(command, output)
+            self._leash = child_guard.start(command, output)
 
     @property
     def url(self) -> str:
@@ -50,7 +50,7 @@ class Server:
 
     def stop(self) -> None:
         """End it and wait until it has ended; no harm when it has ended already."""
-        leash.let_go(self._leash)
+        child_guard.let_go(self._leash)
 
     def __enter__(self) -> Server:
         return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from streaming.configuration import host_and_port
+from streaming.settings.configuration import host_and_port
 
 RULES = Path(__file__).parents[2] / "dashboards/generated/alerts.yml"
 INTERVAL = "5s"

@@ -14,22 +14,22 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from streaming.broker.topics import create_topics
-from streaming.configuration import Configuration, host_and_port
-from streaming.decisions import Decisions
-from streaming.exposition import Exposition, serve
-from streaming.failure import UserError
+from streaming.judging.report import Report
+from streaming.metrics.exposition import Exposition, serve
 from streaming.query.application_metrics import ApplicationMetrics
-from streaming.query.ending import UNKNOWN, explain
+from streaming.query.exit_reason import UNKNOWN, explain
 from streaming.query.findings_sink import FindingsSink
 from streaming.query.health import is_healthy
-from streaming.query.journal import tell
+from streaming.query.log import tell
 from streaming.query.metrics_sink import MetricsSink
 from streaming.query.progress import ProgressListener
 from streaming.query.query import reports_of, start_query
 from streaming.query.readiness import Readiness
-from streaming.query.report import Report
 from streaming.query.session import spark_session
-from streaming.release import load_schemas
+from streaming.settings.configuration import Configuration, host_and_port
+from streaming.settings.decisions import Decisions
+from streaming.settings.release import load_schemas
+from streaming.user_error import UserError
 
 PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """Seconds before the query is started again when it ended for a reason that passes."""

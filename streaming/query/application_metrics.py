@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from expectations.rule import Verdict
-from streaming import instruments, metrics
-from streaming.label_values import LABEL_LIMIT, BoundedLabels
-from streaming.query.ending import ENDINGS, UNKNOWN, Ending
+from expectations.rules.base.rule import Verdict
+from streaming.metrics import definitions as metrics
+from streaming.metrics import instruments
+from streaming.metrics.label_values import LABEL_LIMIT, BoundedLabels
+from streaming.query.exit_reason import ENDINGS, UNKNOWN, Ending
 
 Software: TypeAlias = tuple[str | None, str | None]
 """The name and version of a client's software, None where the client did not say."""

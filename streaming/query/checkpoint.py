@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from streaming.configuration import Configuration
+from streaming.settings.configuration import Configuration
 
 OFFSETS: Final = "offsets"
 """The folder in which Spark enters each batch."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from streaming.configuration import Configuration
 from streaming.query.query import reports_of
 from streaming.query.session import spark_session
+from streaming.settings.configuration import Configuration
 
 
 def show_plan(configuration: Configuration) -> None:

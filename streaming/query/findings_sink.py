@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from confluent_kafka import KafkaError, Message, Producer
 
-from expectations.finding import Finding
-from streaming.kafka_client import Setting, librdkafka_settings
+from expectations.judging.finding import Finding
+from streaming.settings.kafka_client import Setting, librdkafka_settings
 
 FLUSH_SECONDS = 30.0
 

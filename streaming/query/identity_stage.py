@@ -14,18 +14,17 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from decoders.schema.registry import schemas_of
 from expectations.identity.claim import Claim
-from expectations.identity.judge import IdentityJudge, IdentityState
-from expectations.terms import Terms
-from streaming.query.identities import (
+from expectations.judging.identity_judge import IdentityJudge, IdentityState
+from expectations.judging.terms import Terms
+from streaming.judging.identity_step import (
     IdentityStep,
     bucket_of_identity,
-    pack_identities,
-    unpack_identities,
 )
-from streaming.query.keys import Keys
-from streaming.query.report import Report
-from streaming.query.stored_bytes import StoredBytes
+from streaming.judging.report import Report
+from streaming.query.partition_keys import bucket_of_key, key_of_bucket
+from streaming.query.value_state import StoredBytes
 from streaming.query.worker import begin_task, end_task
+from streaming.state.identity_layout import pack_identities, unpack_identities
 
 STEPPED_SCHEMA = "identities int, stepped binary"
 REPORT_SCHEMA = "bucket int, report binary"
@@ -45,15 +44,15 @@ class Stepped(msgspec.Struct):
 _DECODER = msgspec.msgpack.Decoder(Stepped)
 
 
-def stepped_rows(report: Report, buckets: int, keys: Keys = Keys.DEALT) -> Iterator[Row]:
+def stepped_rows(report: Report, buckets: int) -> Iterator[Row]:
     """Lay a report out as rows: its claims by the key of the bucket of identity, and the rest of it."""
     claims: dict[int, list[Claim]] = {}
     for claim in report.claims:
         claims.setdefault(bucket_of_identity(claim.identity, buckets), []).append(claim)
     report.claims = []
-    yield _row(keys.key(report.bucket % PASSAGES), Stepped(report=msgspec.msgpack.encode(report)))
+    yield _row(key_of_bucket(report.bucket % PASSAGES), Stepped(report=msgspec.msgpack.encode(report)))
     for number, given in claims.items():
-        yield _row(keys.key(number), Stepped(claims=given))
+        yield _row(key_of_bucket(number), Stepped(claims=given))
 
 
 def _row(key: int, stepped: Stepped) -> Row:
@@ -63,9 +62,8 @@ def _row(key: int, stepped: Stepped) -> Row:
 class IdentityProcessor(StatefulProcessor):
     """Steps the state of one bucket of identities, which has a timer for as long as it has a state."""
 
-    def __init__(self, terms: Terms, table: str | None = None, keys: Keys = Keys.DEALT) -> None:
+    def __init__(self, terms: Terms, table: str | None = None) -> None:
         self._terms = terms
-        self._keys = keys
         self._table = table
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -90,7 +88,7 @@ class IdentityProcessor(StatefulProcessor):
             if stepped.report is not None:
                 yield Row(bucket=key[0], report=stepped.report)
         if claims:
-            yield self._hear(self._keys.bucket(key[0]), claims, timerValues.getCurrentProcessingTimeInMs())
+            yield self._hear(bucket_of_key(key[0]), claims, timerValues.getCurrentProcessingTimeInMs())
 
     def handleExpiredTimer(
         self,
@@ -100,7 +98,7 @@ class IdentityProcessor(StatefulProcessor):
     ) -> Iterator[Row]:
         """Judge what has settled; a bucket that is empty is given up."""
         state = unpack_identities(self._stored.read())
-        report = self._step.tick(self._keys.bucket(key[0]), state)
+        report = self._step.tick(bucket_of_key(key[0]), state)
         if state.groups:
             self._handle.registerTimer(timerValues.getCurrentProcessingTimeInMs() + TICK_INTERVAL)
             yield self._store(state, report)

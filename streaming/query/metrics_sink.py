@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from expectations.rule import Verdict
+from expectations.rules.base.rule import Verdict
+from streaming.judging.report import Report
 from streaming.query.application_metrics import ApplicationMetrics, Software
-from streaming.query.report import Report
 
 TENTHS = 10
 

@@ -10,16 +10,15 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StatefulProcessor
 
-from streaming.configuration import Configuration
-from streaming.decisions import Decisions
-from streaming.kafka_client import jvm_options
-from streaming.query.checkpoint_keys import keys_of, mark_keys
+from streaming.judging.report import Report
 from streaming.query.first_batch import enter_first_batch
 from streaming.query.identity_stage import REPORT_SCHEMA, STEPPED_SCHEMA, IdentityProcessor
-from streaming.query.leftovers import sweep
-from streaming.query.report import Report
+from streaming.query.orphaned_offsets import sweep
 from streaming.query.stages import FOLDED_SCHEMA, BucketProcessor, decode_stage
-from streaming.release import table_text
+from streaming.settings.configuration import Configuration
+from streaming.settings.decisions import Decisions
+from streaming.settings.kafka_client import jvm_options
+from streaming.settings.release import table_text
 
 FETCH_WAIT = 20
 """Milliseconds that a fetch waits at the broker at most. Kafka's own 500 would be part of short batches."""
@@ -39,13 +38,13 @@ def reports_of(
     names a rule or a reading that is none.
     """
     frames, table = read_frames(session, configuration), table_text(configuration.schemas)
-    buckets, keys = configuration.buckets, keys_of(session, configuration.checkpoint)
-    folded = frames.mapInArrow(decode_stage(buckets, table, keys), FOLDED_SCHEMA)
+    buckets = configuration.buckets
+    folded = frames.mapInArrow(decode_stage(buckets, table), FOLDED_SCHEMA)
     terms = Decisions(configuration).terms
     resumed_at = session.sparkContext.startTime if configuration.after_loss else 0
-    connections = connections or BucketProcessor(buckets, terms, table, resumed_at, keys)
+    connections = connections or BucketProcessor(buckets, terms, table, resumed_at)
     stepped = _step(folded, "bucket", connections, STEPPED_SCHEMA)
-    return _step(stepped, "identities", IdentityProcessor(terms, table, keys), REPORT_SCHEMA)
+    return _step(stepped, "identities", IdentityProcessor(terms, table), REPORT_SCHEMA)
 
 
 def start_query(
@@ -66,7 +65,6 @@ def start_query(
         take(batch_id, (_REPORT.decode(bytes(row.report)) for row in rows))
 
     sweep(reports.sparkSession, configuration.checkpoint)
-    mark_keys(reports.sparkSession, configuration.checkpoint)
     enter_first_batch(reports.sparkSession, configuration.checkpoint)
     return (
         reports.writeStream.queryName("kipwatch")

@@ -15,10 +15,10 @@ from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from streaming.broker.jars import jars
-from streaming.configuration import Configuration
-from streaming.failure import UserError
 from streaming.query.checkpoint import choose_manager
-from streaming.query.shipment import FOLDER, pack_shipment
+from streaming.query.worker_archive import FOLDER, pack_shipment
+from streaming.settings.configuration import Configuration
+from streaming.user_error import UserError
 
 LOOPBACK = "127.0.0.1"
 LOCAL = "local[*]"

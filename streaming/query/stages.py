@@ -20,17 +20,18 @@ from decoders.frame.columnar.envelopes import unpack_columns
 from decoders.schema.registry import schemas_of
 from expectations.conversation.columnar.arrival import Arrival
 from expectations.conversation.columnar.window import ColumnarWindows
-from expectations.judge import Judge
-from expectations.terms import Terms
-from streaming.query.bucket import Bucket, BucketStep
-from streaming.query.folded import Folded, pack_folded, unpack_folded
+from expectations.judging.judge import Judge
+from expectations.judging.terms import Terms
+from streaming.judging.bucket_input import Folded, pack_folded, unpack_folded
+from streaming.judging.bucket_step import BucketStep
+from streaming.judging.report import Report
 from streaming.query.identity_stage import stepped_rows
-from streaming.query.keys import MARK, Keys
-from streaming.query.report import Report
-from streaming.query.state_error import StateError
-from streaming.query.stored_bucket import pack_bucket, unpack_bucket
-from streaming.query.stored_bytes import StoredBytes
+from streaming.query.partition_keys import bucket_of_key, key_of_bucket
+from streaming.query.value_state import StoredBytes
 from streaming.query.worker import begin_task, end_task, kept
+from streaming.state.bucket import Bucket
+from streaming.state.bucket_layout import pack_bucket, unpack_bucket
+from streaming.state.state_error import StateError
 
 FOLDED_SCHEMA = "bucket int, folded binary"
 SUMMARY_INTERVAL = 60_000
@@ -44,7 +45,7 @@ _FOLDED = pa.schema([("bucket", pa.int32()), ("folded", pa.binary())])
 
 
 def decode_stage(
-    buckets: int, table: str | None = None, keys: Keys = Keys.DEALT
+    buckets: int, table: str | None = None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Make the function for `mapInArrow`: Kafka records in, one row a bucket out.
 
@@ -56,13 +57,13 @@ def decode_stage(
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task()
         for batch in batches:
-            yield _fold_batch(_columnar_windows(table), batch, buckets, keys)
+            yield _fold_batch(_columnar_windows(table), batch, buckets)
         end_task()
 
     return decode
 
 
-def _fold_batch(windows: ColumnarWindows, batch: pa.RecordBatch, buckets: int, keys: Keys) -> pa.RecordBatch:
+def _fold_batch(windows: ColumnarWindows, batch: pa.RecordBatch, buckets: int) -> pa.RecordBatch:
     unpacked = unpack_columns(batch.column("key"), batch.column("value"))
     places = (batch.column(name) for name in ("topic", "partition", "offset"))
     arrival = Arrival.of_topic(unpacked, *places)
@@ -77,7 +78,7 @@ def _fold_batch(windows: ColumnarWindows, batch: pa.RecordBatch, buckets: int, k
         folded.captured = _captured(arrival)
     if unpacked.unreadable:
         by_bucket.setdefault(UNREADABLE_RECORDS_BUCKET, Folded()).unreadable = unpacked.unreadable
-    numbers = pa.array(map(keys.key, by_bucket), pa.int32())
+    numbers = pa.array(map(key_of_bucket, by_bucket), pa.int32())
     rows = pa.array(map(pack_folded, by_bucket.values()), pa.binary())
     return pa.RecordBatch.from_arrays([numbers, rows], schema=_FOLDED)
 
@@ -112,10 +113,8 @@ class BucketProcessor(StatefulProcessor):
         terms: Terms,
         table: str | None = None,
         resumed_at: int = 0,
-        keys: Keys = Keys.DEALT,
     ) -> None:
         self._buckets = buckets
-        self._keys = keys
         self._terms = terms
         self._table = table
         self._resumed_at = resumed_at
@@ -140,7 +139,7 @@ class BucketProcessor(StatefulProcessor):
         timerValues: Any,
     ) -> Iterator[Row]:
         """Judge what a micro-batch brought for this bucket."""
-        number = self._keys.bucket(key[0])
+        number = bucket_of_key(key[0])
         bucket = self._load(number)
         folded = [unpack_folded(row.folded) for row in rows]
         windows = [window for part in folded for window in part.windows()]
@@ -165,7 +164,7 @@ class BucketProcessor(StatefulProcessor):
         expiredTimerInfo: Any,
     ) -> Iterator[Row]:
         """Tell once a minute what is open, and do what time asks for."""
-        number, now = self._keys.bucket(key[0]), timerValues.getCurrentProcessingTimeInMs()
+        number, now = bucket_of_key(key[0]), timerValues.getCurrentProcessingTimeInMs()
         bucket = self._load(number)
         report = self._step.tick(number, bucket, now)
         self._schedule(now)
@@ -185,11 +184,6 @@ class BucketProcessor(StatefulProcessor):
                 f"the checkpoint was made with {bucket.buckets} buckets, not {self._buckets}: run with "
                 f"--buckets {bucket.buckets}, or start with a new checkpoint folder"
             )
-        if not 0 <= number < self._buckets:
-            raise StateError(
-                f"the checkpoint lacks its file {MARK}, or has it from another one: bring the folder back as "
-                "it was, or start with a new checkpoint folder"
-            )
         bucket.buckets = self._buckets
         return bucket
 
@@ -199,4 +193,4 @@ class BucketProcessor(StatefulProcessor):
         if packed.contents is not None:
             self._contents.write(packed.contents)
         report.state_bytes = packed.size
-        return stepped_rows(report, self._buckets, self._keys)
+        return stepped_rows(report, self._buckets)

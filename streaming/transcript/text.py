@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from decoders.frame.record import Direction, Flag, Kind, Record
-from expectations.finding import printable
+from expectations.judging.finding import printable
 from streaming.transcript.frame import Frame, Oddness
 
 _INDENT = "    "

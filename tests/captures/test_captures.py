@@ -14,8 +14,8 @@ from decoders.schema.registry import default_schemas
 from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
 from decoders.wire.tracker import Tracker
+from streaming.check.examination import Examination, examine
 from streaming.demo.offences import PLANTED
-from streaming.examination import Examination, examine
 from streaming.feeder.source import open_capture
 from tests.captures import planted, real_clients
 from tests.decoders.wire.balance import balances

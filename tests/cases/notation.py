@@ -16,8 +16,8 @@ import yaml
 from decoders.frame.record import Closing, Direction, Pairing, Record
 from decoders.schema.header_versions import Layout
 from expectations.conversation.identifier import identifier_text
-from expectations.outcome import Outcome
-from expectations.readings import read_choices, rules_read_as
+from expectations.judging.outcome import Outcome
+from expectations.rules.readings import read_choices, rules_read_as
 from tests.exchange import ADVERTISED, ID_A, ID_B, Exchange
 
 INSTANCE_IDS = {"A": ID_A, "B": ID_B, "zero": bytes(16), "one": bytes(15) + b"\1"}

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from expectations.catalogue import RULES
-from expectations.finding import Finding
-from expectations.outcome import Outcome
-from expectations.rule import Verdict
+from expectations.judging.finding import Finding
+from expectations.judging.outcome import Outcome
+from expectations.rules.base.rule import Verdict
+from expectations.rules.catalogue import RULES
 from tests.cases.notation import Case, read_page
 
 FOLDER = Path(__file__).parent

@@ -16,9 +16,9 @@ from dashboards.links import Places
 from dashboards.protocol_alerts import MISROUTED, SHARED
 from dashboards.runbook import PAGES, RUNBOOK
 from dashboards.thresholds import DELAY_SECONDS
-from expectations.catalogue import RULES as JUDGED
-from expectations.finding import runbook_anchor
-from streaming.metrics import DETECTION_DELAY
+from expectations.judging.finding import runbook_anchor
+from expectations.rules.catalogue import RULES as JUDGED
+from streaming.metrics.definitions import DETECTION_DELAY
 from tests.dashboards import rule_file
 from tests.dashboards.dashboard_files import DASHBOARDS, variables
 from tests.dashboards.prometheus import promtool

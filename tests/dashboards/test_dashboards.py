@@ -14,7 +14,7 @@ import yaml
 from dashboards import links
 from dashboards.build import artefacts
 from dashboards.links import Places
-from streaming.metrics import METRICS
+from streaming.metrics.definitions import METRICS
 from tests.dashboards.dashboard_files import DASHBOARDS, PANELS, queries, variables
 from tests.dashboards.prometheus import promtool
 from tests.dashboards.rule_file import RECORDINGS, REPOSITORY

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming.metrics import METRICS, Kind
+from streaming.metrics.definitions import METRICS, Kind
 from tests.dashboards import rule_file
 from tests.dashboards.dashboard_files import PANELS
 from tests.dashboards.rule_file import ALERTS, RECORDINGS, RULES

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from streaming.commands import feed, run
-from streaming.configuration import Configuration, configure
+from streaming.settings.configuration import Configuration, configure
 from tests.dashboards.prometheus import promtool
 
 REPOSITORY = Path(__file__).parents[2]

@@ -17,7 +17,7 @@ import pytest
 
 from decoders.schema.registry import default_schemas
 from streaming.bench.traffic import Traffic, publish
-from streaming.broker import leash
+from streaming.broker import child_guard
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.java import java
 from streaming.broker.ports import free_ports
@@ -25,7 +25,7 @@ from streaming.broker.topics import create_topics
 from streaming.demo.child import Child
 from streaming.demo.page import scrape
 from streaming.query.session import WORKER_PYTHON
-from streaming.query.shipment import FOLDER
+from streaming.query.worker_archive import FOLDER
 
 CONNECTIONS = 50
 READY = 60.0
@@ -79,7 +79,7 @@ def start(stack: ExitStack, log: Path, name: str, *arguments: str) -> None:
     environment = ["env", "-i", f"PATH={bare_path()}", *spark]
     command = [*environment, str(java()), "-Xmx256m", "-cp", jars, f"org.apache.spark.deploy.{name}"]
     with log.open("wb") as output:
-        stack.callback(leash.let_go, leash.start([*command, *arguments], output))
+        stack.callback(child_guard.let_go, child_guard.start([*command, *arguments], output))
 
 
 def wait_for(log: Path, sign: str) -> None:

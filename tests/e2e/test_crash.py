@@ -17,15 +17,15 @@ from decoders.frame.record import Endpoint
 from decoders.schema.registry import default_schemas
 from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
-from streaming.broker import leash
+from streaming.bench.child_processes import children
+from streaming.broker import child_guard
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
-from streaming.child_processes import children
+from streaming.check.examination import examine
 from streaming.demo.child import Child
 from streaming.demo.findings_topic import FindingsTopic
 from streaming.demo.page import scrape
-from streaming.examination import examine
 from tests.streaming.captures import conforming, packets_of, violating
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e]
@@ -50,7 +50,7 @@ class MortalBroker(EmbeddedBroker):
     def die_and_rise(self) -> None:
         kill(self._process)
         process = self._start()
-        self._undo.callback(leash.let_go, process)
+        self._undo.callback(child_guard.let_go, process)
         self._await_answer(process)
 
 

@@ -11,17 +11,17 @@ from typing import NamedTuple
 
 import pytest
 
-from expectations.finding import Finding
+from expectations.judging.finding import Finding
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
-from streaming.configuration import Configuration, configure
-from streaming.decisions import Decisions
+from streaming.check.examination import examine
 from streaming.demo.child import Child
 from streaming.demo.findings_topic import FindingsTopic
 from streaming.demo.page import MetricsPage, scrape
-from streaming.examination import examine
-from streaming.release import load_schemas
+from streaming.settings.configuration import Configuration, configure
+from streaming.settings.decisions import Decisions
+from streaming.settings.release import load_schemas
 from tests.captures import planted
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(300)]

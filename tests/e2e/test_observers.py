@@ -20,10 +20,9 @@ from rich.console import Console
 
 from dashboards.protocol_alerts import INSTANCE_ID_SHARED, MEMBER_ID_SHARED
 from dashboards.runbook import RUNBOOK
-from expectations.finding import Finding
-from expectations.rule import Level, Role
+from expectations.judging.finding import Finding
+from expectations.rules.base.rule import Level, Role
 from streaming.broker.ports import free_ports
-from streaming.configuration import Configuration
 from streaming.demo.demo import Demo
 from streaming.demo.instance_client import InstanceClient, new_instance_id
 from streaming.demo.road import Road
@@ -31,8 +30,9 @@ from streaming.demo.scenario import api_versions
 from streaming.demo.screen import Screen
 from streaming.demo.verdict import found_of
 from streaming.feeder.capture import can_capture
-from streaming.label_values import UNKNOWN
+from streaming.metrics.label_values import UNKNOWN
 from streaming.observe.observers import Observers
+from streaming.settings.configuration import Configuration
 from tests.dashboards.dashboard_files import DASHBOARDS, PANELS, queries
 from tests.dashboards.rule_file import RULE_FILE, runbook_anchors
 from tests.deploy.alertmanager import Told, catching, until

@@ -16,21 +16,21 @@ from rich.console import Console
 from decoders.codec.request import read_request
 from decoders.frame.record import Kind, Record
 from decoders.schema.registry import default_schemas
-from expectations.catalogue import rule_named
-from expectations.finding import Finding
-from expectations.identity_rule import IdentityRule
+from expectations.judging.finding import Finding
+from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.catalogue import rule_named
+from streaming.audit.frames_topic import latest_records
 from streaming.broker.ports import free_ports
 from streaming.broker.request_log import LoggedRequest, read_request_log
-from streaming.configuration import Configuration
+from streaming.check.examination import Examination, examine
 from streaming.demo.demo import Demo
 from streaming.demo.offences import Planted
 from streaming.demo.page import MetricsPage
 from streaming.demo.road import Road
 from streaming.demo.screen import Screen
 from streaming.demo.verdict import found_of, violations_beside
-from streaming.examination import Examination, examine
 from streaming.feeder.capture import can_capture
-from streaming.frames_topic import latest_records
+from streaming.settings.configuration import Configuration
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(240)]
 

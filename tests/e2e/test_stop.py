@@ -12,18 +12,18 @@ import pytest
 from pyspark import cloudpickle
 
 from decoders.schema.registry import default_schemas
-from expectations.terms import Terms
+from expectations.judging.terms import Terms
+from streaming.bench.child_processes import children
 from streaming.bench.traffic import Traffic, publish
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
-from streaming.child_processes import children
-from streaming.configuration import Configuration
 from streaming.demo.child import Child
-from streaming.query.bucket import Bucket
 from streaming.query.query import reports_of, start_query
 from streaming.query.session import spark_session
 from streaming.query.stages import BucketProcessor
+from streaming.settings.configuration import Configuration
+from streaming.state.bucket import Bucket
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(300)]
 

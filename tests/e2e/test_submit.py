@@ -13,13 +13,13 @@ import pyspark
 import pytest
 
 from decoders.schema.registry import default_schemas
+from streaming.bench.child_processes import children
 from streaming.bench.traffic import Traffic, publish
-from streaming.broker import leash
+from streaming.broker import child_guard
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.jars import jars
 from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
-from streaming.child_processes import children
 from streaming.commands import main
 from streaming.demo.page import scrape
 
@@ -49,7 +49,7 @@ class Submitted:
         submit = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", "local[2]", *flags]
         environment = ["env", f"SPARK_HOME={SPARK_HOME}", f"PYSPARK_PYTHON={sys.executable}"]
         with self.log.open("wb") as output:
-            self.leash = leash.start([*environment, *submit, str(main.__file__), *run], output)
+            self.leash = child_guard.start([*environment, *submit, str(main.__file__), *run], output)
 
     def said(self) -> str:
         return self.log.read_text(errors="replace")
@@ -57,12 +57,12 @@ class Submitted:
     def wait_for(self, sign: str) -> None:
         deadline = time.monotonic() + JUDGED
         while sign not in self.said():
-            assert self.leash.poll() is None and time.monotonic() < deadline, self.said()[-2000:]
+            assert self.child_guard.poll() is None and time.monotonic() < deadline, self.said()[-2000:]
             time.sleep(0.2)
 
     def line(self) -> str:
         """The one line that it ended with."""
-        self.leash.wait(ENDED)
+        self.child_guard.wait(ENDED)
         assert "Traceback" not in self.said()
         (line,) = [line for line in self.said().splitlines() if line.startswith("kipwatch: ")]
         return line
@@ -75,17 +75,17 @@ def test_it_judges_and_ends_with_its_jvm(broker: EmbeddedBroker, tmp_path: Path)
         submitted.wait_for('"query": "batch"')
         page = scrape(submitted.page_at)
         assert page is not None and page.total("kipwatch_open_connections") == CONNECTIONS
-        (jvm,) = children(submitted.leash.pid)
+        (jvm,) = children(submitted.child_guard.pid)
         application = children(jvm)[0]
         os.kill(jvm, signal.SIGTERM)
-        submitted.leash.wait(ENDED)
+        submitted.child_guard.wait(ENDED)
         deadline = time.monotonic() + ENDED
         while Path(f"/proc/{application}").exists():
             assert time.monotonic() < deadline
             time.sleep(0.2)
         assert "Traceback" not in submitted.said()
     finally:
-        leash.let_go(submitted.leash)
+        child_guard.let_go(submitted.leash)
 
 
 def test_without_the_jars_it_says_which_to_give(broker: EmbeddedBroker, tmp_path: Path) -> None:
@@ -95,4 +95,4 @@ def test_without_the_jars_it_says_which_to_give(broker: EmbeddedBroker, tmp_path
         assert "give spark-submit --jars" in line
         assert all(str(jar) in line for jar in jars("connector"))
     finally:
-        leash.let_go(submitted.leash)
+        child_guard.let_go(submitted.leash)

@@ -21,8 +21,8 @@ from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from decoders.wire.tracker import Tracker
-from expectations.outcome import Outcome
-from expectations.readings import read_choices, rules_read_as
+from expectations.judging.outcome import Outcome
+from expectations.rules.readings import read_choices, rules_read_as
 from tests.exchange import SECOND, ZERO_ID, Exchange
 
 SCHEMAS = default_schemas()

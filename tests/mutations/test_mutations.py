@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from expectations.catalogue import RULES, rule_named
+from expectations.rules.catalogue import RULES, rule_named
 from tests.mutations.mutator import MUTATORS
 from tests.mutations.script import SCHEMAS, Script
 from tests.mutations.sweeps import CLEAN

@@ -7,8 +7,8 @@ import string
 
 import pytest
 
-from expectations.catalogue import RULES
-from expectations.rule import Rule
+from expectations.rules.base.rule import Rule
+from expectations.rules.catalogue import RULES
 
 HEADINGS = ["## Why it matters", "## Example", "## What to do", "## What it does not cover"]
 EVERY = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)

@@ -17,10 +17,10 @@ from typing import Any
 
 from decoders.codec.request import Request, read_request, write_request
 from decoders.codec.response import read_response, write_response
+from decoders.protocol import API_VERSIONS, SASL_HANDSHAKE
 from decoders.schema.model import Struct
 from decoders.schema.registry import Schemas
 from expectations.conversation.identifier import identifier_text
-from expectations.conversation.observation import API_VERSIONS, SASL_HANDSHAKE
 from streaming.demo.front import Address
 from streaming.demo.instance_client import new_instance_id, read_frame
 from tests.mutations.script import prefixed

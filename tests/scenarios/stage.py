@@ -23,13 +23,13 @@ from decoders.schema.registry import default_schemas
 from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
 from decoders.wire.segment import LinkType, TcpFlag
-from expectations.readings import read_choices, rules_read_as
-from expectations.terms import Terms
+from expectations.judging.terms import Terms
+from expectations.rules.readings import read_choices, rules_read_as
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import HOST, free_ports
+from streaming.check.examination import Examination, examine
 from streaming.demo.front import Address, Front
 from streaming.demo.instance_client import InstanceClient, new_instance_id
-from streaming.examination import Examination, examine
 from streaming.feeder import relay, relayed_connection
 from tests.exchange import ID_A
 from tests.scenarios.requests import JOIN, LEAVE, TOPIC, beat, find_coordinator

@@ -8,8 +8,8 @@ from ipaddress import ip_network
 import pytest
 
 from decoders.schema.registry import Api, default_schemas
+from streaming.check.examination import Examination
 from streaming.demo.instance_client import InstanceClient
-from streaming.examination import Examination
 from tests.mutations.bodies import filled
 from tests.scenarios.requests import negotiate, send, send_as_version
 from tests.scenarios.stage import Stage

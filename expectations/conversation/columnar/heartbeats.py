@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.codec.columnar.decoded import DecodedFrames
+from decoders.protocol import HEARTBEAT_APIS
 from decoders.schema.registry import Schemas
-from expectations.conversation.observation import HEARTBEAT_APIS, Heartbeat, HeartbeatAnswer
+from expectations.conversation.observation import Heartbeat, HeartbeatAnswer
 
 _COLUMNS: Final = {
     "heartbeat_member_id": (("Request", "memberId"), ("Response", "memberId")),

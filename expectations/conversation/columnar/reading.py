@@ -15,19 +15,14 @@ from decoders.codec.columnar.decoded import DecodedFrames
 from decoders.codec.columnar.frames import Frames
 from decoders.codec.columnar.reader import ColumnarReader
 from decoders.frame.record import Kind
+from decoders.protocol import HEARTBEAT_APIS, PRODUCE
 from decoders.schema.registry import Schemas
 from decoders.wire.columnar.frames import FrameBatch
 from expectations.conversation.columnar import likeness
 from expectations.conversation.columnar.acknowledgement import UNTOLD, Acknowledgements
 from expectations.conversation.columnar.heartbeats import heartbeat_bodies, heartbeat_columns
 from expectations.conversation.error_codes import error_code_paths, has_tagged_error_code
-from expectations.conversation.observation import (
-    HEARTBEAT_APIS,
-    LONGEST_SHARE_MEMBER_ID,
-    PRODUCE,
-    Heartbeat,
-    HeartbeatAnswer,
-)
+from expectations.conversation.observation import LONGEST_SHARE_MEMBER_ID, Heartbeat, HeartbeatAnswer
 from expectations.conversation.observe import TELLING_REQUESTS, TELLING_RESPONSES
 
 _MEMBER_ID: Final = "member_id"

@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from decoders.frame.record import Kind
+from decoders.protocol import CONSUMER_GROUP_HEARTBEAT, JOINING
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.observation import CONSUMER_GROUP_HEARTBEAT, Heartbeat, Observation
-from expectations.member_ids import JOINING
-from expectations.rule import REQUESTS, Judgement, Level, NoState, Role, Rule, Verdict, conforms, undecided
+from expectations.conversation.observation import Heartbeat, Observation
+from expectations.rules.base.rule import (
+    REQUESTS,
+    Judgement,
+    Level,
+    NoState,
+    Role,
+    Rule,
+    Verdict,
+    conforms,
+    undecided,
+)
 
 
 class MemberIdAssignedLate(Rule):

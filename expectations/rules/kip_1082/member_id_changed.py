@@ -7,16 +7,11 @@ from collections.abc import Iterator
 import msgspec
 
 from decoders.frame.record import Kind
+from decoders.protocol import HEARTBEAT_APIS, JOINING
 from expectations.conversation.conversation import Conversation, is_matched
-from expectations.conversation.observation import (
-    HEARTBEAT_APIS,
-    Heartbeat,
-    HeartbeatAnswer,
-    Observation,
-)
-from expectations.rule import Judgement, Level, Role, Rule, Verdict, conforms, undecided
+from expectations.conversation.observation import Heartbeat, HeartbeatAnswer, Observation
+from expectations.rules.base.rule import Judgement, Level, Role, Rule, Verdict, conforms, undecided
 
-JOINING = 0
 DEFAULT_HEARTBEAT_INTERVAL = 5_000
 """Milliseconds; the broker's default, used until an answer tells the interval."""
 SILENT_INTERVALS = 2

@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from decoders.frame.record import Kind
+from decoders.protocol import HEARTBEAT_APIS
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.observation import HEARTBEAT_APIS, Heartbeat, Observation
-from expectations.member_ids import disagreement, weight_of_missing
-from expectations.rule import REQUESTS, Judgement, Level, NoState, Role, Rule, Verdict, conforms, undecided
+from expectations.conversation.observation import Heartbeat, Observation
+from expectations.rules.base.rule import (
+    REQUESTS,
+    Judgement,
+    Level,
+    NoState,
+    Role,
+    Rule,
+    Verdict,
+    conforms,
+    undecided,
+)
+from expectations.rules.kip_1082._member_ids import disagreement, weight_of_missing
 
 
 class MemberIdEmpty(Rule):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from expectations.answer_rule import AnswerRule
+from decoders.protocol import HEARTBEAT_APIS, INVALID_REQUEST
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.observation import HEARTBEAT_APIS, Heartbeat, Observation
-from expectations.member_ids import disagreement, weight_of_missing
-from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
-
-INVALID_REQUEST = 42
+from expectations.conversation.observation import Heartbeat, Observation
+from expectations.rules.base.response_rule import AnswerRule
+from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.kip_1082._member_ids import disagreement, weight_of_missing
 
 
 class MemberIdEmptyAccepted(AnswerRule):

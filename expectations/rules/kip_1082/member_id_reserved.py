@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import RESERVED, identifier_bytes
 from expectations.conversation.observation import Observation
-from expectations.member_ids import MemberIdRule
-from expectations.rule import Judgement, Level, Role, Verdict, conforms
+from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms
+from expectations.rules.kip_1082._member_ids import MemberIdRule
 
 
 class MemberIdReserved(MemberIdRule):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from expectations.answer_rule import AnswerRule
+from decoders.protocol import HEARTBEAT_APIS
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.observation import HEARTBEAT_APIS, Heartbeat, HeartbeatAnswer, Observation
-from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.conversation.observation import Heartbeat, HeartbeatAnswer, Observation
+from expectations.rules.base.response_rule import AnswerRule
+from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
 class MemberIdRewritten(AnswerRule):

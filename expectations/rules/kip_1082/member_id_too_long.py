@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from decoders.frame.record import Kind
+from decoders.protocol import SHARE_ACKNOWLEDGE, SHARE_FETCH, SHARE_GROUP_HEARTBEAT
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import (
     LONGEST_SHARE_MEMBER_ID,
-    SHARE_ACKNOWLEDGE,
-    SHARE_FETCH,
-    SHARE_GROUP_HEARTBEAT,
     Heartbeat,
     LongMemberId,
     Observation,
     utf16_units,
 )
-from expectations.rule import (
+from expectations.rules.base.rule import (
     REQUESTS,
     Judgement,
     Level,

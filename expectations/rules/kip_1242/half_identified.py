@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from expectations.conversation.negotiation import Asked
-from expectations.negotiation_rule import ClaimRule
-from expectations.rule import Judgement, Level, Role, Verdict, conforms
+from expectations.rules.base.negotiation_rule import ClaimRule
+from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms
 
 
 class HalfIdentified(ClaimRule):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from expectations.conversation.conversation import NO_ERROR, Conversation
-from expectations.conversation.negotiation import REBOOTSTRAP_REQUIRED, Asked
+from decoders.protocol import NO_ERROR, REBOOTSTRAP_REQUIRED
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import NO_NODE, Advertisement, Observation, SoftwareClaim
-from expectations.negotiation_rule import AnswerRule
-from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.negotiation_rule import AnswerRule
+from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
 class Misrouted(AnswerRule):

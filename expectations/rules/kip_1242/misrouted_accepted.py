@@ -7,17 +7,16 @@ from collections.abc import Iterator
 import msgspec
 
 from decoders.frame.record import Kind
-from expectations.conversation.conversation import NO_ERROR, Conversation
+from decoders.protocol import API_VERSIONS, NO_ERROR, SASL_HANDSHAKE
+from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import (
-    API_VERSIONS,
     NO_NODE,
-    SASL_HANDSHAKE,
     Advertisement,
     ClusterDescription,
     Observation,
     SoftwareClaim,
 )
-from expectations.rule import Judgement, Level, Role, Rule, Verdict, conforms, undecided
+from expectations.rules.base.rule import Judgement, Level, Role, Rule, Verdict, conforms, undecided
 
 ACCEPTED_LIMIT = 16
 """Accepted claims that wait for the broker to describe itself; the oldest is undecided for another."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from expectations.conversation.negotiation import REBOOTSTRAP_REQUIRED
-from expectations.negotiation_rule import RefusedConnectionRule
-from expectations.rule import Level, Role
+from decoders.protocol import REBOOTSTRAP_REQUIRED
+from expectations.rules.base.negotiation_rule import RefusedConnectionRule
+from expectations.rules.base.rule import Level, Role
 
 
 class RebootstrapIgnored(RefusedConnectionRule):

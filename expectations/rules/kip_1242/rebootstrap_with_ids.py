@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from expectations.identity.claim import Claim, IdentityKind
-from expectations.identity_rule import IdentityRule
-from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 SETTLING_TIME = 1_000_000_000
 """Nanoseconds after an answer by which the client has surely read it."""

@@ -6,8 +6,18 @@ from collections.abc import Iterator
 
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
-from expectations.instance_ids import sent_on_older_header
-from expectations.rule import REQUESTS, Judgement, Level, NoState, Role, Rule, Verdict, conforms, undecided
+from expectations.rules.base.rule import (
+    REQUESTS,
+    Judgement,
+    Level,
+    NoState,
+    Role,
+    Rule,
+    Verdict,
+    conforms,
+    undecided,
+)
+from expectations.rules.kip_1313._instance_ids import sent_on_older_header
 
 
 class ClientIdDropped(Rule):

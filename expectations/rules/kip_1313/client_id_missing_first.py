@@ -9,7 +9,7 @@ import msgspec
 from decoders.frame.record import Kind
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
-from expectations.rule import REQUESTS, Judgement, Level, Role, Rule, Verdict, conforms, undecided
+from expectations.rules.base.rule import REQUESTS, Judgement, Level, Role, Rule, Verdict, conforms, undecided
 
 
 class MissingFirstState(msgspec.Struct, omit_defaults=True):

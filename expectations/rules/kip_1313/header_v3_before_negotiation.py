@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from expectations.answer_rule import AnswerRule, Awaited
+from decoders.protocol import API_VERSIONS, UNSUPPORTED_VERSION
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.negotiation import UNSUPPORTED_VERSION
-from expectations.conversation.observation import API_VERSIONS, Advertisement, Observation
-from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.conversation.observation import Advertisement, Observation
+from expectations.rules.base.response_rule import AnswerRule, Awaited
+from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
 class HeaderV3BeforeNegotiation(AnswerRule):

@@ -8,7 +8,17 @@ from decoders.frame.record import Kind
 from decoders.schema.header_versions import Layout
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
-from expectations.rule import REQUESTS, Judgement, Level, NoState, Role, Rule, Verdict, conforms, undecided
+from expectations.rules.base.rule import (
+    REQUESTS,
+    Judgement,
+    Level,
+    NoState,
+    Role,
+    Rule,
+    Verdict,
+    conforms,
+    undecided,
+)
 
 
 class HeaderVersionMismatch(Rule):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from expectations.answer_rule import AnswerRule
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
-from expectations.instance_ids import changed, first_gave_id, missing, zero_at_first
-from expectations.rule import Judgement, Level, Role, Spec, Verdict, conforms, undecided
+from expectations.rules.base.response_rule import AnswerRule
+from expectations.rules.base.rule import Judgement, Level, Role, Spec, Verdict, conforms, undecided
+from expectations.rules.kip_1313._instance_ids import changed, first_gave_id, missing, zero_at_first
 
 ACCEPTED = (0,)
 REFUSALS = ((42,), (0, 42))

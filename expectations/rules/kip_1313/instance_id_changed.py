@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import identifier_text
 from expectations.conversation.observation import Observation
-from expectations.instance_ids import changed
-from expectations.rule import REQUESTS, Judgement, Level, NoState, Role, Rule, Verdict
+from expectations.rules.base.rule import REQUESTS, Judgement, Level, NoState, Role, Rule, Verdict
+from expectations.rules.kip_1313._instance_ids import changed
 
 
 class InstanceIdChanged(Rule):

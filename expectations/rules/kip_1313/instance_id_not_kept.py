@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from expectations.conversation.identifier import RESERVED, identifier_bytes, identifier_text
 from expectations.identity.claim import Claim, IdentityKind
-from expectations.identity_rule import IdentityRule
-from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
 class InstanceIdNotKept(IdentityRule):

@@ -8,7 +8,7 @@ from decoders.frame.record import Kind
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import RESERVED, identifier_text
 from expectations.conversation.observation import Observation
-from expectations.rule import (
+from expectations.rules.base.rule import (
     REQUESTS,
     Judgement,
     Level,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from expectations.answer_rule import AnswerRule
+from decoders.protocol import INVALID_REQUEST, SASL_HANDSHAKE
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.observation import SASL_HANDSHAKE, Observation
-from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
-
-INVALID_REQUEST = 42
+from expectations.conversation.observation import Observation
+from expectations.rules.base.response_rule import AnswerRule
+from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
 class SaslHandshakeRefused(AnswerRule):

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from decoders.frame.record import Kind
+from decoders.protocol import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import ZERO, identifier_text
-from expectations.conversation.observation import (
-    GET_TELEMETRY_SUBSCRIPTIONS,
-    PUSH_TELEMETRY,
-    Observation,
-    TelemetryIdentity,
+from expectations.conversation.observation import Observation, TelemetryIdentity
+from expectations.rules.base.rule import (
+    REQUESTS,
+    Judgement,
+    Level,
+    NoState,
+    Role,
+    Rule,
+    Verdict,
+    conforms,
+    undecided,
 )
-from expectations.rule import REQUESTS, Judgement, Level, NoState, Role, Rule, Verdict, conforms, undecided
 
 
 class TelemetryIdMismatch(Rule):

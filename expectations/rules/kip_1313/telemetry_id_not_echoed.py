@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from expectations.answer_rule import AnswerRule
+from decoders.protocol import GET_TELEMETRY_SUBSCRIPTIONS
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import ZERO
-from expectations.conversation.observation import GET_TELEMETRY_SUBSCRIPTIONS, Observation, TelemetryIdentity
+from expectations.conversation.observation import Observation, TelemetryIdentity
 from expectations.conversation.telemetry import asked_identity
-from expectations.rule import Judgement, Level, Role, Spec, Verdict, conforms, undecided
+from expectations.rules.base.response_rule import AnswerRule
+from expectations.rules.base.rule import Judgement, Level, Role, Spec, Verdict, conforms, undecided
 
 _ECHO = "brokers have always echoed it; the KIP's table demands zero"
 _READINGS = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from expectations.identity.claim import Claim, IdentityKind
-from expectations.identity_rule import IdentityRule
-from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
 class NegotiationNotRepeated(IdentityRule):

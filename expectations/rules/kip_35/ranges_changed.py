@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from expectations.conversation.conversation import NO_ERROR, Advertised, Conversation
+from decoders.protocol import NO_ERROR
+from expectations.conversation.conversation import Advertised, Conversation
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Advertisement, Observation
-from expectations.negotiation_rule import AnswerRule
-from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.negotiation_rule import AnswerRule
+from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
 class RangesChanged(AnswerRule):

@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from decoders.frame.record import Kind
+from decoders.protocol import API_VERSIONS
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Refusal
-from expectations.conversation.observation import API_VERSIONS, Observation
-from expectations.rule import REQUESTS, Judgement, Level, NoState, Role, Rule, Verdict, conforms, undecided
+from expectations.conversation.observation import Observation
+from expectations.rules.base.rule import (
+    REQUESTS,
+    Judgement,
+    Level,
+    NoState,
+    Role,
+    Rule,
+    Verdict,
+    conforms,
+    undecided,
+)
 
 
 class FallbackVersionWrong(Rule):

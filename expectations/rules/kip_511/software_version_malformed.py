@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from expectations.conversation.negotiation import Asked
-from expectations.negotiation_rule import ClaimRule
-from expectations.rule import Judgement, Level, Role
-from expectations.software_pattern import judge_text
+from expectations.rules.base.negotiation_rule import ClaimRule
+from expectations.rules.base.rule import Judgement, Level, Role
+from expectations.rules.kip_511._software_pattern import judge_text
 
 
 class SoftwareVersionMalformed(ClaimRule):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from decoders.protocol import API_VERSIONS, UNSUPPORTED_VERSION
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.negotiation import UNSUPPORTED_VERSION, Asked
-from expectations.conversation.observation import API_VERSIONS, OTHER_HEADER, Advertisement, Observation
-from expectations.negotiation_rule import AnswerRule
-from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.conversation.negotiation import Asked
+from expectations.conversation.observation import OTHER_HEADER, Advertisement, Observation
+from expectations.rules.base.negotiation_rule import AnswerRule
+from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
 class UnsupportedAnswerNotV0(AnswerRule):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from decoders.protocol import UNSUPPORTED_VERSION
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.negotiation import UNSUPPORTED_VERSION, Asked, own_range
+from expectations.conversation.negotiation import Asked, own_range
 from expectations.conversation.observation import Advertisement, Observation
-from expectations.negotiation_rule import AnswerRule
-from expectations.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.negotiation_rule import AnswerRule
+from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
 class UnsupportedAnswerWithoutRange(AnswerRule):

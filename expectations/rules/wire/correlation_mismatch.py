@@ -7,7 +7,17 @@ from collections.abc import Iterator
 from decoders.frame.record import Kind, Pairing
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
-from expectations.rule import RESPONSES, Judgement, Level, NoState, Role, Rule, Verdict, conforms, undecided
+from expectations.rules.base.rule import (
+    RESPONSES,
+    Judgement,
+    Level,
+    NoState,
+    Role,
+    Rule,
+    Verdict,
+    conforms,
+    undecided,
+)
 
 
 class CorrelationMismatch(Rule):

@@ -9,7 +9,7 @@ import msgspec
 from decoders.frame.record import Direction, Kind
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
-from expectations.rule import Judgement, Level, Role, Rule, Verdict, conforms, undecided
+from expectations.rules.base.rule import Judgement, Level, Role, Rule, Verdict, conforms, undecided
 
 SMALLEST = 4
 """Bytes of a correlation ID, without which there is no frame."""

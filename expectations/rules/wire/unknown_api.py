@@ -7,7 +7,17 @@ from collections.abc import Iterator
 from decoders.frame.record import Kind
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
-from expectations.rule import REQUESTS, Judgement, Level, NoState, Role, Rule, Verdict, conforms, undecided
+from expectations.rules.base.rule import (
+    REQUESTS,
+    Judgement,
+    Level,
+    NoState,
+    Role,
+    Rule,
+    Verdict,
+    conforms,
+    undecided,
+)
 
 
 class UnknownApi(Rule):

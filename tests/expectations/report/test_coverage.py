@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from expectations.catalogue import RULES
 from expectations.report.coverage import Coverage, coverage_of, state_in_words
+from expectations.rules.catalogue import RULES
 
 RULE = "kip35/version-out-of-range"
 

@@ -9,7 +9,7 @@ import pytest
 
 from decoders.schema.registry import default_schemas
 from expectations.report.fleet import NAMED_IDS, Client
-from streaming.examination import Examination, examine
+from streaming.check.examination import Examination, examine
 from tests.captures import planted, real_clients
 from tests.exchange import SOFTWARE, Exchange, advertisement
 from tests.streaming.captures import write_capture

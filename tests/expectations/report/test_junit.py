@@ -8,9 +8,9 @@ import xml.etree.ElementTree as ET
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expectations.catalogue import RULES
 from expectations.report.coverage import coverage_of
 from expectations.report.junit import junit_report
+from expectations.rules.catalogue import RULES
 from tests.streaming.captures import violating
 
 OUTCOME = violating().judge()

@@ -11,12 +11,12 @@ from msgspec import UNSET
 from rich.console import Console
 
 from decoders.schema.registry import default_schemas
-from expectations.catalogue import RULES
-from expectations.finding import Suppressed
+from expectations.judging.finding import Suppressed
 from expectations.report.broker import versions_view
 from expectations.report.matrix import column_name, fleet_facts, fleet_matrix, versions_tables
 from expectations.report.page import fleet_page
-from streaming.examination import Examination, examine
+from expectations.rules.catalogue import RULES
+from streaming.check.examination import Examination, examine
 from tests.captures import planted, real_clients
 
 VOID = {"meta", "br", "link", "img"}

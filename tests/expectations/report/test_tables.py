@@ -7,10 +7,10 @@ import io
 import msgspec
 from rich.console import Console, RenderableType
 
-from expectations.catalogue import RULES
-from expectations.finding import Finding, Suppressed
+from expectations.judging.finding import Finding, Suppressed
 from expectations.report.coverage import coverage_of
 from expectations.report.tables import coverage_table, finding_line, findings_list
+from expectations.rules.catalogue import RULES
 from tests.streaming.captures import violating
 
 FINDINGS = sorted(violating().judge().findings, key=lambda finding: finding.sequence)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from decoders.frame.record import Closing, Record
-from expectations.finding import Finding
+from expectations.judging.finding import Finding
 from tests.exchange import Exchange
 
 EMPTY = "kip1082/member-id-empty"

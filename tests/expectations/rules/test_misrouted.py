@@ -6,9 +6,9 @@ import pytest
 
 from decoders.schema.registry import default_schemas
 from expectations.conversation.observation import ClusterDescription
-from expectations.judge import Judge, open_connection
-from expectations.outcome import Outcome
-from expectations.terms import Terms
+from expectations.judging.judge import Judge, open_connection
+from expectations.judging.outcome import Outcome
+from expectations.judging.terms import Terms
 from tests.exchange import SOFTWARE, Exchange, advertisement
 
 ACCEPTED = "kip1242/misrouted-accepted"

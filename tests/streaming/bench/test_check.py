@@ -10,8 +10,8 @@ from decoders.schema.registry import default_schemas
 from streaming.bench import check
 from streaming.bench.check_capture import CONNECTIONS, write_capture
 from streaming.bench.wire_capture import BROKER_PORT
-from streaming.examination import examine
-from streaming.failure import UserError
+from streaming.check.examination import examine
+from streaming.user_error import UserError
 
 
 def test_the_capture_is_whole_and_holds_no_offence(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from decoders.schema.registry import default_schemas
 from decoders.wire.capture_file import read_capture
 from streaming.bench import soak
 from streaming.bench.check_capture import CONNECTIONS
-from streaming.examination import records_of
+from streaming.check.examination import records_of
 
 
 def test_connections_are_replaced_and_nothing_is_lost() -> None:

@@ -8,13 +8,14 @@ from decoders.frame.record import Kind, unpack
 from decoders.schema.registry import default_schemas
 from expectations.conversation.observation import Evidence
 from expectations.conversation.window import windows_of
-from expectations.judge import Judge
+from expectations.judging.judge import Judge
 from streaming.bench.state import IDLE_RUN, Crowded, bytes_per_connection, distinct
 from streaming.bench.traffic import FRAMES_IN_ROUND, Traffic, captured_now, connection_id
-from streaming.query.bucket import Bucket, BucketStep
+from streaming.judging.bucket_step import BucketStep
 from streaming.query.stages import bucket_of
+from streaming.state.bucket import Bucket
 from tests.exchange import Exchange
-from tests.streaming.query.test_bucket import windows
+from tests.streaming.judging.test_bucket_step import windows
 from tests.streaming.query.test_processor import Store, step
 
 

@@ -10,7 +10,7 @@ from decoders.frame.record import Closing, Kind, Pairing
 from decoders.wire.pcap import PcapReader
 from streaming.bench import wire
 from streaming.bench.wire_capture import SyntheticCapture
-from streaming.failure import UserError
+from streaming.user_error import UserError
 from tests.decoders.wire.conversation import SCHEMAS, fed, tracker
 
 

@@ -14,7 +14,7 @@ from streaming.broker.embedded import EmbeddedBroker, complaint
 from streaming.broker.ports import HOST, reserve
 from streaming.broker.request_log import LoggedRequest, read_request_log
 from streaming.broker.topics import create_topics
-from streaming.failure import UserError
+from streaming.user_error import UserError
 
 # Header v1 with a null client ID, ApiVersions v0 (no body): API key 18, version 0, correlation ID 4711.
 ASK_API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 4711, -1)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from streaming.broker.jars import complete, jars, kafka_clients_jar, seal
-from streaming.failure import UserError
+from streaming.user_error import UserError
 
 # No artifact can be fetched through a proxy where nobody listens.
 NO_NETWORK = "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1 -Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=1"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from streaming.broker.java import java, version_in
-from streaming.failure import UserError
+from streaming.user_error import UserError
 
 
 @pytest.mark.parametrize(

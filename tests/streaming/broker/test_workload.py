@@ -8,7 +8,7 @@ import pytest
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.request_log import read_request_log
 from streaming.demo.workload import run_workload
-from streaming.failure import UserError
+from streaming.user_error import UserError
 
 PRODUCE, LEAVE_GROUP, CONSUMER_GROUP_HEARTBEAT = 0, 13, 68
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from expectations.catalogue import RULES
+from expectations.rules.catalogue import RULES
 from tests.exchange import Exchange
 from tests.streaming.captures import conforming, violating, write_capture
 from tests.streaming.commands.ran import WITHOUT_JAVA, Ran, run_process

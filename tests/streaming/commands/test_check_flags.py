@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from expectations.catalogue import RULES
+from expectations.rules.catalogue import RULES
 from tests.captures import planted, real_clients
 from tests.exchange import SOFTWARE, Exchange, advertisement
 from tests.streaming.captures import packets_of, violating, write_capture, write_packets

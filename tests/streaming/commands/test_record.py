@@ -11,7 +11,7 @@ import pytest
 
 from decoders.schema.registry import default_schemas
 from streaming.broker.request_log import read_request_log
-from streaming.examination import records_of
+from streaming.check.examination import records_of
 from streaming.feeder.source import open_capture
 from tests.streaming.commands.ran import Ran, run_process
 from tests.streaming.feeder.live import assert_same_requests

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from expectations.catalogue import RULES
+from expectations.rules.catalogue import RULES
 from tests.streaming.commands.ran import Ran
 
 Kipwatch = Callable[..., Ran]

@@ -8,10 +8,10 @@ import pytest
 
 from decoders.codec.request import Request, read_request, write_request
 from decoders.codec.response import read_response, write_response
+from decoders.protocol import INVALID_REQUEST
 from decoders.schema.registry import Api, default_schemas
 from expectations.conversation.identifier import identifier_text
 from streaming.demo.lifting import (
-    INVALID_REQUEST,
     CannotLiftError,
     is_lifted,
     lift_advertisement,

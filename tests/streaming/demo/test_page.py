@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from prometheus_client import generate_latest
 
-from expectations.rule import Verdict
+from expectations.rules.base.rule import Verdict
 from streaming.demo.page import MetricsPage, scrape
-from streaming.exposition import serve
+from streaming.metrics.exposition import serve
 from streaming.query.application_metrics import ApplicationMetrics
 
 CHECKS = "kipwatch_rule_checks_total"

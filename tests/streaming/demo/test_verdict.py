@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from expectations.catalogue import RULES, rule_named
-from expectations.finding import Finding
-from expectations.identity_rule import IdentityRule
-from expectations.rule import Role
+from expectations.judging.finding import Finding
+from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.rule import Role
+from expectations.rules.catalogue import RULES, rule_named
 from streaming.demo.offences import PLANTED
 from streaming.demo.scenario import new_member_id
 from streaming.demo.verdict import found_of, same_findings, violations_beside

@@ -17,11 +17,11 @@ from decoders.wire.columnar.frames import FrameBatch
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.packet import Packet
 from decoders.wire.synthesis import SyntheticConnection
-from streaming.configuration import Configuration
-from streaming.failure import UserError
 from streaming.feeder import feeder as feeder_module
 from streaming.feeder.capture import InterfaceCapture
 from streaming.feeder.feeder import Feeder
+from streaming.settings.configuration import Configuration
+from streaming.user_error import UserError
 from tests.decoders.wire.conversation import CLIENT, SERVER, TO_BROKER, metadata, prefixed
 
 

@@ -14,13 +14,13 @@ import pytest
 
 from decoders.wire.columnar.frames import FrameBatch
 from decoders.wire.columnar.packets import PacketBatch
-from streaming.configuration import Configuration
-from streaming.exposition import Exposition, serve
-from streaming.failure import UserError
 from streaming.feeder import feeder as feeder_module
 from streaming.feeder.capture import InterfaceCapture
 from streaming.feeder.feeder import Feeder
 from streaming.feeder.publisher import Publisher
+from streaming.metrics.exposition import Exposition, serve
+from streaming.settings.configuration import Configuration
+from streaming.user_error import UserError
 from tests.streaming.feeder.test_feeder import Outlet, Ring, packets
 from tests.streaming.feeder.test_publisher import NOWHERE
 

@@ -16,12 +16,12 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from decoders.frame.record import Flag, Kind, Record
-from streaming.broker import leash
+from streaming.audit.frames_topic import latest_records
+from streaming.broker import child_guard
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.request_log import read_request_log
 from streaming.broker.topics import create_topics
 from streaming.demo.workload import run_workload
-from streaming.frames_topic import latest_records
 from tests.decoders.wire.conversation import metadata, metadata_answer, prefixed
 from tests.streaming.feeder.live import FRAMES, LiveFeeder, asked, assert_same_requests, captures, logged
 
@@ -35,7 +35,7 @@ class RestartableBroker(EmbeddedBroker):
     """A broker that can be stopped and started again with its data."""
 
     def stop(self) -> None:
-        leash.let_go(self._process)
+        child_guard.let_go(self._process)
 
     def start(self) -> None:
         self._await_answer(self._start())

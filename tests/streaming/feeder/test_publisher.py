@@ -10,9 +10,9 @@ from confluent_kafka import KafkaError, Message
 from decoders.frame.record import Kind, pack
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
-from streaming.failure import UserError
 from streaming.feeder.publisher import ATTENDED, OVERHEAD, Publisher
-from streaming.kafka_client import Setting
+from streaming.settings.kafka_client import Setting
+from streaming.user_error import UserError
 from tests.decoders.wire.columnar.equality import packets_between
 from tests.decoders.wire.conversation import SCHEMAS, exchanges
 from tests.streaming.feeder.test_shedding import record

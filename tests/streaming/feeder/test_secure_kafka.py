@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from streaming.audit.frames_topic import latest_records
 from streaming.broker.topics import create_topics
 from streaming.feeder.publisher import Publisher
-from streaming.frames_topic import latest_records
-from streaming.kafka_client import Setting
+from streaming.settings.kafka_client import Setting
 from tests.streaming.commands.ran import run_process
 from tests.streaming.feeder.live import FRAMES
 from tests.streaming.secure_broker import PASSWORD, USER, SecureBroker

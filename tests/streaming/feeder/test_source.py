@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.failure import UserError
 from streaming.feeder.source import TruncatedCaptureError, open_capture, run_of_file, standard_input
+from streaming.user_error import UserError
 from tests.streaming.captures import conforming, packets_of, write_capture
 
 COUNT = len(packets_of(conforming()))

@@ -12,8 +12,8 @@ import zstandard
 
 from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
-from streaming.failure import UserError
 from streaming.feeder.source import TruncatedCaptureError, open_capture
+from streaming.user_error import UserError
 from tests.decoders.wire.conversation import exchanges, packets_of
 
 Compress = Callable[[bytes], bytes]

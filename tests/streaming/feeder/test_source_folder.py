@@ -11,10 +11,10 @@ import pytest
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
-from streaming.failure import UserError
 from streaming.feeder import folder as folder_module
 from streaming.feeder.folder import follow
 from streaming.feeder.source import TruncatedCaptureError, open_capture, run_of_file
+from streaming.user_error import UserError
 
 PACKETS = [Packet(number, 1, bytes([number]) * 20, 20) for number in range(1, 10)]
 

@@ -16,12 +16,12 @@ import yaml
 
 from streaming.broker.ports import free_ports
 from streaming.commands import demo, run
-from streaming.configuration import Configuration
-from streaming.exposition import Exposition, serve
-from streaming.failure import UserError
+from streaming.metrics.exposition import Exposition, serve
 from streaming.observe.observers import Observers, observed, start_prometheus
 from streaming.observe.settings import RULES, alertmanager_settings, prometheus_settings, reachable
 from streaming.query.application_metrics import ApplicationMetrics
+from streaming.settings.configuration import Configuration
+from streaming.user_error import UserError
 from tests.dashboards.prometheus import promtool
 from tests.deploy.alertmanager import CONFIGURATION, until
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from streaming.query.bucket import Bucket
-from streaming.query.stored_bucket import PackedBucket, pack_bucket, unpack_bucket
+from streaming.state.bucket import Bucket
+from streaming.state.bucket_layout import PackedBucket, pack_bucket, unpack_bucket
 
 
 class Shelf:

@@ -10,11 +10,11 @@ import pyarrow as pa
 from pyspark.sql import Row
 
 from decoders.frame.record import Record, pack
-from expectations.finding import Finding
-from expectations.terms import Terms
-from streaming.query.bucket import REPUBLISH_AFTER
+from expectations.judging.finding import Finding
+from expectations.judging.terms import Terms
+from streaming.judging.bucket_step import REPUBLISH_AFTER
+from streaming.judging.report import Report
 from streaming.query.identity_stage import TICK_INTERVAL, IdentityProcessor
-from streaming.query.report import Report
 from streaming.query.stages import BucketProcessor, decode_stage
 
 NOW = 1_800_000_000_000

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from streaming.configuration import Configuration
 from streaming.query.checkpoint import BY_FILE_SYSTEM, MANAGER
 from streaming.query.session import spark_session
+from streaming.settings.configuration import Configuration
 
 pytestmark = pytest.mark.jvm
 BY_CONTEXT = BY_FILE_SYSTEM.replace("FileSystem", "FileContext")

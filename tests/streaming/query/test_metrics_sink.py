@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from expectations.outcome import Offence
+from expectations.judging.outcome import Offence
+from streaming.judging.report import OpenConnections, Report
 from streaming.query.application_metrics import ApplicationMetrics
 from streaming.query.metrics_sink import MetricsSink
-from streaming.query.report import OpenConnections, Report
 
 RULE = "kip35/version-out-of-range"
 

@@ -11,23 +11,23 @@ from pyspark import cloudpickle
 from pyspark.sql import Row
 
 from expectations.conversation.connection_window import ConnectionWindow
-from expectations.finding import Suppressed
-from expectations.outcome import SUPPRESSED
-from expectations.rule import Level
-from expectations.terms import Terms
-from streaming.configuration import Configuration, Suppression
-from streaming.decisions import Decisions
-from streaming.query.folded import pack_folded
+from expectations.judging.finding import Suppressed
+from expectations.judging.outcome import SUPPRESSED
+from expectations.judging.terms import Terms
+from expectations.rules.base.rule import Level
+from streaming.judging.bucket_input import pack_folded
+from streaming.judging.report import Report
 from streaming.query.identity_stage import Stepped
-from streaming.query.keys import Keys
-from streaming.query.report import Report
+from streaming.query.partition_keys import key_of_bucket
 from streaming.query.stages import SUMMARY_INTERVAL, BucketProcessor
-from streaming.query.state_error import StateError
-from streaming.query.stored_bucket import unpack_bucket
+from streaming.settings.configuration import Configuration, Suppression
+from streaming.settings.decisions import Decisions
+from streaming.state.bucket_layout import unpack_bucket
+from streaming.state.state_error import StateError
 from tests.exchange import ID_A, Exchange
 from tests.streaming.captures import violating
-from tests.streaming.query.test_bucket import windows
-from tests.streaming.query.travelling import folded
+from tests.streaming.judging.test_bucket_step import windows
+from tests.streaming.judging.travelling import folded
 
 NOW = 1_800_000_000_000
 BUCKETS = 8
@@ -90,7 +90,7 @@ def step(processor: Any, store: Store, said: list[ConnectionWindow], number: int
     rows = [Row(folded=pack_folded(folded(said)))]
     stepped = [
         msgspec.msgpack.decode(row.stepped, type=Stepped)
-        for row in processor.handleInputRows((Keys.DEALT.key(number),), iter(rows), store)
+        for row in processor.handleInputRows((key_of_bucket(number),), iter(rows), store)
     ]
     (report,) = [msgspec.msgpack.decode(one.report, type=Report) for one in stepped if one.report]
     return report
@@ -135,15 +135,6 @@ def test_another_number_of_buckets_is_refused_and_says_what_to_do() -> None:
     hear(store, windows(asking()))
     with pytest.raises(StateError, match=f"made with {BUCKETS} buckets, not 9: run with --buckets 8"):
         hear(store, windows(asking()), buckets=9)
-
-
-@pytest.mark.parametrize(("made", "taken"), [(Keys.DEALT, Keys.NUMBERED), (Keys.NUMBERED, Keys.DEALT)])
-def test_a_checkpoint_that_lost_the_name_of_its_keys_is_refused(made: Keys, taken: Keys) -> None:
-    processor, store = BucketProcessor(BUCKETS, Terms(), keys=taken), Store()
-    hear(store, windows(asking()))
-    processor.init(store)
-    with pytest.raises(StateError, match="the checkpoint lacks its file kipwatch-keys-dealt"):
-        list(processor.handleExpiredTimer((made.key(3),), store, None))
 
 
 def test_a_bucket_has_one_timer_and_those_of_many_are_spread() -> None:

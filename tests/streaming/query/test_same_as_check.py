@@ -11,9 +11,9 @@ import pytest
 from decoders.frame.cutting import cut
 from decoders.frame.record import Record
 from decoders.schema.registry import default_schemas
-from expectations.readings import read_choices, rules_read_as
-from expectations.terms import Terms
-from streaming.examination import examine, records_of
+from expectations.judging.terms import Terms
+from expectations.rules.readings import read_choices, rules_read_as
+from streaming.check.examination import examine, records_of
 from streaming.feeder.source import open_capture
 from tests.captures import planted, real_clients
 from tests.cases.notation import Case, Player

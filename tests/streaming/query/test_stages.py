@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.frame.record import Kind, Record, pack
-from streaming.query.folded import Folded, unpack_folded
-from streaming.query.keys import Keys
+from streaming.judging.bucket_input import Folded, unpack_folded
+from streaming.query.partition_keys import bucket_of_key
 from streaming.query.stages import TENTH, bucket_of, decode_stage
 from tests.exchange import Exchange
-from tests.streaming.query.travelling import observed
+from tests.streaming.judging.travelling import observed
 
 BUCKETS = 8
 Row = tuple[bytes | None, bytes | None]
@@ -40,7 +40,7 @@ def decoded(*batches: pa.RecordBatch) -> list[dict[int, Folded]]:
         assert batch.schema.names == ["bucket", "folded"]
         assert batch.schema.types == [pa.int32(), pa.binary()]
         buckets, rows = (column.to_pylist() for column in batch.columns)
-        numbers = map(Keys.DEALT.bucket, buckets)
+        numbers = map(bucket_of_key, buckets)
         results.append(dict(zip(numbers, map(unpack_folded, rows), strict=True)))
     return results
 

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from decoders.codec.request import write_request
 from decoders.codec.response import write_response
 from decoders.frame.record import Direction, Kind, Pairing, Record
+from decoders.protocol import HEARTBEAT_APIS
 from decoders.schema.registry import Api, Schemas, default_schemas
 from expectations.conversation.columnar.reading import ObservationReader
 from expectations.conversation.columnar.recollection import Recollection
-from expectations.conversation.observation import HEARTBEAT_APIS, Evidence
+from expectations.conversation.observation import Evidence
 from expectations.conversation.observe import observe
 from tests.decoders.frame.columnar.batches import record_of, unpacked
 

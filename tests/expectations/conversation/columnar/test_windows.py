@@ -33,7 +33,7 @@ from tests.captures import planted, real_clients
 from tests.decoders.codec.test_columnar_equality import APIS
 from tests.decoders.frame.columnar.batches import record_of, traffic, unpacked
 from tests.exchange import Exchange
-from tests.expectations.test_fold import SCRIPTS, STEPS
+from tests.expectations.conversation.test_fold import SCRIPTS, STEPS
 
 SCHEMAS = default_schemas()
 WINDOWS = ColumnarWindows(SCHEMAS)

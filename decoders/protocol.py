@@ -1,0 +1,37 @@
+"""Kafka's API keys, error codes and member epochs that code refers to by name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# API keys: clients/src/main/resources/common/message/*Request.json, "apiKey".
+PRODUCE: Final = 0
+METADATA: Final = 3
+SASL_HANDSHAKE: Final = 17
+API_VERSIONS: Final = 18
+SASL_AUTHENTICATE: Final = 36
+DESCRIBE_CLUSTER: Final = 60
+CONSUMER_GROUP_HEARTBEAT: Final = 68
+GET_TELEMETRY_SUBSCRIPTIONS: Final = 71
+PUSH_TELEMETRY: Final = 72
+SHARE_GROUP_HEARTBEAT: Final = 76
+SHARE_FETCH: Final = 78
+SHARE_ACKNOWLEDGE: Final = 79
+STREAMS_GROUP_HEARTBEAT: Final = 88
+
+HEARTBEAT_APIS: Final = {
+    CONSUMER_GROUP_HEARTBEAT: "ConsumerGroupHeartbeat",
+    SHARE_GROUP_HEARTBEAT: "ShareGroupHeartbeat",
+    STREAMS_GROUP_HEARTBEAT: "StreamsGroupHeartbeat",
+}
+"""The APIs whose member ID KIP-1082 covers, by key."""
+
+# Error codes: org.apache.kafka.common.protocol.Errors.
+NO_ERROR: Final = 0
+UNSUPPORTED_VERSION: Final = 35
+INVALID_REQUEST: Final = 42
+REBOOTSTRAP_REQUIRED: Final = 129
+
+# Member epochs of a heartbeat (KIP-848). A positive epoch is that of a member of the group.
+JOINING: Final = 0
+LEAVING: Final = -1

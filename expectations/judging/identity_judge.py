@@ -1,0 +1,233 @@
+"""Judging identities: the claims of several connections, held against each other.
+
+Claims are merged as they come and may come in any order. A rule that goes by what happened accuses
+as soon as the claims show it. A rule that goes by what did not happen waits until a claim is settled:
+until time has passed in which a claim that speaks for it would have come.
+
+What is remembered is bounded. Where a claim had to be forgotten to make room, it counts as undecided
+if it was not yet judged, and the rules that wait accuse nobody of that identity for as long as it
+is remembered: what was forgotten might have spoken for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from expectations.identity.claim import Claim, IdentityKind
+from expectations.judging.finding import Finding, Subject, finding_of
+from expectations.judging.outcome import Outcome
+from expectations.judging.terms import Terms
+from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.rule import Judgement, Level, Rule, Verdict, undecided
+
+GROUP_LIMIT = 2_000
+"""Identities that one bucket remembers; the one that was silent for longest makes room."""
+CLAIM_LIMITS = {
+    IdentityKind.INSTANCE: 64,
+    IdentityKind.MEMBER: 64,
+    IdentityKind.CLIENT: 64,
+    IdentityKind.BROKER: 1_024,
+}
+"""Claims remembered of one identity; the oldest that has left makes room."""
+KEPT_FOR = 24 * 3600 * 1_000_000_000
+"""Nanoseconds of capture clock for which an identity is remembered that nothing was heard of."""
+SETTLED_AGE = 2
+"""Ticks after which a claim is settled: a whole interval between two ticks lies behind it."""
+
+
+class KnownClaim(msgspec.Struct, array_like=True):
+    """A claim, the ticks since it changed, and the rules that have judged it.
+
+    `accused` holds the level at which each rule accused it.
+    """
+
+    claim: Claim
+    age: int = 0
+    accused: dict[str, Level] = {}
+    judged: list[str] = []
+
+
+class Group(msgspec.Struct, array_like=True):
+    """All that is known of one identity. `heard_at` is in capture time."""
+
+    known: list[KnownClaim] = []
+    heard_at: int = 0
+    is_restless: bool = True
+    has_forgotten: bool = False
+
+
+class IdentityState(msgspec.Struct):
+    """The identities of one bucket, the one that was silent for longest first."""
+
+    groups: dict[str, Group] = {}
+    clock: int = 0
+
+
+class IdentityJudge:
+    """Judges identities on the terms given, by those of the rules that are about them."""
+
+    def __init__(self, api_names: Mapping[int, str], terms: Terms | None = None) -> None:
+        self._api_names = api_names
+        self._terms = terms or Terms()
+        self._rules = [rule for rule in self._terms.rules if isinstance(rule, IdentityRule)]
+
+    def hear(self, state: IdentityState, claims: Iterable[Claim]) -> Outcome:
+        """Take claims in and accuse where they show an offence."""
+        outcome = Outcome()
+        touched: dict[str, Group] = {}
+        for claim in claims:
+            name = f"{claim.identity.kind}\0{claim.identity.cluster}\0{claim.identity.name}"
+            group = state.groups.pop(name, None) or Group()
+            state.groups[name] = touched[name] = group
+            self._merge(group, claim, outcome)
+            state.clock = max(state.clock, claim.until)
+        for group in touched.values():
+            self._judge_group(group, outcome, settling=False)
+        self._make_room(state, outcome)
+        return outcome
+
+    def tick(self, state: IdentityState) -> Outcome:
+        """Let time pass: judge what has settled, forget what was silent for long."""
+        outcome = Outcome()
+        for group in state.groups.values():
+            if group.is_restless:
+                self._age(group, outcome)
+        for name in [name for name, group in state.groups.items() if group.heard_at < state.clock - KEPT_FOR]:
+            del state.groups[name]
+        return outcome
+
+    def finish(self, state: IdentityState) -> Outcome:
+        """Judge all that is known: nothing more will come."""
+        outcome = Outcome()
+        for group in state.groups.values():
+            for known in group.known:
+                known.age = SETTLED_AGE
+            self._judge_group(group, outcome, settling=True)
+        return outcome
+
+    def _merge(self, group: Group, claim: Claim, outcome: Outcome) -> None:
+        group.heard_at, group.is_restless = max(group.heard_at, claim.until), True
+        for known in group.known:
+            if _is_same(known.claim, claim):
+                known.claim, known.age = known.claim.merged(claim), 0
+                return
+        group.known.append(KnownClaim(claim))
+        if len(group.known) > CLAIM_LIMITS[claim.identity.kind]:
+            oldest = min(group.known, key=_age_of)
+            group.known.remove(oldest)
+            group.has_forgotten = True
+            self._give_up(oldest, outcome)
+
+    def _age(self, group: Group, outcome: Outcome) -> None:
+        settles = False
+        for known in group.known:
+            known.age = min(known.age + 1, SETTLED_AGE)
+            settles = settles or known.age == SETTLED_AGE
+        if settles:
+            self._judge_group(group, outcome, settling=True)
+        group.is_restless = any(known.age < SETTLED_AGE for known in group.known)
+
+    def _judge_group(self, group: Group, outcome: Outcome, *, settling: bool) -> None:
+        claims = sorted((known.claim for known in group.known), key=lambda claim: claim.order)
+        for known in sorted(group.known, key=lambda known: known.claim.order):
+            others = [claim for claim in claims if claim is not known.claim]
+            for rule in self._rules_of(known.claim):
+                is_settled = settling and known.age >= SETTLED_AGE
+                if known.accused.get(rule.id) is not rule.level and (is_settled or not rule.waits):
+                    judgement = self._judge(rule, known.claim, others, group)
+                    self._take(rule, known, judgement, outcome, is_settled=is_settled)
+
+    def _judge(
+        self, rule: IdentityRule, claim: Claim, others: Sequence[Claim], group: Group
+    ) -> Judgement | None:
+        judgement = rule.judge_claim(claim, others)
+        if judgement is None or judgement.verdict is not Verdict.VIOLATES:
+            return judgement
+        is_certain = claim.evidence is not None and not (rule.waits and group.has_forgotten)
+        return judgement if is_certain else undecided()
+
+    def _take(
+        self,
+        rule: IdentityRule,
+        known: KnownClaim,
+        judgement: Judgement | None,
+        outcome: Outcome,
+        *,
+        is_settled: bool,
+    ) -> None:
+        """Accuse once, and again if it weighs more; count any other verdict once, when it is settled."""
+        if judgement is None:
+            return
+        if judgement.verdict is Verdict.VIOLATES:
+            level = judgement.level or rule.level
+            if known.accused.get(rule.id) is not level:
+                self._accuse(rule, known, judgement, outcome)
+                known.accused[rule.id] = level
+        elif is_settled and rule.id not in known.judged and rule.id not in known.accused:
+            known.judged.append(rule.id)
+            _count(outcome, rule, judgement, known.claim)
+
+    def _accuse(self, rule: IdentityRule, known: KnownClaim, judgement: Judgement, outcome: Outcome) -> None:
+        finding = self._terms.decide(self._finding(rule, judgement, known.claim))
+        outcome.count_offence(finding)
+        outcome.findings.append(finding)
+        if rule.id not in known.accused:
+            _count(outcome, rule, judgement, known.claim)
+
+    def _make_room(self, state: IdentityState, outcome: Outcome) -> None:
+        while len(state.groups) > GROUP_LIMIT:
+            group = state.groups.pop(next(iter(state.groups)))
+            for known in group.known:
+                self._give_up(known, outcome)
+
+    def _give_up(self, known: KnownClaim, outcome: Outcome) -> None:
+        for rule in self._rules_of(known.claim):
+            if rule.id not in known.accused and rule.id not in known.judged:
+                _count(outcome, rule, undecided(), known.claim)
+
+    def _rules_of(self, claim: Claim) -> list[IdentityRule]:
+        return [rule for rule in self._rules if rule.kind is claim.identity.kind]
+
+    def _finding(self, rule: IdentityRule, judgement: Judgement, claim: Claim) -> Finding:
+        about = _subject(claim, self._terms.listener(claim.server))
+        return finding_of(rule, judgement, about, self._api_names.get(claim.api_key))
+
+
+def _subject(claim: Claim, listener: str) -> Subject:
+    assert claim.evidence is not None
+    return Subject(
+        connection=claim.connection,
+        sequence=claim.first_sequence,
+        captured_at=claim.since,
+        last_captured_at=claim.since,
+        evidence=claim.evidence,
+        api_key=claim.api_key,
+        api_version=claim.api_version,
+        correlation_id=None,
+        cluster=claim.identity.cluster,
+        client=claim.client,
+        broker=claim.server,
+        listener=listener,
+        client_id=claim.client_id,
+        software=claim.software,
+        instance_id=claim.instance_id,
+        member_id=claim.member_id,
+        group_id=claim.group_id,
+    )
+
+
+def _count(outcome: Outcome, rule: Rule, judgement: Judgement, claim: Claim) -> None:
+    outcome.count(rule, judgement)
+    outcome.judged.append((claim.connection, rule.id, str(judgement.verdict)))
+
+
+def _is_same(known: Claim, claim: Claim) -> bool:
+    return (known.connection, known.first_sequence) == (claim.connection, claim.first_sequence)
+
+
+def _age_of(known: KnownClaim) -> tuple[bool, bool, int]:
+    """Order claims by how soon they may be forgotten: what has left first, what speaks for others last."""
+    claim = known.claim
+    return not claim.has_left, not claim.connection, claim.until

@@ -1,0 +1,92 @@
+"""The catalogue of all rules, built from the modules `rules/<family>/<offence>.py`, one rule each."""
+
+from __future__ import annotations
+
+import importlib
+import operator
+import pkgutil
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from expectations import rules as rules_package
+from expectations.rules.base.rule import NoState, Rule
+
+BASE = "base"
+"""The package of what rules of several families derive from."""
+
+
+def _modules() -> list[str]:
+    """List the modules of all rules. A module whose name begins with `_` serves the rules beside it."""
+    families = [
+        package.name
+        for package in pkgutil.iter_modules(rules_package.__path__)
+        if package.ispkg and package.name != BASE
+    ]
+    return [
+        f"{rules_package.__name__}.{family}.{module.name}"
+        for family in families
+        for module in pkgutil.iter_modules([f"{rules_package.__path__[0]}/{family}"])
+        if not module.name.startswith("_")
+    ]
+
+
+def _rule_of(module_name: str) -> Rule:
+    module = importlib.import_module(module_name)
+    own = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Rule) and value.__module__ == module_name
+    ]
+    if len(own) != 1:
+        raise ImportError(f"{module_name} must define exactly one rule, not {len(own)}")
+    return own[0]()
+
+
+RULES: tuple[Rule, ...] = tuple(sorted((_rule_of(name) for name in _modules()), key=lambda rule: rule.id))
+"""Every rule, by id."""
+
+RULE_STATES: type[msgspec.Struct] = msgspec.defstruct(
+    "RuleStates",
+    [
+        (rule.state_name, rule.State, msgspec.field(default_factory=rule.State))
+        for rule in RULES
+        if rule.State is not NoState
+    ],
+)
+"""The states of one connection, a field for each rule that keeps one."""
+NO_STATE = NoState()
+
+
+def rule_named(rule_id: str) -> Rule:
+    """Find a rule by its id. Raises KeyError when there is none."""
+    return {rule.id: rule for rule in RULES}[rule_id]
+
+
+def kept_name(rule: Rule) -> str | None:
+    """Name the field of a rule's state, None if it keeps none."""
+    return None if rule.State is NoState else rule.state_name
+
+
+def state_of(states: Any, rule: Rule) -> Any:
+    """Pick one rule's state out of a connection's."""
+    name = kept_name(rule)
+    return NO_STATE if name is None else getattr(states, name)
+
+
+class ChangedStates:
+    """Picks, of the states of some rules, those that are not as they were when the connection began."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._pick = operator.attrgetter(*names)
+        self._new = self._pick(RULE_STATES())
+
+    def __call__(self, states: Any) -> dict[str, Any]:
+        """Give them by name."""
+        kept = zip(self._names, self._pick(states), self._new, strict=True)
+        return {name: state for name, state, new in kept if state != new}
+
+
+changed_states = ChangedStates(RULE_STATES.__struct_fields__)

@@ -1,0 +1,65 @@
+"""What a heartbeat's member ID comes to, for the rules on it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+
+from decoders.frame.record import Kind
+from decoders.protocol import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_APIS, JOINING, LEAVING
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.observation import Heartbeat, Observation
+from expectations.rules.base.rule import REQUESTS, Judgement, Level, NoState, Rule, Spec, undecided
+
+DEMANDING_VERSIONS = {Spec.SHIPPED: 1, Spec.TEXT: 2}
+"""The version of ConsumerGroupHeartbeat from which the client makes the ID (KIP-1082, Public Interfaces)."""
+
+
+def weight_of_missing(heartbeat: Heartbeat, request: Observation, spec: Spec) -> Level | None:
+    """How much a missing member ID weighs in a heartbeat; None where it may be missing.
+
+    Released brokers demand it in the Share and Streams heartbeats too, which the KIP does not mention. In
+    older versions of ConsumerGroupHeartbeat it is KIP-848 that demands the ID of a member that has joined.
+    """
+    if request.api_key != CONSUMER_GROUP_HEARTBEAT:
+        return Level.VIOLATION if spec is Spec.SHIPPED else None
+    if request.api_version >= DEMANDING_VERSIONS[spec]:
+        return Level.VIOLATION
+    epoch = heartbeat.member_epoch
+    if epoch is not None and (epoch > JOINING or epoch == LEAVING):
+        return Level.IMPROVEMENT
+    return None
+
+
+def disagreement(heartbeat: Heartbeat, request: Observation) -> str:
+    """What a finding adds where the two readings weigh a missing member ID differently; most often ""."""
+    shipped, text = (weight_of_missing(heartbeat, request, spec) for spec in (Spec.SHIPPED, Spec.TEXT))
+    if shipped is text or heartbeat.member_id is None:
+        return ""
+    return " (by released Kafka; the KIP demands it from version 2 of ConsumerGroupHeartbeat)"
+
+
+class MemberIdRule(Rule):
+    """A rule on the member ID of each heartbeat that has one. Heartbeats that were not read are undecided."""
+
+    hears = REQUESTS
+    apis = frozenset(HEARTBEAT_APIS)
+
+    def judge(
+        self, observation: Observation, conversation: Conversation, state: NoState
+    ) -> Iterator[Judgement]:
+        """Judge each member ID that is given."""
+        if observation.kind is not Kind.REQUEST or observation.api_key not in HEARTBEAT_APIS:
+            return iter(())
+        heartbeat = observation.body
+        if not isinstance(heartbeat, Heartbeat):
+            return iter((undecided(observation.count),))
+        if heartbeat.member_id is None or not heartbeat.has_member_id:
+            return iter(())
+        return self.judge_member_id(heartbeat.member_id, observation, conversation)
+
+    @abstractmethod
+    def judge_member_id(
+        self, member_id: str, request: Observation, conversation: Conversation
+    ) -> Iterator[Judgement]:
+        """Judge the member ID of a heartbeat."""

@@ -1,0 +1,62 @@
+"""What the header of a request comes to under KIP-1313, where more than one rule must know."""
+
+from __future__ import annotations
+
+from decoders.frame.record import Kind
+from decoders.protocol import SASL_HANDSHAKE
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.observation import Observation
+from expectations.rules.base.rule import Verdict
+
+
+def first_gave_id(conversation: Conversation) -> bool | None:
+    """Whether the connection's first request gave an ID; None if that is not known."""
+    first = conversation.first_identified
+    if first is None or not conversation.beginning_seen or not first.has_header:
+        return None
+    return first.instance_id is not None
+
+
+def missing(request: Observation, conversation: Conversation) -> Verdict | None:
+    """Whether a request lacks the ID that the connection's first one gave; None if it need not give it."""
+    if request.kind is not Kind.REQUEST or request.api_key == SASL_HANDSHAKE:
+        return None
+    if conversation.instance_id is None or conversation.is_first_identified(request):
+        return None
+    owed = first_gave_id(conversation)
+    if owed is None:
+        return Verdict.UNDECIDED if request.instance_id is None else None
+    if not owed:
+        return None
+    if not request.has_header:
+        return Verdict.UNDECIDED
+    return Verdict.VIOLATES if request.instance_id is None else Verdict.CONFORMS
+
+
+def changed(request: Observation, conversation: Conversation) -> Verdict | None:
+    """Whether a request's ID is another than the connection's first; None if there are not two IDs."""
+    if request.kind is not Kind.REQUEST or conversation.instance_id is None:
+        return None
+    if request.instance_id is None:
+        return None if request.has_header else Verdict.UNDECIDED
+    if request.first_sequence == conversation.instance_id_sequence:
+        return None
+    return Verdict.CONFORMS if request.instance_id == conversation.instance_id else Verdict.VIOLATES
+
+
+def zero_at_first(request: Observation, conversation: Conversation) -> Verdict | None:
+    """Whether a first request on header v3 gives no ID; None for any other request."""
+    if request.kind is not Kind.REQUEST or not conversation.is_first_identified(request):
+        return None
+    if not request.uses_header_v3:
+        return None
+    if not conversation.beginning_seen:
+        return Verdict.UNDECIDED
+    return Verdict.VIOLATES if request.instance_id is None else Verdict.CONFORMS
+
+
+def sent_on_older_header(request: Observation, conversation: Conversation) -> bool:
+    """Whether a later request has a client ID of an older header, on a connection that uses header v3."""
+    if request.kind is not Kind.REQUEST or not conversation.uses_header_v3:
+        return False
+    return request.header_version in (1, 2) and not conversation.is_first(request)

@@ -1,0 +1,45 @@
+"""What a broker takes as a client's software name and version, and how either is judged (KIP-511)."""
+
+from __future__ import annotations
+
+import re
+
+from expectations.conversation.negotiation import Asked
+from expectations.conversation.observation import SoftwareClaim
+from expectations.rules.base.rule import Judgement, Spec, Verdict, conforms
+
+PATTERNS = {
+    Spec.SHIPPED: re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?"),
+    Spec.TEXT: re.compile(r"[.\-a-zA-Z0-9]+"),
+}
+"""Released Kafka demands a letter or digit at both ends, the KIP's text does not."""
+
+
+def is_well_formed(text: str, spec: Spec) -> bool:
+    """Whether a software name or version is valid in a reading."""
+    return PATTERNS[spec].fullmatch(text) is not None
+
+
+def is_claim_well_formed(claim: SoftwareClaim, spec: Spec) -> bool:
+    """Whether both name and version are."""
+    return is_well_formed(claim.name, spec) and is_well_formed(claim.version, spec)
+
+
+def judge_text(text: str, asked: Asked, spec: Spec) -> Judgement:
+    """Hold what a client asked with against the pattern of a reading. The context calls it `text`."""
+    if is_well_formed(text, spec):
+        return conforms()
+    return Judgement(
+        Verdict.VIOLATES,
+        expected=PATTERNS[spec].pattern,
+        observed=text,
+        context={"text": text, "readings": _readings_that_refuse(text)},
+        subject=asked.request,
+    )
+
+
+def _readings_that_refuse(text: str) -> str:
+    """Say which readings refuse a text that at least one of them refuses."""
+    if is_well_formed(text, Spec.TEXT):
+        return "released Kafka only: the KIP's text allows it"
+    return "in both readings"

@@ -1,0 +1,38 @@
+"""The audit: the latest records of the frames topic against the Great Expectations suite, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from rich.table import Table
+
+from decoders.schema.registry import Schemas
+from expectations.suites.frame_table import frame_table
+from expectations.suites.frames import SuiteResult, run_frames_suite
+from streaming.audit.frames_topic import latest_records
+from streaming.settings.kafka_client import Setting
+
+
+def audit(
+    bootstrap: str, topic: str, limit: int, settings: Mapping[str, Setting] = MappingProxyType({})
+) -> SuiteResult:
+    """Read the last `limit` records, evenly over the partitions, and hold them against the suite.
+
+    Raises UserError when Kafka cannot be reached, has no such topic, or holds something else in it.
+    """
+    records = latest_records(bootstrap, topic, limit, settings)
+    return run_frames_suite(frame_table(Schemas.load(), records))
+
+
+def audit_table(result: SuiteResult) -> Table:
+    """Show how each expectation fared."""
+    table = Table("expectation", "weight", "result", box=None, pad_edge=False)
+    for outcome in result.outcomes:
+        told = (
+            "holds"
+            if outcome.success
+            else f"[red]{outcome.unexpected_count} of {result.rows} rows do not hold[/]"
+        )
+        table.add_row(outcome.id, outcome.severity, told)
+    return table

@@ -1,0 +1,247 @@
+"""Examining a capture file: the whole road in one process, without Kafka, Spark or Java.
+
+Packets become frames, frames facts, facts findings, by the same code that the feeder and the query
+run. The size of the window changes no finding.
+"""
+
+from __future__ import annotations
+
+import functools
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from decoders.frame.columnar.cutting import ColumnarCutter
+from decoders.frame.columnar.joining import joined
+from decoders.frame.record import Kind, Record
+from decoders.schema.registry import Schemas
+from decoders.wire.assembly import MAX_FRAME
+from decoders.wire.columnar.frames import FrameBatch
+from decoders.wire.columnar.packets import PacketBatch
+from decoders.wire.columnar.tracker import ColumnarTracker
+from decoders.wire.packet import Packet
+from decoders.wire.tracker import Tracker
+from expectations.conversation.columnar.arrival import Arrival
+from expectations.conversation.columnar.window import ColumnarWindows
+from expectations.judging.finding import Finding
+from expectations.judging.identity_judge import IdentityState
+from expectations.judging.terms import Terms
+from expectations.report.broker import Broker
+from expectations.report.coverage import Coverage, coverage_of
+from expectations.report.fleet import Client
+from streaming.check.collector import Audience, HeardIdentityJudge, HeardJudge
+from streaming.check.recording import FILE_SHIFT, Recording, place
+from streaming.judging.bucket_step import BucketStep
+from streaming.judging.identity_step import IdentityStep
+from streaming.judging.report import Report
+from streaming.state.bucket import Bucket
+
+WINDOW = 250_000
+"""Records judged at a time: the more, the fewer observations their likes fold to."""
+Through = Callable[[Iterable[PacketBatch]], Iterable[PacketBatch]]
+"""What packets pass through on their way, such as a progress bar."""
+
+
+class FileRead(msgspec.Struct, frozen=True):
+    """What one file brought: frames and connections that begin in it, and findings about frames that do."""
+
+    file: str
+    frames: int
+    connections: int
+    findings: int
+    truncated: bool
+
+
+class Examination(msgspec.Struct):
+    """What a capture holds. `undecodable` counts frames by reason.
+
+    `ledger` tells where the captured bytes went, `packets` how many held a TCP segment or were skipped
+    for a reason, `opaque` how many connections are not Kafka. `companions` gives, by finding id, the
+    connections in hex that the finding is about.
+    """
+
+    findings: list[Finding]
+    coverage: list[Coverage]
+    files: list[FileRead]
+    undecodable: dict[str, int]
+    ledger: dict[str, int]
+    packets: dict[str, int]
+    opaque: int
+    clients: list[Client]
+    brokers: list[Broker]
+    companions: dict[str, set[str]]
+
+    @property
+    def frames(self) -> int:
+        """How many requests and responses there are."""
+        return sum(file.frames for file in self.files)
+
+    @property
+    def connections(self) -> int:
+        """How many connections there are."""
+        return sum(file.connections for file in self.files)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether a file ends inside a packet."""
+        return any(file.truncated for file in self.files)
+
+    @property
+    def violates(self) -> bool:
+        """Whether any finding is of level violation."""
+        return any(finding.level == "violation" for finding in self.findings)
+
+
+def records_of(
+    schemas: Schemas,
+    packets: Iterable[Packet],
+    ports: Iterable[int],
+    run: int,
+    max_frame: int = MAX_FRAME,
+) -> tuple[Iterator[Record], Tracker]:
+    """Turn packets into records, and give the tracker whose ledger fills as they are read."""
+    tracker = Tracker(schemas, ports=frozenset(ports), run=run, max_frame=max_frame)
+
+    def read() -> Iterator[Record]:
+        for packet in packets:
+            yield from tracker.feed(packet)
+        yield from tracker.finish()
+
+    return read(), tracker
+
+
+def examine(
+    path: Path | Sequence[Path],
+    schemas: Schemas,
+    ports: Iterable[int] = (),
+    terms: Terms | None = None,
+    max_frame: int = MAX_FRAME,
+    *,
+    window: int = WINDOW,
+    through: Through = iter,
+) -> Examination:
+    """Judge one capture: a file, plain or compressed, a folder of rotated ones, or several of these.
+
+    Without `ports` the side that was connected to is the broker. A length beyond `max_frame` is no frame's.
+    Of a file that ends inside a packet what is whole is judged. Raises UserError when a file cannot be read.
+    """
+    names, terms = schemas.api_names, terms or Terms()
+    recording = Recording([path] if isinstance(path, Path) else path)
+    audience, tally = Audience(terms.rules, names), _Tally(recording)
+    judge = HeardJudge(audience, names, terms)
+    step, bucket = BucketStep(judge, names), Bucket()
+    identity_step, identities = IdentityStep(HeardIdentityJudge(audience, names, terms)), IdentityState()
+    tracker = ColumnarTracker(schemas, ports=frozenset(ports), run=recording.run, max_frame=max_frame)
+    _, windows = _columnar(schemas)
+    packets = tally.noting(through(recording.batches()))
+    for batch in joined(_cut_frames(schemas, tracker, packets), window):
+        tally.count(batch)
+        for heard in windows.slices_of(Arrival.of_file(batch, ""), window):
+            report = step.hear(0, bucket, heard)
+            tally.add(report)
+            tally.add(identity_step.hear(0, identities, report.claims))
+    for state in bucket.connections.values():
+        tally.findings.update({finding.id: finding for finding in judge.republish(state)})
+        tally.add(identity_step.hear(0, identities, judge.latest_claims(state)))
+    audience.fleet.finish()
+    tally.add(identity_step.finish(0, identities))
+    return tally.examination(tracker, audience)
+
+
+@functools.lru_cache(maxsize=1)
+def _columnar(schemas: Schemas) -> tuple[ColumnarCutter, ColumnarWindows]:
+    """Make what reads columns, once: that takes longer than to judge a small capture."""
+    return ColumnarCutter(schemas), ColumnarWindows(schemas)
+
+
+def _cut_frames(
+    schemas: Schemas, tracker: ColumnarTracker, packets: Iterable[PacketBatch]
+) -> Iterator[FrameBatch]:
+    """Turn packets into as much of their frames as may be kept."""
+    cutter, _ = _columnar(schemas)
+    for batch in packets:
+        yield cutter.cut(tracker.feed(batch))
+    yield cutter.cut(tracker.finish())
+
+
+class _Tally:
+    """Adds the reports of all windows up, and counts what each file of the recording brought."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.findings: dict[str, Finding] = {}
+        self._recording = recording
+        self._checks: dict[tuple[str, str], int] = {}
+        self._undecodable: dict[str, int] = {}
+        self._frames = np.zeros(len(recording.files), np.int64)
+        self._connections = np.zeros(len(recording.files), np.int64)
+        self._positions = array("q")
+
+    def noting(self, batches: Iterable[PacketBatch]) -> Iterator[PacketBatch]:
+        """Note where each packet begins as it passes."""
+        for batch in batches:
+            self._positions.frombytes(batch.positions.tobytes())
+            yield batch
+
+    def count(self, batch: FrameBatch) -> None:
+        """Count frames and connections by the files in which they begin."""
+        opened = [event.position for event in batch.events if event.kind is Kind.OPENED]
+        self._frames += self._by_file(batch.frames.positions)
+        self._connections += self._by_file(np.array(opened, np.int64))
+
+    def add(self, report: Report) -> None:
+        """Add a report."""
+        self.findings.update({finding.id: finding for finding in report.findings})
+        for rule, verdicts in report.checks.items():
+            for verdict, count in verdicts.items():
+                self._checks[rule, verdict] = self._checks.get((rule, verdict), 0) + count
+        for reason, count in report.undecodable.items():
+            self._undecodable[reason] = self._undecodable.get(reason, 0) + count
+
+    def examination(self, tracker: ColumnarTracker, audience: Audience) -> Examination:
+        """Give all of it."""
+        findings = sorted(self.findings.values(), key=lambda finding: finding.sequence)
+        return Examination(
+            findings=self._placed(findings),
+            coverage=coverage_of(self._checks, audience.rules),
+            files=self._files(findings),
+            undecodable=self._undecodable,
+            ledger=tracker.ledger.fates(),
+            packets=dict(tracker.ledger.packets),
+            opaque=tracker.ledger.opaque_connections,
+            clients=audience.fleet.clients(),
+            brokers=audience.fleet.brokers(),
+            companions={finding.id: audience.companions.of(finding) for finding in findings},
+        )
+
+    def _by_file(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.bincount(positions >> FILE_SHIFT, minlength=len(self._recording.files))
+
+    def _files(self, findings: Sequence[Finding]) -> list[FileRead]:
+        found = self._by_file(np.array([finding.evidence.position for finding in findings], np.int64))
+        return [
+            FileRead(str(path), int(frames), int(connections), int(count), path in self._recording.truncated)
+            for path, frames, connections, count in zip(
+                self._recording.files, self._frames, self._connections, found, strict=True
+            )
+        ]
+
+    def _placed(self, findings: Sequence[Finding]) -> list[Finding]:
+        """Give the findings with the file in which their frame begins, and the number of its packet there."""
+        positions = np.frombuffer(self._positions, np.int64)
+        placed = []
+        for finding in findings:
+            position = finding.evidence.position or 0
+            file, inside = place(position)
+            first, packet = np.searchsorted(positions, (file << FILE_SHIFT, position)).tolist()
+            evidence = msgspec.structs.replace(
+                finding.evidence,
+                source=self._recording.files[file].name,
+                position=inside,
+                packet=packet - first + 1,
+            )
+            placed.append(msgspec.structs.replace(finding, evidence=evidence))
+        return placed

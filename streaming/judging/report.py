@@ -1,0 +1,38 @@
+"""What one step of a bucket tells the driver."""
+
+from __future__ import annotations
+
+import msgspec
+
+from expectations.identity.claim import Claim
+from expectations.judging.finding import Finding
+from expectations.judging.outcome import Offence
+
+
+class OpenConnections(msgspec.Struct, frozen=True, array_like=True):
+    """How many connections a client software has open to a listener (KIP-511's gauge)."""
+
+    software_name: str
+    software_version: str
+    listener: str
+    count: int
+
+
+class Report(msgspec.Struct):
+    """What was found, counted and is open.
+
+    `frames` counts by API name and kind, `undecodable` by reason, `checks` by rule and verdict.
+    `captured` counts records, not of this bucket alone, by capture time in tenths of a second since 1970.
+    `claims` are for the step that judges identities; they do not reach the driver.
+    """
+
+    bucket: int
+    findings: list[Finding] = []
+    checks: dict[str, dict[str, int]] = {}
+    offences: list[tuple[Offence, int]] = []
+    frames: dict[str, dict[str, int]] = {}
+    undecodable: dict[str, int] = {}
+    captured: dict[int, int] = {}
+    open_connections: list[OpenConnections] = []
+    state_bytes: int = 0
+    claims: list[Claim] = []

@@ -1,0 +1,207 @@
+"""The configuration: one TOML file, and flags of the same names that win over it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import msgspec
+
+from decoders.frame.record import NAME_BYTES
+from decoders.wire.assembly import MAX_FRAME
+from expectations.rules.base.rule import Level
+from streaming.metrics.label_values import LABEL_LIMIT
+from streaming.user_error import UserError
+
+HIGHEST_PORT = 0xFFFF
+
+_LISTS = frozenset({"interface", "ports", "spec"})
+Described = msgspec.Meta
+Port = Annotated[int, msgspec.Meta(ge=1, le=HIGHEST_PORT)]
+
+
+class Listener(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What is not on the wire of one broker listener. Without an entry its name is `address:port`."""
+
+    address: str
+    name: str = ""
+    cluster_id: str = ""
+    node_id: int = -1
+
+
+class Suppression(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Findings of a rule that are known and borne, until and including a day.
+
+    All that is given must match; `client` and `broker` are addresses, with or without their port.
+    """
+
+    rule: str
+    reason: Annotated[str, msgspec.Meta(min_length=1)]
+    until: date
+    client_software_name: str | None = None
+    client_id: str | None = None
+    client: str | None = None
+    broker: str | None = None
+
+
+class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Every setting, with its default. A flag's help is the setting's description."""
+
+    bootstrap: Annotated[str, Described(description="Kafka's host:port for the topics")] = "127.0.0.1:9092"
+    frames_topic: Annotated[str, Described(description="topic of the captured frames")] = "kipwatch.frames"
+    findings_topic: Annotated[str, Described(description="topic of the findings")] = "kipwatch.findings"
+    interface: Annotated[
+        list[str], Described(description="network interfaces to capture on, separated by commas")
+    ] = msgspec.field(default_factory=lambda: ["lo"])
+    ports: Annotated[list[Port], Described(description="broker ports to capture, separated by commas")] = (
+        msgspec.field(default_factory=lambda: [9092])
+    )
+    cluster: Annotated[str, Described(description="name of the watched cluster, at most 24 bytes")] = ""
+    feeder: Annotated[str, Described(description="name of this feeder, at most 24 bytes")] = "feeder"
+    metrics_address: Annotated[str, Described(description="where the application serves /metrics")] = (
+        "127.0.0.1:9108"
+    )
+    feeder_metrics_address: Annotated[str, Described(description="where the feeder serves /metrics")] = (
+        "127.0.0.1:9107"
+    )
+    user: Annotated[
+        str, Described(description="user to become once the capture is open, if started as root")
+    ] = ""
+    ring_mebibytes: Annotated[
+        int, Described(description="MiB of captured packets that the kernel holds for each interface", ge=2)
+    ] = 64
+    max_request_bytes: Annotated[
+        int, Described(description="longest request the brokers take (socket.request.max.bytes)", ge=1024)
+    ] = MAX_FRAME
+    queue_mebibytes: Annotated[
+        int, Described(description="MiB of records that wait while Kafka is slow or away", ge=1)
+    ] = 256
+    kafka: Annotated[
+        dict[str, str | int | bool],
+        Described(description="kipwatch's Kafka clients: SASL, TLS and the rest, by librdkafka's names"),
+    ] = {}
+    checkpoint: Annotated[str, Described(description="folder of the query's checkpoint")] = (
+        "kipwatch-checkpoint"
+    )
+    buckets: Annotated[
+        int, Described(description="buckets of connections; frozen by the checkpoint", ge=1)
+    ] = 256
+    shuffle_partitions: Annotated[
+        int, Described(description="Spark's shuffle partitions; frozen by the checkpoint", ge=1)
+    ] = 2
+    trigger_seconds: Annotated[int, Described(description="seconds between two micro-batches", ge=1)] = 1
+    label_limit: Annotated[
+        int,
+        Described(
+            description="values of a metric's label from the wire; what is beyond counts as other", ge=1
+        ),
+    ] = LABEL_LIMIT
+    master: Annotated[
+        str, Described(description="Spark's master; local, or what spark-submit says, if empty")
+    ] = ""
+    spark: Annotated[dict[str, str], Described(description="further settings of Spark, by its names")] = {}
+    after_loss: Annotated[
+        bool,
+        Described(
+            description="true to go on although frames are missing after the checkpoint; connections known "
+            "by then count as interrupted"
+        ),
+    ] = False
+    frames_per_batch: Annotated[
+        int, Described(description="frames that a micro-batch takes at most", ge=1)
+    ] = 1_000_000
+    schemas: Annotated[
+        str,
+        Described(description="kafka-clients jar of the release to decode with; the newest known if empty"),
+    ] = ""
+    spec: Annotated[
+        list[str],
+        Described(
+            description="readings of KIPs, such as kip1082=text, separated by commas; as released if empty"
+        ),
+    ] = []
+    listener: list[Listener] = []
+    disable: list[str] = []
+    levels: dict[str, Level] = {}
+    suppress: list[Suppression] = []
+
+    def __post_init__(self) -> None:
+        """Refuse names that the records' envelope would cut off."""
+        for name in ("cluster", "feeder"):
+            if len(getattr(self, name).encode()) > NAME_BYTES:
+                raise ValueError(f"Expected at most {NAME_BYTES} bytes - at `$.{name}`")
+
+
+def add_flags(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
+    """Add `--config` and the flags of the settings named; that of a list may be given several times."""
+    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with the same names")
+    hints = get_type_hints(Configuration, include_extras=True)
+    for name in names:
+        described = hints[name].__metadata__[0].description
+        default = _default(name)
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            dest=name,
+            action="append" if name in _LISTS else "store",
+            metavar="VALUE",
+            help=f"{described} (default: {default})" if default else described,
+        )
+
+
+def configure(flags: argparse.Namespace) -> Configuration:
+    """Read the file named by `--config`, if any, and put the flags given over it.
+
+    Raises UserError when the file cannot be read, a key is unknown or a value does not fit.
+    """
+    path: Path | None = flags.config
+    settings = _read(path) if path else {}
+    given = {
+        name: value
+        for name, value in vars(flags).items()
+        if name in Configuration.__struct_fields__ and value is not None
+    }
+    source = f"{path}: " if path else ""
+    try:
+        in_file = msgspec.convert(settings, Configuration)
+    except msgspec.ValidationError as error:
+        raise UserError(f"{source}{error}; see `kipwatch run --help` and `kipwatch feed --help`") from error
+    try:
+        return msgspec.convert(
+            {**msgspec.to_builtins(in_file), **_parsed(given)}, Configuration, strict=False
+        )
+    except msgspec.ValidationError as error:
+        raise UserError(f"a flag's value does not fit: {error}") from error
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """Take `host:port` apart. Raises UserError when it is not one."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > HIGHEST_PORT:
+        raise UserError(f"{address!r} is not host:port, with a port up to {HIGHEST_PORT}")
+    return host, int(port)
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        document: Mapping[str, Any] = msgspec.toml.decode(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"cannot read the configuration {path}: {error.strerror}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not TOML: {error}") from error
+    return document
+
+
+def _parsed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Flags are texts; elements of a list stand between commas."""
+    parsed = dict(given)
+    for name in _LISTS & parsed.keys():
+        parsed[name] = [element.strip() for text in parsed[name] for element in text.split(",")]
+    return parsed
+
+
+def _default(name: str) -> Any:
+    value = getattr(Configuration(), name)
+    return ",".join(map(str, value)) if isinstance(value, list) else value

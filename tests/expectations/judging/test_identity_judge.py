@@ -1,0 +1,209 @@
+"""Identities are judged by the claims alone, in whatever order and however parted they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decoders.schema.registry import default_schemas
+from expectations.identity.claim import Claim, IdentityKind
+from expectations.judging.identity_judge import CLAIM_LIMITS, GROUP_LIMIT, IdentityJudge, IdentityState
+from expectations.judging.judge import ConnectionState, Judge, open_connection
+from expectations.judging.outcome import Outcome
+from expectations.rules.base.identity_rule import IdentityRule
+from tests.exchange import ID_A, ID_B, SECOND, SOFTWARE, Exchange, added_up, advertisement, claims_of
+
+NAMES = default_schemas().api_names
+SHARED_INSTANCE = "kip1313/instance-id-shared"
+NOT_REPEATED = "kip35/negotiation-not-repeated"
+MEMBER = "4vGZ0000000000000000Aw"
+
+
+def beat(exchange: Exchange, instance_id: bytes) -> None:
+    """A heartbeat of the one member."""
+    body = {"groupId": "g", "memberId": MEMBER, "memberEpoch": 1}
+    exchange.request("ConsumerGroupHeartbeat", 2, body, client_id="app", instance_id=instance_id)
+
+
+def refuse(exchange: Exchange) -> None:
+    """A request that is not answered before the broker closes."""
+    exchange.negotiate(client_id="app")
+    exchange.request("Metadata", 12, client_id="app")
+
+
+def misroute(exchange: Exchange, error_code: int) -> None:
+    """A client that means to reach a certain broker."""
+    body = SOFTWARE | {"clusterId": "c", "nodeId": 3}
+    exchange.answer(exchange.request("ApiVersions", 5, body, client_id="app"), advertisement(error_code))
+
+
+STEPS: dict[str, Callable[[Exchange], object]] = {
+    "orders": lambda on: on.request("ApiVersions", 6, SOFTWARE, client_id="orders", instance_id=ID_A),
+    "billing": lambda on: on.request("ApiVersions", 6, SOFTWARE, client_id="billing", instance_id=ID_A),
+    "use": lambda on: on.answer(on.request("Metadata", 12, client_id="app")),
+    "beat A": lambda on: beat(on, ID_A),
+    "beat B": lambda on: beat(on, ID_B),
+    "refuse": refuse,
+    "misrouted": lambda on: misroute(on, 129),
+    "routed": lambda on: misroute(on, 0),
+    "gap": lambda on: on.gap(),
+    "wait": lambda on: on.wait(2),
+    "close": lambda on: on.close(first=2),  # type: ignore[arg-type]  # the direction of the broker
+}
+SCRIPTS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from(sorted(STEPS))), max_size=30)
+
+
+def claims_told(script: list[tuple[int, str]]) -> list[Claim]:
+    """All that the connections of a script tell, in the order of the frames."""
+    exchanges: dict[int, Exchange] = {}
+    whole = Exchange(connection=b"first" + bytes(11))
+    for number, step in script:
+        if number not in exchanges:
+            exchanges[number] = Exchange(
+                records=whole.records,
+                connection=bytes([number]) * 16,
+                client=f"10.0.0.1:{40_000 + number}",
+                at=whole.at,
+            )
+        exchanges[number].at = whole.at = max(whole.at, exchanges[number].at)
+        STEPS[step](exchanges[number])
+        whole.at = exchanges[number].at
+    return claims_of_all(whole)
+
+
+def claims_of_all(exchange: Exchange) -> list[Claim]:
+    judge, states, claims = Judge(NAMES), dict[bytes, ConnectionState](), []
+    for window in exchange.windows(1):
+        state = states.setdefault(window.connection, open_connection(window))
+        claims += claims_of(judge.hear(state, window), window)
+    return claims + [claim for state in states.values() for claim in judge.latest_claims(state)]
+
+
+def judged(parts: list[list[Claim]]) -> Outcome:
+    """Judge claims part by part, the state stored in between."""
+    judge, state, outcomes = IdentityJudge(NAMES), IdentityState(), []
+    for part in parts:
+        outcomes.append(judge.hear(state, part))
+        state = msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=IdentityState)
+    return added_up([*outcomes, judge.finish(state)])
+
+
+@settings(max_examples=120, deadline=None)
+@given(SCRIPTS, st.randoms(use_true_random=False), st.integers(1, 10))
+def test_neither_the_order_of_claims_nor_how_they_are_parted_changes_a_verdict(
+    script: list[tuple[int, str]], random: st.DataObject, size: int
+) -> None:
+    claims = claims_told(script)
+    shuffled = list(claims)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]  # hypothesis gives random.Random
+    whole = judged([claims])
+    parted = judged([shuffled[start : start + size] for start in range(0, len(shuffled), size)])
+    assert {f.id: (f.rule, f.connection) for f in parted.findings} == {
+        f.id: (f.rule, f.connection) for f in whole.findings
+    }
+
+
+@settings(max_examples=60, deadline=None)
+@given(SCRIPTS)
+def test_a_claim_that_comes_twice_changes_nothing(script: list[tuple[int, str]]) -> None:
+    claims = claims_told(script)
+    once, twice = judged([claims]), judged([claims, claims])
+    assert once.checks == twice.checks
+    assert {f.id for f in once.findings} == {f.id for f in twice.findings}
+
+
+def instance(number: int, software: str = "x") -> Exchange:
+    exchange = Exchange(connection=number.to_bytes(16), client=f"10.0.0.1:{number}")
+    body = SOFTWARE | {"clientSoftwareName": software}
+    exchange.request("ApiVersions", 6, body, client_id="app", instance_id=ID_A)
+    return exchange
+
+
+def test_an_overlap_that_is_only_known_later_is_told_then() -> None:
+    """The first connection is heard again after the second began; before that it may have been dead."""
+    one, two = instance(1, "orders"), instance(2, "billing")
+    judge, state = IdentityJudge(NAMES), IdentityState()
+    assert judge.hear(state, claims_of_all(one) + claims_of_all(two)).findings == []
+    one.wait(5)
+    one.request("Metadata", 14, instance_id=ID_A)
+    (finding,) = judge.hear(state, claims_of_all(one)).findings
+    assert (finding.rule, finding.client) == (SHARED_INSTANCE, "10.0.0.1:2")
+    assert finding.client_instance_id == "AAECAwQFBgcICQoLDA0ODw"
+    assert finding.evidence.source == "exchange"
+    assert finding.sequence == 2
+
+
+def negotiated(number: int, asks: bool) -> Exchange:
+    exchange = Exchange(
+        connection=number.to_bytes(16), client=f"10.0.0.1:{number}", at=number * 1_000 * SECOND
+    )
+    if asks:
+        exchange.negotiate(client_id="app")
+    exchange.request("Metadata", 12, client_id="app")
+    exchange.close()
+    return exchange
+
+
+def test_a_rule_that_waits_accuses_only_when_the_claim_has_settled() -> None:
+    """What would speak for the client may still be on its way: here a connection before the others."""
+    judge, state = IdentityJudge(NAMES), IdentityState()
+    claims = claims_of_all(negotiated(2, asks=True)) + claims_of_all(negotiated(3, asks=False))
+    assert judge.hear(state, claims).findings == []
+    assert judge.tick(state).findings == []
+    (finding,) = judge.tick(state).findings
+    assert finding.rule == NOT_REPEATED
+    assert judge.tick(state).findings == []
+
+
+def test_what_speaks_for_the_client_in_time_prevents_the_accusation() -> None:
+    judge, state = IdentityJudge(NAMES), IdentityState()
+    judge.hear(state, claims_of_all(negotiated(2, asks=True)) + claims_of_all(negotiated(3, asks=False)))
+    judge.tick(state)
+    judge.hear(state, claims_of_all(negotiated(1, asks=False)))
+    outcomes = [judge.tick(state) for _ in range(4)]
+    assert [finding for outcome in outcomes for finding in outcome.findings] == []
+    assert added_up(outcomes).checks[NOT_REPEATED, "undecided"] == 1
+
+
+def test_what_was_forgotten_to_make_room_is_undecided_and_leaves_no_accusation() -> None:
+    judge, state = IdentityJudge(NAMES), IdentityState()
+    limit = CLAIM_LIMITS[IdentityKind.CLIENT]
+    outcomes = [judge.hear(state, claims_of_all(negotiated(1, asks=True)))]
+    for number in range(2, limit + 3):
+        outcomes.append(judge.hear(state, claims_of_all(negotiated(number, asks=number < limit))))
+    total = added_up([*outcomes, judge.finish(state)])
+    assert max(len(group.known) for group in state.groups.values()) <= max(CLAIM_LIMITS.values())
+    assert total.findings == []
+    assert total.checks[NOT_REPEATED, "undecided"] > 0
+
+
+def test_identities_are_bounded() -> None:
+    judge, state = IdentityJudge(NAMES), IdentityState()
+    (claim, *_) = claims_of_all(instance(1))
+    for number in range(GROUP_LIMIT + 5):
+        identity = msgspec.structs.replace(claim.identity, name=str(number))
+        judge.hear(state, [msgspec.structs.replace(claim, identity=identity)])
+    assert len(state.groups) == GROUP_LIMIT
+    assert not any(name.endswith("\0" + "0") for name in state.groups)
+
+
+def test_steady_traffic_tells_no_claims() -> None:
+    """Only what appears, changes or leaves is told."""
+    exchange = instance(1)
+    before = len(claims_of_all(exchange))
+    for _ in range(500):
+        exchange.answer(exchange.request("Metadata", 14, instance_id=ID_A))
+    judge, told = Judge(NAMES), 0
+    (window,) = exchange.windows()
+    told = len(judge.hear(open_connection(window), window).claims)
+    assert told <= before + 1
+
+
+@pytest.mark.parametrize("rule", IdentityJudge(NAMES)._rules, ids=lambda rule: rule.id)
+def test_a_connection_alone_is_never_judged_by_such_a_rule(rule: IdentityRule) -> None:
+    exchange = Exchange()
+    assert list(rule.judge(exchange, exchange, None)) == []  # type: ignore[arg-type]

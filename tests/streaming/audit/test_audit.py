@@ -1,0 +1,87 @@
+"""The audit reads the end of a topic from a broker: librdkafka's own mock, over loopback."""
+
+from __future__ import annotations
+
+import io
+import socket
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from rich.console import Console
+
+from decoders.frame.record import Endpoint, Kind, Record, pack
+from streaming.audit import frames_topic
+from streaming.audit.audit import audit, audit_table
+from streaming.user_error import UserError
+
+TOPIC = "kipwatch.frames"
+
+
+@pytest.fixture
+def broker() -> Iterator[Producer]:
+    """A mock broker lives as long as the producer that made it."""
+    producer = Producer({"test.mock.num.brokers": 1, "log_level": 0})
+    yield producer
+    producer.flush(5)
+
+
+def address(broker: Producer) -> str:
+    (metadata,) = broker.list_topics(timeout=5).brokers.values()
+    return f"{metadata.host}:{metadata.port}"
+
+
+def opened(sequence: int) -> Record:
+    ends = Endpoint("127.0.0.1:40000"), Endpoint("127.0.0.1:9092")
+    return Record(Kind.OPENED, sequence.to_bytes(16, "big"), 9, sequence, 1_800_000_000_000_000_000, *ends)
+
+
+def publish(broker: Producer, count: int) -> None:
+    for sequence in range(1, count + 1):
+        record = opened(sequence)
+        broker.produce(TOPIC, key=record.connection, value=pack(record))
+    assert broker.flush(5) == 0
+
+
+def test_the_records_of_all_partitions_are_read_and_judged(broker: Producer) -> None:
+    """Whatever partition a record fell into, it is in the slice."""
+    publish(broker, 60)
+    result = audit(address(broker), TOPIC, 10_000)
+    assert result.rows == 60
+    assert result.success
+
+
+def test_no_more_than_the_limit_is_read_however_long_the_topic(broker: Producer) -> None:
+    """An audit costs the same on a topic of a year."""
+    publish(broker, 200)
+    partitions = len(broker.list_topics(TOPIC, timeout=5).topics[TOPIC].partitions)
+    assert audit(address(broker), TOPIC, 5 * partitions).rows == 5 * partitions
+
+
+def test_what_does_not_hold_is_told_with_the_number_of_rows(broker: Producer) -> None:
+    """The table names the expectation, and a record that came twice counts twice."""
+    publish(broker, 3)
+    publish(broker, 3)
+    result = audit(address(broker), TOPIC, 10_000)
+    shown = io.StringIO()
+    Console(file=shown, width=120).print(audit_table(result))
+    lines = [line for line in shown.getvalue().splitlines() if "do not hold" in line]
+    assert [line.split()[0] for line in lines] == ["opened-once", "record-unique"]
+    assert all("6 of 6 rows do not hold" in line for line in lines)
+
+
+def test_a_topic_of_something_else_is_one_line_that_names_the_place(broker: Producer) -> None:
+    """The user may have named the wrong topic."""
+    broker.produce("orders", key=b"k", value=b"not a frame")
+    assert broker.flush(5) == 0
+    with pytest.raises(UserError, match=r"orders, partition .* does not hold a frame"):
+        audit(address(broker), "orders", 10)
+
+
+def test_a_broker_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody listens on a port that was just free."""
+    monkeypatch.setattr(frames_topic, "PATIENCE", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        free = f"127.0.0.1:{server.getsockname()[1]}"
+    with pytest.raises(UserError, match=f"cannot read the topic {TOPIC} at {free}"):
+        audit(free, TOPIC, 10)

@@ -1,0 +1,66 @@
+"""A recording: whatever the files, their packets come once, file by file in order, and name their file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from decoders.wire.packet import Packet
+from streaming.check.recording import Recording, place
+from streaming.user_error import UserError
+from tests.streaming.captures import write_packets
+
+ETHERNET = 1
+
+
+def written(folder: Path, name: str, *times: int) -> Path:
+    """A file with a packet of one byte at each of these times."""
+    data = name[:1].encode()
+    return write_packets(folder / f"{name}.pcap", [Packet(at * 1_000, ETHERNET, data, 1) for at in times])
+
+
+def read(recording: Recording) -> str:
+    return b"".join(packet.data for packet in recording).decode()
+
+
+def test_files_are_read_in_the_order_of_their_first_packets(tmp_path: Path) -> None:
+    """Also where they overlap: their packets are not mixed."""
+    late, early, empty = (written(tmp_path, *what) for what in (("late", 3, 4), ("early", 2, 5), ("none",)))
+    for paths in ([late, early, empty], [empty, early, late], [tmp_path]):
+        assert read(Recording(paths)) == "eell"
+
+
+def test_a_packet_names_its_place_in_its_file(tmp_path: Path) -> None:
+    paths = [written(tmp_path, "a", 1, 2), written(tmp_path, "b", 3, 4)]
+    alone = [packet.position for packet in Recording(paths[:1])]
+    assert alone[0] == 24
+    places = [place(packet.position) for packet in Recording(paths)]
+    assert places == [(file, position) for file in range(2) for position in alone]
+
+
+def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
+    path = written(tmp_path, "a", 1)
+    twice = Recording([path, tmp_path, path])
+    assert (read(twice), twice.files) == ("a", [path])
+
+
+def test_the_run_follows_from_the_files_not_from_their_order(tmp_path: Path) -> None:
+    paths = [written(tmp_path, "a", 1), written(tmp_path, "b", 2)]
+    (run,) = {Recording(named).run for named in (paths, paths[::-1], [*paths, *paths])}
+    assert run not in {Recording([path]).run for path in paths}
+
+
+def test_a_file_that_ends_inside_a_packet_is_named_once_it_was_read(tmp_path: Path) -> None:
+    whole, cut = written(tmp_path, "a", 1), written(tmp_path, "b", 2, 3)
+    cut.write_bytes(cut.read_bytes()[:-1])
+    recording = Recording([whole, cut])
+    assert recording.truncated == set()
+    assert read(recording) == "ab"
+    assert recording.truncated == {cut}
+
+
+def test_what_is_no_capture_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no capture")
+    with pytest.raises(UserError, match=r"notes\.txt: not a pcap file"):
+        Recording([written(tmp_path, "a", 1), tmp_path / "notes.txt"])

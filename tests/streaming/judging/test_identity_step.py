@@ -1,0 +1,163 @@
+"""The second step: what it stores, how claims find their bucket, and that reports pass through it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoders.schema.registry import default_schemas
+from expectations.identity.claim import Claim, Identity, IdentityKind
+from expectations.judging.identity_judge import IdentityJudge, IdentityState
+from expectations.judging.terms import Terms
+from streaming.judging.identity_step import IdentityStep, bucket_of_identity
+from streaming.judging.report import Report
+from streaming.query.identity_stage import IdentityProcessor, Stepped, stepped_rows
+from streaming.query.partition_keys import bucket_of_key, key_of_bucket
+from streaming.state.bucket import Bucket
+from streaming.state.identity_layout import STATE_VERSION, pack_identities, unpack_identities
+from streaming.state.state_error import StateError
+from tests.exchange import Exchange
+from tests.expectations.judging.test_identity_judge import claims_of_all, instance, negotiated
+from tests.streaming.judging.test_bucket_step import step, windows
+
+NAMES = default_schemas().api_names
+IDENTITIES = st.builds(Identity, st.sampled_from(IdentityKind), st.text(max_size=9), st.text(max_size=9))
+
+
+def claims() -> list[Claim]:
+    return claims_of_all(negotiated(1, asks=True)) + claims_of_all(negotiated(2, asks=False))
+
+
+def test_what_is_stored_comes_back() -> None:
+    state = IdentityState()
+    IdentityJudge(NAMES).hear(state, claims() + claims_of_all(instance(3)))
+    assert state.groups
+    assert unpack_identities(pack_identities(state)) == state
+    assert unpack_identities(None) == IdentityState()
+
+
+def test_state_of_another_version_is_refused_and_says_what_to_do() -> None:
+    stored = bytes([STATE_VERSION + 1]) + pack_identities(IdentityState())[1:]
+    with pytest.raises(StateError, match="start with a new checkpoint folder"):
+        unpack_identities(stored)
+
+
+@given(IDENTITIES, st.integers(1, 1000))
+def test_an_identity_has_one_bucket(identity: Identity, buckets: int) -> None:
+    copied = Identity(identity.kind, str(identity.cluster), str(identity.name))
+    assert 0 <= bucket_of_identity(identity, buckets) == bucket_of_identity(copied, buckets) < buckets
+
+
+def test_a_server_s_answers_are_told_once_and_not_with_each_connection() -> None:
+    bucket, told = Bucket(), []
+    for connection in (b"1" * 16, b"2" * 16):
+        exchange = Exchange(connection=connection)
+        exchange.negotiate(client_id="app")
+        told.append(
+            [claim for claim in step().hear(0, bucket, windows(exchange)).claims if not claim.connection]
+        )
+    assert [claim.api_key for claim in told[0]] == [18]
+    assert told[1] == []
+
+
+def test_what_is_told_again_when_asked_is_only_what_went_on() -> None:
+    bucket, exchange = Bucket(), instance(1)
+    step().hear(0, bucket, windows(exchange))
+    assert step().tick(0, bucket, 1_800_000_000_000).claims == []
+    exchange.request("Metadata", 14, instance_id=bytes(range(16)))
+    step().hear(0, bucket, windows(exchange))
+    kinds = {claim.identity.kind for claim in step().tick(0, bucket, 1_800_001_000_000).claims}
+    assert kinds == {IdentityKind.INSTANCE, IdentityKind.CLIENT}
+
+
+def test_reports_of_identities_have_numbers_of_their_own() -> None:
+    steps, state = IdentityStep(IdentityJudge(NAMES)), IdentityState()
+    assert [steps.hear(0, state, []).bucket, steps.tick(5, state).bucket] == [-1, -6]
+
+
+class Handle:
+    """Stands for Spark's state store: one value and the timers asked for."""
+
+    def __init__(self) -> None:
+        self.stored: tuple[bytes] | None = None
+        self.timers: list[int] = []
+
+    def getValueState(self, _name: str, _schema: str) -> Handle:  # noqa: N802 - Spark's name
+        return self
+
+    def registerTimer(self, at: int) -> None:  # noqa: N802 - Spark's name
+        self.timers.append(at)
+
+    def get(self) -> tuple[bytes] | None:
+        return self.stored
+
+    def update(self, value: tuple[bytes]) -> None:
+        self.stored = value
+
+    def clear(self) -> None:
+        self.stored = None
+
+
+@pytest.fixture
+def handle() -> Handle:
+    return Handle()
+
+
+@pytest.fixture
+def processor(handle: Handle) -> IdentityProcessor:
+    processor = IdentityProcessor(Terms())
+    processor.init(handle)
+    return processor
+
+
+def clock(now: int) -> Any:
+    return SimpleNamespace(getCurrentProcessingTimeInMs=lambda: now)
+
+
+def reports(rows: Iterator[Any]) -> list[Report]:
+    return [msgspec.msgpack.decode(row.report, type=Report) for row in rows]
+
+
+def test_a_report_without_claims_passes_through_and_touches_no_state(
+    processor: IdentityProcessor, handle: Handle
+) -> None:
+    given = Report(7, captured={1: 2})
+    (row,) = stepped_rows(given, 16)
+    passed = reports(processor.handleInputRows((7,), iter([row]), clock(0)))
+    assert passed == [given]
+    assert (handle.stored, handle.timers) == (None, [])
+
+
+def test_claims_are_parted_by_identity_and_leave_the_report() -> None:
+    rows = [*stepped_rows(Report(7, claims=claims()), 16)]
+    parted = {row.identities: msgspec.msgpack.decode(row.stepped, type=Stepped) for row in rows[1:]}
+    for key, part in parted.items():
+        numbers = {bucket_of_identity(claim.identity, 16) for claim in part.claims}
+        assert numbers == {bucket_of_key(key)}
+    assert sum(len(part.claims) for part in parted.values()) == len(claims())
+
+
+def test_claims_are_judged_as_timers_go_by_and_an_empty_bucket_is_given_up(
+    processor: IdentityProcessor, handle: Handle
+) -> None:
+    stepped = Stepped(claims=claims())
+    row, key = SimpleNamespace(stepped=msgspec.msgpack.encode(stepped)), (key_of_bucket(0),)
+    reports(processor.handleInputRows(key, iter([row]), clock(1_000)))
+    assert handle.timers == [61_000]
+    found = [
+        finding.rule
+        for at in (61_000, 121_000)
+        for report in reports(processor.handleExpiredTimer(key, clock(at), None))
+        for finding in report.findings
+    ]
+    assert found == ["kip35/negotiation-not-repeated"]
+    handle.stored = (pack_identities(IdentityState()),)
+    reports(processor.handleExpiredTimer(key, clock(181_000), None))
+    assert handle.stored is None
+    assert handle.timers == [61_000, 121_000, 181_000]

@@ -1,0 +1,201 @@
+"""The metrics page: what is on it from the start, that sums stay exact, and that labels stay few."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from expectations.rules.base.rule import Verdict
+from streaming.feeder.feeder_metrics import FeederMetrics
+from streaming.metrics.definitions import METRICS
+from streaming.metrics.exposition import Exposition, serve
+from streaming.metrics.label_values import LONGEST, OTHER, UNKNOWN, label_value
+from streaming.query.application_metrics import ApplicationMetrics
+from streaming.query.exit_reason import ENDINGS
+from streaming.query.exit_reason import UNKNOWN as UNKNOWN_ENDING
+from streaming.user_error import UserError
+
+RULES = ("kip35/version-out-of-range", "wire/malformed-request")
+
+
+def application(label_limit: int = 100) -> ApplicationMetrics:
+    return ApplicationMetrics(RULES, version="0.1.0", kafka="4.4.0", label_limit=label_limit)
+
+
+def feeder() -> FeederMetrics:
+    return FeederMetrics(version="0.1.0", kafka="4.4.0")
+
+
+def page(registry: CollectorRegistry) -> dict[tuple[str, tuple[str, ...]], float]:
+    """Every sample of a page: by name and label values, in the order of the labels' names."""
+    families = text_string_to_metric_families(generate_latest(registry).decode())
+    return {
+        (sample.name, tuple(sample.labels.values())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_every_check_is_there_at_zero_before_anything_happened() -> None:
+    """A series that is born with its first violation would hide that violation from increase()."""
+    samples = page(application().registry)
+    for rule in RULES:
+        for verdict in Verdict:
+            assert samples["kipwatch_rule_checks_total", (rule, verdict)] == 0
+
+
+def test_every_reason_for_an_ending_is_there_at_zero_and_counted() -> None:
+    metrics = application()
+    metrics.count_ending(UNKNOWN_ENDING)
+    samples = page(metrics.registry)
+    told = {ending.reason: samples["kipwatch_query_endings_total", (ending.reason,)] for ending in ENDINGS}
+    assert set(told.values()) == {0} and len(told) == len(ENDINGS)
+    assert samples["kipwatch_query_endings_total", (UNKNOWN_ENDING.reason,)] == 1
+
+
+def test_the_definitions_and_the_two_pages_name_the_same_metrics() -> None:
+    """Nothing is exposed that is not defined, nothing is defined that nobody exposes, kinds agree."""
+    exposed = {}
+    for registry in (application().registry, feeder().registry):
+        for line in generate_latest(registry).decode().splitlines():
+            if line.startswith("# TYPE "):
+                _, _, name, kind = line.split()
+                exposed[name] = kind
+    assert exposed == {metric.name: metric.kind.value for metric in METRICS}
+
+
+def test_every_definition_says_what_it_counts_in_base_units() -> None:
+    """Counters end in _total, a unit is part of the name, and every metric has a sentence of help."""
+    for metric in METRICS:
+        assert metric.help.endswith("."), metric.name
+        assert (metric.kind == "counter") == metric.name.endswith("_total"), metric.name
+        assert metric.unit in metric.name.removesuffix("_total").split("_") or not metric.unit, metric.name
+        assert bool(metric.buckets) == (metric.kind == "histogram"), metric.name
+
+
+def test_no_label_can_name_a_single_connection_or_client() -> None:
+    """Cardinality follows the fleet's software, never its size."""
+    labels = {label for metric in METRICS for label in metric.labels}
+    assert labels.isdisjoint(
+        {"connection", "client_id", "client_instance_id", "member_id", "client", "address"}
+    )
+
+
+@given(
+    st.lists(
+        st.tuples(st.text(max_size=4) | st.none(), st.text(max_size=3) | st.none(), st.integers(1, 9)),
+        max_size=12,
+    )
+)
+def test_sums_stay_exact_whatever_clients_call_themselves(
+    findings: list[tuple[str | None, str | None, int]],
+) -> None:
+    """Folding into `other` loses no occurrence and never makes more series than there are places."""
+    metrics = application(label_limit=3)
+    for name, version, amount in findings:
+        metrics.count_findings(RULES[0], "violation", "client", (name, version), amount)
+    samples = {
+        labels: value for (name, labels), value in page(metrics.registry).items() if "findings" in name
+    }
+    assert sum(samples.values()) == sum(amount for *_, amount in findings)
+    assert len(samples) <= 3 + 1
+    folded = sum(value for labels, value in samples.items() if labels[:2] == (OTHER, OTHER))
+    assert page(metrics.registry)["kipwatch_label_overflow_total", ()] == folded
+
+
+@given(st.text(alphabet=st.characters(), max_size=200))
+def test_any_text_becomes_a_label_value_that_can_be_exposed(text: str) -> None:
+    """Not even a lone surrogate from the wire may break the page."""
+    value = label_value(text)
+    assert 1 <= len(value) <= LONGEST
+    assert value.isprintable()
+    value.encode()
+
+
+def test_ten_thousand_software_names_stay_under_the_cap() -> None:
+    """A hostile client cannot fill the Prometheus server."""
+    metrics = application()
+    metrics.show_connections({((f"client-{number}", "1.0"), "WATCHED"): 2 for number in range(10_000)})
+    shown = {
+        labels: value
+        for (name, labels), value in page(metrics.registry).items()
+        if name == "kipwatch_connections"
+    }
+    assert len(shown) == 101
+    assert sum(shown.values()) == 20_000
+    assert shown[OTHER, OTHER, "WATCHED"] == 2 * 9_900
+
+
+def test_software_without_connections_leaves_the_gauge() -> None:
+    """KIP-511: a gauge of connections that are open, not of those that ever were."""
+    metrics = application()
+    metrics.show_connections({(("librdkafka", "2.16.1"), "WATCHED"): 3, ((None, None), "WATCHED"): 1})
+    metrics.show_connections({((None, None), "WATCHED"): 2})
+    shown = {key: value for key, value in page(metrics.registry).items() if key[0] == "kipwatch_connections"}
+    assert shown == {("kipwatch_connections", (UNKNOWN, UNKNOWN, "WATCHED")): 2}
+
+
+def test_captured_bytes_and_drops_follow_their_totals() -> None:
+    """Ledger and kernel hold totals; the counters must not count them twice."""
+    metrics = feeder()
+    metrics.account_drops(3)
+    metrics.account_drops(5)
+    metrics.account_bytes({"framed": 100, "lost": 0})
+    metrics.account_bytes({"framed": 150, "lost": 7})
+    samples = page(metrics.registry)
+    assert samples["kipwatch_capture_bytes_total", ("framed",)] == 150
+    assert samples["kipwatch_capture_bytes_total", ("lost",)] == 7
+    assert samples["kipwatch_capture_dropped_packets_total", ()] == 5
+
+
+@pytest.fixture
+def exposition() -> Iterator[Exposition]:
+    metrics = application()
+    exposition = serve(metrics.registry, 0, health=lambda: True, ready=lambda: False)
+    yield exposition
+    exposition.close()
+
+
+def get(exposition: Exposition, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{exposition.port}{path}", timeout=5) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_the_address_serves_metrics_and_answers_for_health_and_readiness(exposition: Exposition) -> None:
+    """Alive and ready are two questions; anything else is not there."""
+    status, text = get(exposition, "/metrics")
+    assert status == 200
+    assert 'kipwatch_build_info{kafka="4.4.0",version="0.1.0"} 1.0' in text
+    assert get(exposition, "/healthz") == (200, "yes\n")
+    assert get(exposition, "/readyz") == (503, "no\n")
+    assert get(exposition, "/")[0] == 404
+
+
+def test_a_port_in_use_is_one_line_that_names_the_port_and_the_flag(exposition: Exposition) -> None:
+    """The user learns which port and what to change."""
+    with pytest.raises(UserError) as raised:
+        serve(CollectorRegistry(), exposition.port, lambda: True, lambda: True)
+    line = str(raised.value)
+    assert str(exposition.port) in line
+    assert "--metrics-address" in line
+    assert "\n" not in line
+
+
+def test_a_closed_address_frees_its_port() -> None:
+    """Stopping and starting again on the same port works at once."""
+    registry = CollectorRegistry()
+    first = serve(registry, 0, lambda: True, lambda: True)
+    first.close()
+    second = serve(registry, first.port, lambda: True, lambda: True)
+    assert get(second, "/healthz")[0] == 200
+    second.close()

@@ -1,0 +1,45 @@
+"""Grouping keys: Spark hashes them as computed here and deals the buckets out evenly."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sql
+
+from streaming.query.partition_keys import bucket_of_key, inverse_spark_hash, key_of_bucket, spark_hash
+from streaming.query.session import spark_session
+from streaming.settings.configuration import Configuration
+
+INTS = st.integers(-(2**31), 2**31 - 1)
+
+
+@given(INTS)
+def test_the_hash_can_be_turned_round(number: int) -> None:
+    assert spark_hash(inverse_spark_hash(number)) == number == inverse_spark_hash(spark_hash(number))
+
+
+def test_a_bucket_is_found_again_by_its_key() -> None:
+    assert [bucket_of_key(key_of_bucket(bucket)) for bucket in range(5_000)] == [*range(5_000)]
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with spark_session(Configuration(checkpoint=str(tmp_path_factory.mktemp("checkpoint")))) as session:
+        yield session
+
+
+@pytest.mark.jvm
+def test_spark_deals_buckets_out_evenly(session: SparkSession) -> None:
+    """It gives a key to the task that is its hash, modulo the number of tasks."""
+    keys = session.createDataFrame([(key_of_bucket(bucket),) for bucket in range(256)], "bucket int")
+    hashes = [row[0] for row in keys.select(sql.hash("bucket")).collect()]
+    assert hashes == [*range(256)]
+    for tasks in (2, 3, 8):
+        dealt = keys.repartition(tasks, "bucket").select(sql.spark_partition_id()).collect()
+        shares = Counter(row[0] for row in dealt).values()
+        assert max(shares) - min(shares) <= 1 and len(shares) == tasks

@@ -1,0 +1,89 @@
+"""The configuration: defaults, one TOML file, flags of the same names that win."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming.settings.configuration import Configuration, Listener, add_flags, configure, host_and_port
+from streaming.user_error import UserError
+
+TABLES = {"listener", "disable", "levels", "suppress"}
+FLAGS = [name for name in Configuration.__struct_fields__ if name not in TABLES]
+
+
+def given_flags(*arguments: str) -> Configuration:
+    parser = argparse.ArgumentParser()
+    add_flags(parser, FLAGS)
+    return configure(parser.parse_args(arguments))
+
+
+def written(folder: Path, text: str) -> str:
+    path = folder / "kipwatch.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_nothing_given_is_the_defaults() -> None:
+    assert given_flags() == Configuration()
+
+
+def test_a_file_changes_what_it_names(tmp_path: Path) -> None:
+    path = written(
+        tmp_path, 'cluster = "orders"\nports = [9092, 9093]\n[[listener]]\naddress = "10.0.0.1:9092"'
+    )
+    assert given_flags("--config", path) == Configuration(
+        cluster="orders", ports=[9092, 9093], listener=[Listener("10.0.0.1:9092")]
+    )
+
+
+def test_a_flag_wins_over_the_file(tmp_path: Path) -> None:
+    """What neither names stays at its default, listeners stay those of the file."""
+    text = 'cluster = "orders"\nbuckets = 8\nports = [1]\n[[listener]]\naddress = "h:1"\nname = "WATCHED"'
+    given = given_flags("--config", written(tmp_path, text), "--buckets", "16", "--ports", "9092, 9093")
+    assert (given.cluster, given.buckets, given.ports) == ("orders", 16, [9092, 9093])
+    assert given.listener == [Listener("h:1", "WATCHED")]
+    assert given.trigger_seconds == Configuration().trigger_seconds
+
+
+def test_every_setting_but_the_tables_has_a_flag_with_its_default_in_the_help() -> None:
+    parser = argparse.ArgumentParser()
+    add_flags(parser, FLAGS)
+    text = " ".join(parser.format_help().split())
+    for name in FLAGS:
+        assert f"--{name.replace('_', '-')} VALUE" in text
+    assert "(default: 127.0.0.1:9092)" in text and "(default: 64)" in text
+
+
+@pytest.mark.parametrize("name", ["buckets", "shuffle_partitions", "trigger_seconds"])
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", "", "many"])
+def test_a_count_below_one_or_no_count_is_refused(name: str, value: str) -> None:
+    with pytest.raises(UserError, match=rf"a flag's value does not fit: .* at `\$\.{name}`"):
+        given_flags(f"--{name.replace('_', '-')}={value}")
+
+
+@pytest.mark.parametrize("name", ["cluster", "feeder"])
+def test_names_fill_the_envelope_and_no_more(name: str) -> None:
+    """Bytes count, not characters: a name that was cut off in a character could not be read back."""
+    assert getattr(given_flags(f"--{name}", "é" * 12), name) == "é" * 12
+    with pytest.raises(UserError, match=rf"Expected at most 24 bytes - at `\$\.{name}`"):
+        given_flags(f"--{name}", "é" * 12 + "x")
+
+
+@given(st.integers(0, 65535), st.sampled_from(["localhost", "10.0.0.1", "::1", "broker.example"]))
+def test_an_address_comes_apart_as_it_was_put_together(port: int, host: str) -> None:
+    assert host_and_port(f"{host}:{port}") == (host, port)
+
+
+@given(st.text(max_size=12))
+def test_any_other_text_is_a_users_error(text: str) -> None:
+    try:
+        host, port = host_and_port(text)
+    except UserError as error:
+        assert "host:port" in str(error)
+    else:
+        assert host and 0 <= port <= 65535

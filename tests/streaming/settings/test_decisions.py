@@ -1,0 +1,122 @@
+"""Decisions on rules: a suppression holds for what it names and until its day, and never in silence."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import msgspec
+import pytest
+
+from expectations.conversation.observation import ClusterDescription
+from expectations.judging.finding import Finding, Suppressed
+from expectations.rules.base.rule import Level
+from expectations.rules.catalogue import RULES
+from streaming.settings.configuration import Configuration, Listener, Suppression
+from streaming.settings.decisions import Decisions, SuppressionUse
+from streaming.user_error import UserError
+from tests.streaming.captures import violating
+
+FINDINGS = violating().judge().findings
+RULE = "kip1313/instance-id-changed"
+UNTIL = date(2026, 6, 30)
+
+
+def decided(decisions: Decisions) -> list[Finding]:
+    return [decisions.decide(finding) for finding in FINDINGS]
+
+
+def borne(today: date = UNTIL, **what: Any) -> tuple[list[str], SuppressionUse]:
+    """Which rules' findings one suppression covers, and what is told of it."""
+    suppression = Suppression(**{"rule": RULE, "reason": "known", "until": UNTIL, **what})
+    decisions = Decisions(Configuration(suppress=[suppression]), lambda: today)
+    found = decided(decisions)
+    (use,) = decisions.uses(found)
+    return [finding.rule for finding in found if finding.suppressed == Suppressed("known", "2026-06-30")], use
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        {},
+        {"client_software_name": "RP Console"},
+        {"client": "10.0.0.1"},
+        {"client": "10.0.0.1:40000", "broker": "10.0.0.2:9092"},
+        {"client_id": "app", "broker": "10.0.0.2"},
+    ],
+    ids=str,
+)
+def test_a_finding_is_suppressed_where_all_that_is_given_matches(what: dict[str, str]) -> None:
+    rules, use = borne(**what)
+    assert rules == [RULE]
+    assert (use.findings, use.complaint) == (1, "")
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        {"client_software_name": "another"},
+        {"client": "10.0.0.9"},
+        {"client_id": "app", "broker": "10.0.0.2:1"},
+        {"rule": "kip35/range-inverted"},
+    ],
+    ids=str,
+)
+def test_a_suppression_that_matches_nothing_is_told_of(what: dict[str, str]) -> None:
+    rules, use = borne(**what)
+    assert rules == []
+    assert "matches no finding" in use.complaint
+
+
+@pytest.mark.parametrize(("today", "expired"), [(UNTIL, False), (date(2026, 7, 1), True)])
+def test_it_holds_until_and_including_its_day(today: date, expired: bool) -> None:
+    rules, use = borne(today)
+    assert bool(rules) is not expired
+    assert use.expired is expired
+    assert ("ended on 2026-06-30" in use.complaint) is expired
+
+
+def test_a_level_is_overridden() -> None:
+    decisions = Decisions(Configuration(levels={RULE: Level.INFORMATION}))
+    levels = {finding.rule: finding.level for finding in decided(decisions)}
+    assert levels == {RULE: "information", "kip511/software-name-malformed": "violation"}
+
+
+def test_a_finding_that_nobody_decided_on_is_told_as_before() -> None:
+    """To the byte: `suppressed` stands only where something is."""
+    assert decided(Decisions(Configuration())) == FINDINGS
+    assert b"suppressed" not in msgspec.json.encode(FINDINGS)
+
+
+def test_a_rule_that_is_off_is_left_out() -> None:
+    decisions = Decisions(Configuration(disable=[RULE]))
+    assert {rule.id for rule in RULES} - {rule.id for rule in decisions.rules} == {RULE}
+    assert decisions.disabled == [RULE]
+
+
+def test_rules_are_read_as_chosen() -> None:
+    specs = {rule.family: str(rule.spec) for rule in Decisions(Configuration(spec=["kip1082=text"])).rules}
+    assert specs["kip1082"] == "text"
+    assert specs["kip511"] == "shipped"
+
+
+def test_what_is_configured_of_listeners_is_told_to_the_judges() -> None:
+    """A name, the cluster and the node, each only where it is given."""
+    listeners = [Listener("h:1", "WATCHED"), Listener("h:2", cluster_id="c", node_id=3)]
+    terms = Decisions(Configuration(listener=listeners)).terms
+    assert (terms.listener("h:1"), terms.listener("h:2")) == ("WATCHED", "h:2")
+    assert terms.brokers == {"h:2": ClusterDescription("c", 3)}
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        Configuration(disable=["kip1313/nonsense"]),
+        Configuration(levels={"kip1313/nonsense": Level.VIOLATION}),
+        Configuration(suppress=[Suppression("kip1313/nonsense", "why", UNTIL)]),
+    ],
+    ids=["disable", "levels", "suppress"],
+)
+def test_a_rule_that_is_none_is_refused(configuration: Configuration) -> None:
+    with pytest.raises(UserError, match="names a rule 'kip1313/nonsense'; `kipwatch rules` lists them"):
+        Decisions(configuration)
