@@ -1,8 +1,8 @@
-"""What a user can put right: told in one line, never as a traceback."""
+"""The error that a user can correct: printed in one line, never as a traceback."""
 
 
 class UserError(Exception):
-    """Something outside the program is wrong, and a person can mend it.
+    """Something outside the program is wrong, and the user can correct it.
 
-    The message is one line that says what is wrong and what to do. The command line prints it and exits 2.
+    The message is one line that says what is wrong and what to do. `main` prints it and exits 2.
     """

@@ -1,13 +1,13 @@
 """A child process that never outlives its parent, however the parent ends.
 
-Between the two stands a small process of this file, the guard. Its standard input is a pipe whose other end
-the parent holds. The kernel closes that end when the parent is gone, even killed, and the guard then ends the
-child. Letting go of the pipe is also the regular way to end the child, so there is one way and not two. The
+A small process between the two, the guard, runs this file. Its standard input is a pipe whose other end the
+parent holds. The kernel closes that end when the parent ends, even if it is killed, and the guard then ends
+the child. Closing the pipe is also the regular way to end the child, so there is only one way to test. The
 guard has a session of its own: Ctrl-C in the terminal reaches the parent alone, which decides what to end and
 in which order.
 
-PR_SET_PDEATHSIG would fire already when the thread that started the child ends, and needs code to run between
-fork and exec, which is not safe with threads.
+PR_SET_PDEATHSIG is no alternative: the signal is sent as soon as the thread that started the child ends, and
+it needs code to run between fork and exec, which is not safe with threads.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-# Seconds from SIGTERM to SIGKILL. An idle broker needs a third of one.
+# Seconds from SIGTERM to SIGKILL. An idle broker ends within a third of a second.
 PATIENCE = 10.0
 
 _STANDARD_INPUT = 0
@@ -32,10 +32,11 @@ def start(
     source: IO[bytes] | None = None,
     patience: float = PATIENCE,
 ) -> subprocess.Popen[bytes]:
-    """Start `command` under a guard, its output and errors to `output`; the process returned is the guard.
+    """Start `command` under a guard and return the guard's process.
 
-    The command reads its input from `source`, or has none. The guard ends when the command ends, with its
-    exit status. `let_go` ends both, the command by SIGTERM and, `patience` seconds later, by SIGKILL.
+    Output and errors of the command go to `output`; its input comes from `source`, or is empty. The guard
+    ends when the command ends, with its exit status. `stop` ends both: the command gets SIGTERM and,
+    `patience` seconds later, SIGKILL.
     """
     descriptors = [source.fileno()] if source else []
     own = [str(patience), str(descriptors[0] if descriptors else subprocess.DEVNULL)]
@@ -49,21 +50,21 @@ def start(
     )
 
 
-def let_go(guard: subprocess.Popen[bytes]) -> int:
-    """End a guarded command and return its exit status; no harm when it has ended already."""
+def stop(guard: subprocess.Popen[bytes]) -> int:
+    """End a guarded command and return its exit status; a command that has ended already is no error."""
     assert guard.stdin is not None
     with contextlib.suppress(BrokenPipeError):
         guard.stdin.close()
     return guard.wait()
 
 
-def _hold(patience: str, source: str, *command: str) -> int:
+def _run(patience: str, source: str, *command: str) -> int:
     child = subprocess.Popen(command, stdin=int(source), start_new_session=True)
     if int(source) != subprocess.DEVNULL:
         os.close(int(source))
     threading.Thread(target=_end_with_parent, args=(child, float(patience)), daemon=True).start()
     status = child.wait()
-    # What the command started and did not end, such as the JVM of a Spark driver that was interrupted.
+    # End what the command started and did not end, such as the JVM of a Spark driver that was interrupted.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     return status
@@ -80,4 +81,4 @@ def _end_with_parent(child: subprocess.Popen[bytes], patience: float) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(_hold(*sys.argv[1:]))
+    sys.exit(_run(*sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""The embedded broker: a real Kafka in one KRaft process, for as long as it is needed."""
+"""The embedded broker: a real Kafka broker in one KRaft process, on loopback."""
 
 import base64
 import contextlib
@@ -21,13 +21,13 @@ from streaming.broker.ports import HOST, reserve
 from streaming.broker.settings import Folder, logging_properties, server_properties
 from streaming.user_error import UserError
 
-# Seconds. Four are usual on two idle cores; Spark may start beside it.
+# Seconds until the broker must respond. It takes four on two idle cores; Spark may start at the same time.
 _PATIENCE = 90.0
 
-# A small heap, the cheapest collector and compiler: it starts faster and leaves the cores to others.
+# A small heap, the cheapest collector and compiler: the broker starts faster and uses less of the cores.
 _JVM_FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
-# How a line of the server log begins that tells of an error, and the line of its exception that may follow.
+# How an error begins in the server log, and the line of its exception, which may follow.
 _ERROR = re.compile(r"[-0-9]+ [:,0-9]+ (?:ERROR|FATAL) ")
 _EXCEPTION = re.compile(r"[\w.$]+: (.+)")
 
@@ -35,15 +35,15 @@ _EXCEPTION = re.compile(r"[\w.$]+: (.+)")
 class EmbeddedBroker:
     """A Kafka broker on loopback; a context manager that starts it and ends it.
 
-    Data and logs live in a temporary folder that goes with the broker.
+    Data and logs are in a temporary folder, which is removed when the broker ends.
     """
 
     def __init__(
         self, watched_port: int = 0, internal_port: int = 0, watched_advertised_port: int = 0
     ) -> None:
-        """Choose the ports: 0 takes a free one, and advertises the one that WATCHED listens on.
+        """Choose the ports. A port of 0 means any free one; an advertised port of 0, the watched one.
 
-        Raises `UserError` when a port is in use.
+        Raises `UserError` if a port is in use.
         """
         self.ports = reserve(watched_port, internal_port)
         self._advertised = watched_advertised_port or self.ports.watched
@@ -61,19 +61,19 @@ class EmbeddedBroker:
 
     @property
     def request_log(self) -> Path:
-        """The requests that WATCHED served, for `read_request_log`; it goes with the broker."""
+        """The log of the requests that WATCHED served, for `read_request_log`; removed with the broker."""
         return self._folder.request_log
 
     def __enter__(self) -> Self:
-        """Start the broker and return when it answers. Raises `UserError` when it does not."""
+        """Start the broker and return when it responds. Raises `UserError` if it does not."""
         with contextlib.ExitStack() as undo:
             scratch = tempfile.TemporaryDirectory(prefix="kipwatch-broker-", ignore_cleanup_errors=True)
             self._folder = Folder(Path(undo.enter_context(scratch)))
             self._write_settings()
             self._format()
             process = self._start()
-            undo.callback(child_guard.let_go, process)
-            self._await_answer(process)
+            undo.callback(child_guard.stop, process)
+            self._await_response(process)
             self._undo = undo.pop_all()
         return self
 
@@ -100,34 +100,34 @@ class EmbeddedBroker:
         with self._folder.output.open("wb") as output:
             return child_guard.start(self._java("kafka.Kafka", self._folder.properties), output)
 
-    def _await_answer(self, process: subprocess.Popen[bytes]) -> None:
+    def _await_response(self, process: subprocess.Popen[bytes]) -> None:
         settings = {"bootstrap.servers": self.internal, "reconnect.backoff.max.ms": 200, "log_level": 0}
         admin = AdminClient(settings)
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline:
             if process.poll() is not None:
-                raise UserError(f"the embedded broker ended as it started: {self._complaint()}")
+                raise UserError(f"the embedded broker ended while it started: {self._startup_error()}")
             with contextlib.suppress(KafkaException):
                 if admin.list_topics(timeout=1).brokers:
                     return
-        raise UserError(f"the embedded broker did not answer in {_PATIENCE:.0f} s: {self._complaint()}")
+        raise UserError(f"the embedded broker did not respond in {_PATIENCE:.0f} s: {self._startup_error()}")
 
     def _java(self, *arguments: str | Path) -> list[str | Path]:
         classes = ":".join(map(str, jars("broker")))
         own = [f"-Dlog4j2.configurationFile={self._folder.logging}", f"-Djava.io.tmpdir={self._folder.root}"]
         return [java(), *_JVM_FLAGS, *own, "-cp", classes, *arguments]
 
-    def _complaint(self) -> str:
-        """Return what the broker held against its start, or else the last that it said."""
+    def _startup_error(self) -> str:
+        """Return the first error of the server log, or else the last line of the JVM's output."""
         log = self._folder.server_log
-        error = complaint(log.read_text()) if log.exists() else ""
+        error = first_error(log.read_text()) if log.exists() else ""
         return error or _last_line(self._folder.output.read_text())
 
 
-def complaint(server_log: str) -> str:
-    """Return what the first error of a server log says: its exception's message, or else its own.
+def first_error(server_log: str) -> str:
+    """Return the message of the first error in a server log: that of its exception, or else its own.
 
-    The first, because the errors after it only pass it on.
+    The first error is the cause; later ones are its consequences. Returns "" if there is none.
     """
     lines = iter(server_log.splitlines())
     error = next((line for line in lines if _ERROR.match(line)), "")
@@ -136,4 +136,4 @@ def complaint(server_log: str) -> str:
 
 
 def _last_line(text: str) -> str:
-    return next((line for line in reversed(text.splitlines()) if line.strip()), "it said nothing")
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "it printed nothing")

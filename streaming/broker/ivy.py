@@ -17,23 +17,23 @@ from streaming.user_error import UserError
 PINS = Path(__file__).resolve().parents[2] / "deploy" / "jars" / "ivy.xml"
 _SETTINGS = PINS.with_name("ivysettings.xml")
 
-# How Ivy begins the lines that tell why it failed, the most telling first.
-_TROUBLES = ("Server access error", "Host ", "module not found:", "[FAILED", "Exception in thread")
+# How the lines begin in which Ivy says why it failed, the most specific first.
+_ERRORS = ("Server access error", "Host ", "module not found:", "[FAILED", "Exception in thread")
 
 
-def retrieve(target: Path, say: Callable[[str], None]) -> None:
-    """Fetch every pinned jar into `target/<configuration>/`, one line of progress for each step of Ivy.
+def retrieve(target: Path, report: Callable[[str], None]) -> None:
+    """Fetch every pinned jar into `target/<configuration>/`; `report` gets one line for each step of Ivy.
 
-    `target` is created; what Ivy downloads on the way stays beneath it in `ivy/`. Raises `UserError`.
+    `target` is created; Ivy's own cache remains in `target/ivy/`. Raises `UserError` if a jar is missing.
     """
     process = child_guard.start(_command(target), subprocess.PIPE)
     try:
         assert process.stdout is not None
-        output = _follow(io.TextIOWrapper(process.stdout, errors="replace"), say)
+        output = _follow(io.TextIOWrapper(process.stdout, errors="replace"), report)
     finally:
-        status = child_guard.let_go(process)
+        status = child_guard.stop(process)
     if status != 0:
-        raise UserError(f"cannot fetch the pinned jars: {trouble(output)}; check the network, then try again")
+        raise UserError(f"cannot fetch the pinned jars: {error_in(output)}; check the network and try again")
 
 
 def _command(target: Path) -> list[str | Path]:
@@ -49,8 +49,8 @@ def _ivy_jar() -> Path:
     return found[-1]
 
 
-def _follow(lines: Iterable[str], say: Callable[[str], None]) -> list[str]:
-    """Tell the progress of Ivy while it runs; return its output."""
+def _follow(lines: Iterable[str], report: Callable[[str], None]) -> list[str]:
+    """Report the progress of Ivy while it runs; return its output."""
     output, counts = [], {"found": 0, "fetched": 0}
     for line in lines:
         output.append(line.strip())
@@ -58,12 +58,12 @@ def _follow(lines: Iterable[str], say: Callable[[str], None]) -> list[str]:
         if step:
             verb, name = step
             counts[verb] += 1
-            say(f"jars: {counts[verb]} {verb}, {name}")
+            report(f"jars: {counts[verb]} {verb}, {name}")
     return output
 
 
 def progress(line: str) -> tuple[str, str] | None:
-    """Read one line of Ivy: what was ("found" or "fetched") and which artifact, or None."""
+    """Read one line of Ivy: "found" or "fetched", and the artifact; None if the line is neither."""
     words = line.split()
     if len(words) > 1 and words[0] == "found":
         return "found", _artifact(words[1])
@@ -77,10 +77,10 @@ def _artifact(module: str) -> str:
     return module.partition("#")[2].replace(";", " ")
 
 
-def trouble(output: list[str]) -> str:
-    """Return the line of Ivy's output that best tells why it failed."""
-    for beginning in _TROUBLES:
+def error_in(output: list[str]) -> str:
+    """Return the line of Ivy's output that best explains why it failed."""
+    for beginning in _ERRORS:
         for line in output:
             if line.startswith(beginning):
                 return line
-    return next((line for line in reversed(output) if line), "Ivy said nothing")
+    return next((line for line in reversed(output) if line), "Ivy printed nothing")

@@ -1,7 +1,7 @@
-"""The cache of pinned jars: resolved once for a user, found there ever after.
+"""The cache of pinned jars: resolved once per user and set of pins.
 
-`<user cache>/kipwatch/jars/<digest of ivy.xml>/` holds a folder for each Ivy configuration. It appears by a
-rename when all of it is there, so an interrupted resolve leaves nothing half; other pins are another folder.
+`<user cache>/kipwatch/jars/<digest of ivy.xml>/` holds a folder for each Ivy configuration. It is renamed
+into place when it is complete, so an interrupted resolve leaves no partial folder.
 """
 
 import fcntl
@@ -20,22 +20,21 @@ from streaming.user_error import UserError
 
 Configuration = Literal["broker", "connector"]
 
-# The names of all the jars, written last: a cache that was partly swept away shows by it.
+# The file that lists all jars. It is written last; a jar that is listed and missing has been deleted since.
 _LISTING = "complete"
 
 
-def jars(configuration: Configuration, say: Callable[[str], None] | None = None) -> list[Path]:
-    """Return the jars of an Ivy configuration, and resolve them all first where the cache lacks them.
+def jars(configuration: Configuration, report: Callable[[str], None] | None = None) -> list[Path]:
+    """Return the jars of an Ivy configuration; resolve all jars first if the cache lacks any.
 
-    A cold resolve takes a minute and tells its progress line by line to `say`. Raises `UserError` when it
-    fails.
+    A cold resolve takes a minute; `report` gets its progress line by line. Raises `UserError` if it fails.
     """
     home = _cache() / _digest(PINS)
     try:
         if not complete(home):
-            _fill(home, say or _unheard)
+            _fill(home, report or _ignore)
     except OSError as error:
-        remedy = "set XDG_CACHE_HOME to a folder that you may write"
+        remedy = "set XDG_CACHE_HOME to a folder that you can write to"
         raise UserError(f"cannot keep jars in {home}: {error.strerror}; {remedy}") from error
     return [home / name for name in _listed(home) if name.startswith(f"{configuration}/")]
 
@@ -46,12 +45,12 @@ def kafka_clients_jar() -> Path:
 
 
 def complete(home: Path) -> bool:
-    """Tell whether a cache folder holds every jar that its listing names."""
+    """Whether a cache folder holds every jar that its listing names."""
     return (home / _LISTING).is_file() and all((home / name).is_file() for name in _listed(home))
 
 
 def seal(home: Path) -> None:
-    """Write the listing of a folder that holds all its jars."""
+    """Write the listing of a folder that holds all its jars, which makes it complete."""
     names = sorted(str(jar.relative_to(home)) for jar in home.glob("*/*.jar"))
     (home / _LISTING).write_text("\n".join(names))
 
@@ -68,15 +67,15 @@ def _listed(home: Path) -> list[str]:
     return (home / _LISTING).read_text().splitlines()
 
 
-def _fill(home: Path, say: Callable[[str], None]) -> None:
+def _fill(home: Path, report: Callable[[str], None]) -> None:
     home.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(home.with_suffix(".lock"), say):
-        if complete(home):  # another process was first
+    with _locked(home.with_suffix(".lock"), report):
+        if complete(home):  # another process has filled it
             return
         partial = home.with_suffix(".partial")
-        _remove(partial)  # of a process that was killed
+        _remove(partial)  # left by a process that was killed
         try:
-            retrieve(partial, say)
+            retrieve(partial, report)
             _remove(partial / "ivy")
             seal(partial)
             _remove(home)
@@ -91,32 +90,32 @@ def _remove(folder: Path) -> None:
 
 
 @contextmanager
-def _locked(lock: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold a lock among processes; the kernel frees it when its holder dies."""
+def _locked(lock: Path, report: Callable[[str], None]) -> Iterator[None]:
+    """Hold a lock between processes; the kernel releases it when its holder ends."""
     with lock.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("jars: another process is fetching them, waiting for it")
+            report("jars: another process is fetching them, waiting for it")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def _unheard(line: str) -> None:
-    """Take progress that nobody asked for."""
+def _ignore(line: str) -> None:
+    """Report nothing."""
 
 
 def main() -> int:
     """Fill the cache; `make setup` runs it."""
-    say = partial(print, flush=True)
+    report = partial(print, flush=True)
     try:
-        found = jars("broker", say) + jars("connector", say)
+        found = jars("broker", report) + jars("connector", report)
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
-    say(f"jars: {len(found)} in {found[0].parents[1]}")
+    report(f"jars: {len(found)} in {found[0].parents[1]}")
     return 0
 
 

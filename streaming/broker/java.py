@@ -1,4 +1,4 @@
-"""The Java that runs the broker, Spark and the resolver of their jars."""
+"""Finds the Java that runs the broker, Spark and Ivy."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from streaming.user_error import UserError
 
-# Spark 4.2 and Kafka 4.4 brokers both demand it.
+# The oldest Java that Spark 4.2 and Kafka 4.4 brokers support.
 OLDEST = 17
 
 # `openjdk version "17.0.15" 2025-04-15`; before Java 9 it read `java version "1.8.0_412"`.
@@ -18,7 +18,7 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 def java() -> Path:
     """Return a `java` of version 17 or newer: the one of JAVA_HOME, or else the first on PATH.
 
-    Raises `UserError` when there is none.
+    Raises `UserError` if there is none.
     """
     seen = []
     for command in _candidates():
@@ -39,7 +39,7 @@ def _candidates() -> list[Path]:
 
 
 def _version(command: Path) -> int | None:
-    """Return the major version that a command reports, or None where it is no working Java."""
+    """Return the major version that a command reports, or None if it is not a working Java."""
     try:
         report = subprocess.run(
             [command, "-version"], capture_output=True, text=True, timeout=30, check=False
@@ -50,6 +50,6 @@ def _version(command: Path) -> int | None:
 
 
 def version_in(report: str) -> int | None:
-    """Return the major version named in what `java -version` printed."""
+    """Return the major version in the output of `java -version`, or None if it has none."""
     match = _VERSION.search(report)
     return int(match[1]) if match else None

@@ -1,7 +1,7 @@
-"""The broker's own request log: what it says that clients asked, an independent witness of what was captured.
+"""Reads the broker's own request log, an independent record to compare a capture with.
 
-Kafka prints a request when it is done with it, so the lines are in order of completion; requests before
-SASL authentication are never printed, and a null client ID is printed as "".
+Kafka logs a request when it is completed, so the lines are in order of completion. Requests before SASL
+authentication are never logged, and a null client ID is logged as "".
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _PREFIX = "Completed request:"
 
 @dataclass(frozen=True, slots=True)
 class LoggedRequest:
-    """One request as the broker parsed it."""
+    """One request as the broker read it."""
 
     listener: str
     connection: str
@@ -24,7 +24,7 @@ class LoggedRequest:
     api_version: int
     correlation_id: int
     client_id: str
-    """Empty where the client sent none."""
+    """Empty if the client sent null."""
 
 
 class _Header(msgspec.Struct, rename="camel"):
@@ -44,7 +44,7 @@ _DECODER = msgspec.json.Decoder(_Line)
 
 
 def read_request_log(path: Path) -> Iterator[LoggedRequest]:
-    """Yield the requests of a log. The broker may still be writing it: a line without its end is left out."""
+    """Yield the requests of a log; an incomplete last line, which is still being written, is left out."""
     with path.open(encoding="utf-8") as log:
         for line in log:
             if line.startswith(_PREFIX) and line.endswith("\n"):
@@ -52,7 +52,7 @@ def read_request_log(path: Path) -> Iterator[LoggedRequest]:
 
 
 def logged_request(line: str) -> LoggedRequest:
-    """Read one line of the log. Raises `msgspec.DecodeError` when it is not one."""
+    """Read one line of the log. Raises `msgspec.DecodeError` if it is not a request."""
     entry = _DECODER.decode(line.removeprefix(_PREFIX))
     header = entry.request_header
     return LoggedRequest(

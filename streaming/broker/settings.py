@@ -1,4 +1,4 @@
-"""What the embedded broker is told: its `server.properties` and its logging."""
+"""The configuration of the embedded broker: its `server.properties` and its logging."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ from streaming.broker.ports import HOST, Ports
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Where the files of one embedded broker are."""
+    """The files of one embedded broker."""
 
     root: Path
 
@@ -34,14 +34,14 @@ class Folder:
 
     @property
     def output(self) -> Path:
-        """What the JVM itself prints."""
+        """Output of the JVM itself."""
         return self.root / "output.log"
 
 
 def server_properties(ports: Ports, watched_advertised_port: int, data: Path) -> str:
     """Return the properties of a one-node KRaft broker.
 
-    `watched_advertised_port` is where WATCHED sends its clients: not to itself when a relay stands before it.
+    `watched_advertised_port` is the port that WATCHED advertises: that of the relay if one stands before it.
     """
     return f"""\
 process.roles=broker,controller
@@ -66,12 +66,12 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 share.coordinator.state.topic.num.partitions=1
 
-# Groups form at once and heartbeat every second, so that a short watch sees them live.
+# Groups form at once and heartbeat every second, so that a short capture shows their heartbeats.
 group.initial.rebalance.delay.ms=0
 group.consumer.min.heartbeat.interval.ms=1000
 group.consumer.heartbeat.interval.ms=1000
 
-# The default, 128 MiB taken at the start, is a quarter of the heap.
+# The default, 128 MiB allocated at the start, is a quarter of the heap.
 log.cleaner.dedupe.buffer.size=4194304
 """
 
@@ -79,8 +79,8 @@ log.cleaner.dedupe.buffer.size=4194304
 def logging_properties(server_log: Path, request_log: Path) -> str:
     """Return the log4j2 configuration: the server's log, and every request that WATCHED served.
 
-    `kafka.request.logger` prints at DEBUG one JSON object a request, when it is done. Only those of WATCHED
-    are kept: the other listeners carry the feeder's and Spark's own requests, many and large.
+    At DEBUG `kafka.request.logger` writes one JSON object for each request, when it is completed. Only those
+    of WATCHED are kept: the requests of the feeder and Spark on the other listeners are many and large.
     """
     return f"""\
 status=error

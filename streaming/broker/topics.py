@@ -1,4 +1,4 @@
-"""The two topics of kipwatch."""
+"""Creates the two topics of kipwatch: frames and findings."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from streaming.settings.kafka_client import librdkafka_settings
 from streaming.user_error import UserError
 
-# Seconds, in which a broker that is starting beside us may come up.
+# Seconds to wait for Kafka; it may be starting at the same time.
 _PATIENCE = 30.0
 
 
@@ -26,27 +26,28 @@ def create_topics(
 ) -> None:
     """Create the topic of frames and the compacted topic of findings; one that exists stays as it is.
 
-    `partitions` and `retention` are those of the frames, `settings` those of the table [kafka]. Raises
-    `UserError` when Kafka cannot be reached or refuses.
+    `partitions` and `retention` apply to the frames; `settings` is the table [kafka] of the configuration.
+    Raises `UserError` if Kafka cannot be reached or refuses.
     """
     admin = AdminClient({**librdkafka_settings(bootstrap, settings), "log_level": 0})
     milliseconds = str(int(retention.total_seconds() * 1000))
     wanted = [
         NewTopic(frames, partitions, config={"retention.ms": milliseconds}),
-        # The key is the finding's id: of one finding only the last state is worth keeping.
+        # The key is the finding's id: only the latest state of a finding is kept.
         NewTopic(findings, 1, config={"cleanup.policy": "compact"}),
     ]
     for topic, created in admin.create_topics(wanted, request_timeout=_PATIENCE).items():
-        with _told(topic, bootstrap):
+        with _explaining(topic, bootstrap):
             created.result()
 
 
 @contextlib.contextmanager
-def _told(topic: str, bootstrap: str) -> Iterator[None]:
+def _explaining(topic: str, bootstrap: str) -> Iterator[None]:
+    """Raise `UserError` for an error of Kafka, except that the topic exists."""
     try:
         yield
     except KafkaException as error:
         cause: KafkaError = error.args[0]
         if cause.code() != KafkaError.TOPIC_ALREADY_EXISTS:
             reason = f"cannot create the topic {topic} at {bootstrap}: {cause.str()}"
-            raise UserError(f"{reason}; see that Kafka runs there and lets you") from error
+            raise UserError(f"{reason}; check that Kafka runs there and permits it") from error

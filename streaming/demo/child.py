@@ -27,16 +27,16 @@ class Child:
         self.log = log
         command = [sys.executable, "-u", "-m", "streaming.commands.main", *arguments]
         with log.open("wb") as output:
-            self._leash = child_guard.start(command, output, source, PATIENCE)
+            self._guard = child_guard.start(command, output, source, PATIENCE)
 
     @property
     def process_id(self) -> int:
         """The process above the command."""
-        return self._leash.pid
+        return self._guard.pid
 
     def demand_life(self) -> None:
         """Raise UserError with its last words if the command has ended."""
-        if self._leash.poll() is not None:
+        if self._guard.poll() is not None:
             raise UserError(f"{self._name} ended early: {self._last_words()}")
 
     def wait_for(self, sign: str, seconds: float) -> None:
@@ -51,12 +51,12 @@ class Child:
     def wait(self, seconds: float) -> None:
         """Wait until the command has ended by itself, at most so long, then make sure of it."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._leash.wait(seconds)
+            self._guard.wait(seconds)
         self.stop()
 
     def stop(self) -> None:
         """Tell the command to finish and wait until it has; no harm when it has ended already."""
-        child_guard.let_go(self._leash)
+        child_guard.stop(self._guard)
 
     def __enter__(self) -> Child:
         return self

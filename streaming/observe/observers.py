@@ -1,6 +1,6 @@
-"""Prometheus and Alertmanager beside a kipwatch on this machine, where they are installed: `--observe`.
+"""Prometheus and Alertmanager for a kipwatch on this machine: `--observe`.
 
-They keep what they learn in a folder that goes with them: a look at the metrics and alerts, no archive.
+Their data is in a temporary folder, which is removed when they end.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from streaming.user_error import UserError
 
 PROMETHEUS = ("prometheus",)
 ALERTMANAGER = ("prometheus-alertmanager", "alertmanager")
-"""Debian's name of the program, and that of its makers."""
+"""The names of the program in Debian and upstream."""
 ALERT_PAGES = ("/alerts", "/classic/alerts")
-"""Where a Prometheus shows alerts: its makers' place, and that of Debian, which leaves their pages out."""
+"""The page of alerts upstream, and in Debian, which leaves the upstream pages out."""
 
 
 class Observers:
@@ -33,9 +33,9 @@ class Observers:
     def __init__(
         self, configuration: Configuration, *, rules: Path = RULES, routing: Path | None = None
     ) -> None:
-        """`rules` is the rule file, `routing` a configuration of Alertmanager other than to tell nobody.
+        """`rules` is the rule file, `routing` a configuration of Alertmanager; by default it notifies nobody.
 
-        Raises UserError when one of them is not installed.
+        Raises UserError if one of the two programs is not installed.
         """
         self._programs = _installed(PROMETHEUS), _installed(ALERTMANAGER)
         self._targets = {
@@ -62,8 +62,8 @@ class Observers:
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Where people look, by name. Debian's Alertmanager has no pages and says what to do instead."""
-        alerts = next(filter(self.prometheus.answers, ALERT_PAGES), ALERT_PAGES[0])
+        """The addresses to open in a browser, by name. Debian's Alertmanager has no pages and says so."""
+        alerts = next(filter(self.prometheus.responds, ALERT_PAGES), ALERT_PAGES[0])
         return {"prometheus": f"{self.prometheus.url}{alerts}", "alertmanager": self.alertmanager.url}
 
     def _start(self, folder: Path) -> None:
@@ -85,13 +85,13 @@ def add_observe_flag(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--observe",
         action="store_true",
-        help="bring Prometheus and Alertmanager up as well, on loopback, if they are installed",
+        help="also start Prometheus and Alertmanager on loopback; both must be installed",
     )
 
 
 @contextmanager
 def observed(wanted: bool, configuration: Configuration) -> Iterator[dict[str, str]]:
-    """Hold observers, where they are wanted, and give their addresses by name. Raises UserError."""
+    """Run the observers if `wanted`; yields their addresses by name. Raises UserError."""
     if not wanted:
         yield {}
         return
@@ -106,9 +106,9 @@ def start_prometheus(program: str, configuration: Path, port: int, folder: Path)
         f"--config.file={configuration}",
         f"--storage.tsdb.path={folder / 'prometheus'}",
         f"--web.listen-address=127.0.0.1:{port}",
-        # Else the links in its alerts would name this host, where it does not listen.
+        # Otherwise links in its alerts name this host's public address, where it does not listen.
         f"--web.external-url=http://127.0.0.1:{port}/",
-        # What fires before it has found Alertmanager is dropped, and by default sent again after a minute.
+        # Alerts that fire before Alertmanager is found are dropped, and by default sent again after a minute.
         "--rules.alert.resend-delay=10s",
     ]
     return Server("Prometheus", command, port, folder / "prometheus.log")
@@ -122,7 +122,7 @@ def start_alertmanager(program: str, configuration: Path, port: int, folder: Pat
         f"--storage.path={folder / 'alertmanager'}",
         f"--web.listen-address=127.0.0.1:{port}",
         f"--web.external-url=http://127.0.0.1:{port}/",
-        # Without it the gossip of a cluster would listen on every interface.
+        # An empty address turns clustering off; it would listen on every interface.
         "--cluster.listen-address=",
     ]
     return Server("Alertmanager", command, port, folder / "alertmanager.log")

@@ -1,4 +1,4 @@
-"""One of the two servers, on a leash: it listens on loopback alone and never outlives who started it."""
+"""A Prometheus or Alertmanager process under a child guard, listening on loopback."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streaming.broker import child_guard
 from streaming.user_error import UserError
 
 READY_SECONDS = 30.0
-PATIENCE = 1.0
+REQUEST_SECONDS = 1.0
 
 
 class Server:
@@ -23,34 +23,34 @@ class Server:
         self._name, self._log = name, log
         self.address = f"127.0.0.1:{port}"
         with log.open("wb") as output:
-            self._leash = child_guard.start(command, output)
+            self._guard = child_guard.start(command, output)
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """The URL of the server."""
         return f"http://{self.address}"
 
     def wait(self) -> None:
-        """Wait until it is ready. Raises UserError with its last words when it ends or takes too long."""
+        """Wait until it is ready. Raises UserError if it ends or takes too long."""
         deadline = time.monotonic() + READY_SECONDS
-        while not self.answers("/-/ready"):
-            if self._leash.poll() is not None:
-                raise UserError(f"{self._name} ended at once: {self._last_words()}")
+        while not self.responds("/-/ready"):
+            if self._guard.poll() is not None:
+                raise UserError(f"{self._name} ended while it started: {self._last_line()}")
             if time.monotonic() > deadline:
-                raise UserError(f"{self._name} did not get ready in {READY_SECONDS:.0f} s")
+                raise UserError(f"{self._name} was not ready within {READY_SECONDS:.0f} s")
             time.sleep(0.1)
 
-    def answers(self, path: str) -> bool:
-        """Whether it has something at a path."""
+    def responds(self, path: str) -> bool:
+        """Whether it responds to a request for a path with success."""
         try:
-            with urllib.request.urlopen(f"{self.url}{path}", timeout=PATIENCE):
+            with urllib.request.urlopen(f"{self.url}{path}", timeout=REQUEST_SECONDS):
                 return True
         except OSError:
             return False
 
     def stop(self) -> None:
-        """End it and wait until it has ended; no harm when it has ended already."""
-        child_guard.let_go(self._leash)
+        """End it and wait until it has ended; a server that has ended already is no error."""
+        child_guard.stop(self._guard)
 
     def __enter__(self) -> Server:
         return self
@@ -60,6 +60,6 @@ class Server:
     ) -> None:
         self.stop()
 
-    def _last_words(self) -> str:
+    def _last_line(self) -> str:
         lines = self._log.read_text(errors="replace").splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "it printed nothing"

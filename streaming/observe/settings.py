@@ -1,4 +1,4 @@
-"""What Prometheus and Alertmanager are told beside a kipwatch on this machine. Both read JSON as YAML."""
+"""The configuration of Prometheus and Alertmanager for `--observe`. Both read JSON as YAML."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from streaming.settings.configuration import host_and_port
 
 RULES = Path(__file__).parents[2] / "dashboards/generated/alerts.yml"
 INTERVAL = "5s"
-"""Between two scrapes, and between two looks at the rules: somebody is watching."""
+"""Between two scrapes, and between two evaluations of the rules: short, as somebody is watching."""
 LOOPBACK = "127.0.0.1"
-EVERYWHERE = ("0.0.0.0", "[::]", "")
+WILDCARDS = ("0.0.0.0", "[::]", "")
 
 
 def prometheus_settings(targets: dict[str, str], alertmanager: str, rules: Path = RULES) -> dict[str, Any]:
-    """Scrape the addresses of `targets`, by job, and send alerts to `alertmanager`; both are host:port."""
+    """Scrape `targets` (job to host:port) and send alerts to `alertmanager` (host:port)."""
     return {
         "global": {"scrape_interval": INTERVAL, "evaluation_interval": INTERVAL},
         "rule_files": [str(rules)],
@@ -28,7 +28,7 @@ def prometheus_settings(targets: dict[str, str], alertmanager: str, rules: Path 
 
 
 def alertmanager_settings() -> dict[str, Any]:
-    """Group as the committed configuration does, and tell nobody: alerts are there to be asked for."""
+    """Group alerts as the committed configuration does, and notify nobody."""
     return {
         "route": {"receiver": "nobody", "group_by": ["alertname", "job", "rule", "client_software_name"]},
         "receivers": [{"name": "nobody"}],
@@ -36,6 +36,6 @@ def alertmanager_settings() -> dict[str, Any]:
 
 
 def reachable(address: str) -> str:
-    """Where to ask what listens at an address: everywhere includes loopback."""
+    """Return the address to connect to: loopback for a server that listens on every interface."""
     host, port = host_and_port(address)
-    return f"{LOOPBACK if host in EVERYWHERE else host}:{port}"
+    return f"{LOOPBACK if host in WILDCARDS else host}:{port}"

@@ -1,4 +1,4 @@
-"""A real Alertmanager with the committed configuration, and what it tells, caught on loopback."""
+"""A real Alertmanager with the committed configuration, whose notifications are received on loopback."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from streaming.observe.server import Server
 from tests.dashboards.rule_file import REPOSITORY
 
 CONFIGURATION = REPOSITORY / "deploy/alertmanager/alertmanager.yml"
-HERE = ("127.0.0.1", 0)
+LOOPBACK = ("127.0.0.1", 0)
 
 
 @dataclass
-class Told:
-    """What was told so far. `chat` and `hooks` hold JSON bodies."""
+class Notifications:
+    """The notifications received so far. `chat` and `hooks` hold JSON bodies."""
 
     chat: list[dict[str, Any]] = field(default_factory=list)
     hooks: list[dict[str, Any]] = field(default_factory=list)
     mail: list[EmailMessage] = field(default_factory=list)
 
     def titles(self) -> list[str]:
-        """The titles of what was told in chat."""
+        """The titles of the messages in chat."""
         return [message["attachments"][0]["title"] for message in self.chat]
 
 
 def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """Wait for something to come true, and give it."""
+    """Wait until a condition returns something true, and return that."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, "it did not come true in time"
@@ -54,7 +54,7 @@ def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
 
 @contextmanager
 def listening(server: socketserver.TCPServer) -> Iterator[tuple[str, int]]:
-    """Serve in the background, and give the address."""
+    """Serve in the background; yields the address."""
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         host, port = server.socket.getsockname()
@@ -65,52 +65,52 @@ def listening(server: socketserver.TCPServer) -> Iterator[tuple[str, int]]:
 
 
 @contextmanager
-def web(told: list[dict[str, Any]]) -> Iterator[str]:
-    """A web address that keeps the JSON posted to it."""
+def web(received: list[dict[str, Any]]) -> Iterator[str]:
+    """A web server that keeps the JSON posted to it; yields its URL."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class WebHandler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             self.send_response(200)
             self.send_header("Content-Length", "2")
             self.end_headers()
             self.wfile.write(b"ok")
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (named so in the base class)
-            """What is told is looked at by the tests."""
+            """Log nothing: tests look at what was received."""
 
-    with listening(ThreadingHTTPServer(HERE, Handler)) as (host, port):
+    with listening(ThreadingHTTPServer(LOOPBACK, WebHandler)) as (host, port):
         yield f"http://{host}:{port}"
 
 
 @contextmanager
-def mailbox(told: list[EmailMessage]) -> Iterator[str]:
-    """A mail server, as far as Alertmanager speaks to one: host:port."""
+def mailbox(received: list[EmailMessage]) -> Iterator[str]:
+    """A mail server with the SMTP that Alertmanager needs; yields host:port."""
 
-    class Handler(socketserver.StreamRequestHandler):
+    class MailHandler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             self._say("220 here")
             while command := self.rfile.readline().strip().upper():
                 if command == b"DATA":
                     self._say("354 go on")
-                    self._take()
+                    self._receive()
                 self._say("221 bye" if command == b"QUIT" else "250 well")
 
-        def _take(self) -> None:
+        def _receive(self) -> None:
             lines = iter(self.rfile.readline, b".\r\n")
             message = email.message_from_bytes(b"".join(lines), policy=email.policy.default)
             assert isinstance(message, EmailMessage)
-            told.append(message)
+            received.append(message)
 
         def _say(self, line: str) -> None:
             self.wfile.write(f"{line}\r\n".encode())
 
-    with listening(socketserver.ThreadingTCPServer(HERE, Handler)) as (host, port):
+    with listening(socketserver.ThreadingTCPServer(LOOPBACK, MailHandler)) as (host, port):
         yield f"{host}:{port}"
 
 
 def changed(folder: Path, chat: str, hook: str, smarthost: str) -> dict[str, Any]:
-    """The committed configuration, changed in pauses and addresses alone; hooks hear everything as well."""
+    """The committed configuration with short intervals and other addresses; hooks receive everything, too."""
     settings: dict[str, Any] = yaml.safe_load(CONFIGURATION.read_text())
     settings["global"] |= {"smtp_smarthost": smarthost, "smtp_require_tls": False}
     settings["templates"] = [str(CONFIGURATION.parent / pattern) for pattern in settings["templates"]]
@@ -125,30 +125,30 @@ def changed(folder: Path, chat: str, hook: str, smarthost: str) -> dict[str, Any
 
 
 @contextmanager
-def catching(folder: Path) -> Iterator[tuple[Path, Told]]:
-    """A configuration file for Alertmanager, and what it then makes heard."""
-    told = Told()
-    with web(told.chat) as chat, web(told.hooks) as hook, mailbox(told.mail) as smarthost:
+def receiving(folder: Path) -> Iterator[tuple[Path, Notifications]]:
+    """A configuration file for Alertmanager, and the notifications that it then sends."""
+    sent = Notifications()
+    with web(sent.chat) as chat, web(sent.hooks) as hook, mailbox(sent.mail) as smarthost:
         file = folder / "routing.yml"
         file.write_text(yaml.safe_dump(changed(folder, chat, hook, smarthost)))
-        yield file, told
+        yield file, sent
 
 
 @contextmanager
-def alertmanager(folder: Path) -> Iterator[tuple[Server, Told]]:
+def alertmanager(folder: Path) -> Iterator[tuple[Server, Notifications]]:
     """A real Alertmanager that is ready."""
     program = shutil.which("prometheus-alertmanager")
     assert program, "apt-get install --no-install-recommends prometheus-alertmanager, or `make test` as root"
     with (
-        catching(folder) as (file, told),
+        receiving(folder) as (file, sent),
         start_alertmanager(program, file, free_ports(1)[0], folder) as server,
     ):
         server.wait()
-        yield server, told
+        yield server, sent
 
 
 def send(server: Server, *alerts: dict[str, Any], over: bool = False) -> None:
-    """Send alerts as Prometheus would: firing, or over since a moment ago."""
+    """Send alerts as Prometheus does: firing, or resolved a moment ago."""
     began, now = datetime.now(UTC) - timedelta(hours=1), datetime.now(UTC)
     ends = now if over else now + timedelta(hours=1)
     times = {"startsAt": began.isoformat(), "endsAt": ends.isoformat()}

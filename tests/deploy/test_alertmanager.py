@@ -1,4 +1,4 @@
-"""Who is told what, when, and how it reads: the committed configuration in a real Alertmanager."""
+"""Who is notified of what, when, and in which words: the committed configuration in a real Alertmanager."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ import pytest
 
 from streaming.observe.server import Server
 from tests.dashboards.rule_file import ALERTS, NAMES
-from tests.deploy.alertmanager import CONFIGURATION, Told, alertmanager, send, until
+from tests.deploy.alertmanager import CONFIGURATION, Notifications, alertmanager, send, until
 
 RECEIVERS = {"critical": "mail,chat", "warning": "chat", "info": "mail", "none": "watchdog"}
 SILENCE = 5.0
-"""Seconds in which an Alertmanager that waits for one second would have spoken."""
+"""Seconds in which an Alertmanager that waits for one second would have notified."""
 
 
 def amtool(*arguments: str | Path) -> str:
-    """Run amtool and fail with what it says."""
+    """Run amtool; fail with its output."""
     if shutil.which("amtool") is None:
         pytest.fail(
             "amtool is missing: apt-get install --no-install-recommends prometheus-alertmanager, "
             "or `make test` as root"
         )
-    told = subprocess.run(
+    done = subprocess.run(
         ["amtool", *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False
     )
-    assert told.returncode == 0, told.stdout + told.stderr
-    return told.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def alert(name: str, description: str = "", **labels: str) -> dict[str, Any]:
-    """An alert of the rule file, with labels that its expression would give it."""
+    """An alert of the rule file, with labels as of its expression."""
     definition = next(found for found in ALERTS if found["alert"] == name)
     annotations = definition["annotations"] | {
         "description": description or f"{name} of a test",
@@ -49,7 +49,7 @@ def violation(name: str = "librdkafka", rule: str = "kip1313/instance-id-zero") 
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[tuple[Server, Told]]:
+def running(tmp_path: Path) -> Iterator[tuple[Server, Notifications]]:
     with alertmanager(tmp_path) as started:
         yield started
 
@@ -74,8 +74,8 @@ def test_every_alert_is_routed_by_its_severity(definition: dict[str, Any]) -> No
     )
 
 
-def test_an_alert_of_somebody_else_is_told_in_chat() -> None:
-    """The routes are taken into a configuration that has alerts without our labels."""
+def test_an_alert_without_our_labels_is_sent_to_chat() -> None:
+    """The routes may be part of a configuration that has other alerts, too."""
     amtool(
         "config",
         "routes",
@@ -86,7 +86,7 @@ def test_an_alert_of_somebody_else_is_told_in_chat() -> None:
     )
 
 
-def test_the_labels_that_inhibitions_go_by_are_on_the_alerts() -> None:
+def test_the_labels_of_the_inhibitions_are_on_the_alerts() -> None:
     """A blind monitor is one of four alerts, and what it silences exists."""
     blind = {found["alert"] for found in ALERTS if found["labels"].get("blind") == "true"}
     assert blind == {
@@ -99,11 +99,11 @@ def test_the_labels_that_inhibitions_go_by_are_on_the_alerts() -> None:
     assert silenced == {name for name in NAMES if name.startswith("Kafka")}
 
 
-def test_a_violation_is_told_in_chat_and_so_is_its_end(running: tuple[Server, Told]) -> None:
-    server, told = running
+def test_a_violation_is_sent_to_chat_and_so_is_its_end(running: tuple[Server, Notifications]) -> None:
+    server, sent = running
     send(server, violation())
-    (message,) = until(lambda: told.chat)
-    assert told.titles() == [
+    (message,) = until(lambda: sent.chat)
+    assert sent.titles() == [
         "[1 firing] kip1313/instance-id-zero: A Kafka client breaks a rule of the protocol."
     ]
     text = message["attachments"][0]["text"]
@@ -111,50 +111,50 @@ def test_a_violation_is_told_in_chat_and_so_is_its_end(running: tuple[Server, To
     assert "\nDashboard: http://127.0.0.1:3000/d/kipwatch-rule?" in text
     assert message["attachments"][0]["color"] == "warning"
     send(server, violation(), over=True)
-    over = until(lambda: told.chat[1:])[0]["attachments"][0]
+    over = until(lambda: sent.chat[1:])[0]["attachments"][0]
     assert over["title"] == "[over] kip1313/instance-id-zero: A Kafka client breaks a rule of the protocol."
     assert over["text"].startswith("Over since ")
     assert over["color"] == "good"
-    until(lambda: [hook["status"] for hook in told.hooks] == ["firing", "resolved"])
+    until(lambda: [hook["status"] for hook in sent.hooks] == ["firing", "resolved"])
 
 
-def test_what_is_critical_is_mailed_as_well_as_told(running: tuple[Server, Told]) -> None:
-    server, told = running
+def test_a_critical_alert_is_sent_by_mail_and_to_chat(running: tuple[Server, Notifications]) -> None:
+    server, sent = running
     send(server, alert("KipwatchStalled", "The latest batch was finished 5m 0s ago.", job="kipwatch"))
-    (mail,) = until(lambda: told.mail)
+    (mail,) = until(lambda: sent.mail)
     assert mail["Subject"] == "[1 firing] kipwatch judges nothing: no violation would be seen."
     plain, html = (part.get_content().replace("\r\n", "\n") for part in mail.iter_parts())
     assert plain.startswith("The latest batch was finished 5m 0s ago.\n\n  since       ")
     assert "\n  what to do  docs/runbook.md#kipwatchstalled\n" in plain
     assert '<a href="docs/runbook.md#kipwatchstalled">What to do</a>' in html
-    assert until(told.titles) == [mail["Subject"]]
-    assert told.chat[0]["attachments"][0]["color"] == "danger"
+    assert until(sent.titles) == [mail["Subject"]]
+    assert sent.chat[0]["attachments"][0]["color"] == "danger"
 
 
-def test_a_rule_and_a_client_software_are_one_message(running: tuple[Server, Told]) -> None:
+def test_a_rule_and_a_client_software_are_one_message(running: tuple[Server, Notifications]) -> None:
     """Two clients that break one rule are two messages, a rule that two clients break is not one."""
-    server, told = running
+    server, sent = running
     send(server, violation(), violation("kafka-python"), violation(rule="kip511/software-name-malformed"))
-    until(lambda: len(told.hooks) == 3)
+    until(lambda: len(sent.hooks) == 3)
     groups = {
-        (hook["groupLabels"]["rule"], hook["groupLabels"]["client_software_name"]) for hook in told.hooks
+        (hook["groupLabels"]["rule"], hook["groupLabels"]["client_software_name"]) for hook in sent.hooks
     }
     assert len(groups) == 3
 
 
-def test_a_blind_monitor_silences_violations_and_their_end(running: tuple[Server, Told]) -> None:
-    """That a violation is over means nothing when nothing is judged."""
-    server, told = running
+def test_a_blind_monitor_silences_violations_and_their_end(running: tuple[Server, Notifications]) -> None:
+    """While nothing is judged, a resolved violation means nothing."""
+    server, sent = running
     send(server, violation())
-    until(told.titles)
+    until(sent.titles)
     send(server, alert("KipwatchStalled", job="kipwatch"))
-    until(lambda: len(told.titles()) == 2)
+    until(lambda: len(sent.titles()) == 2)
     send(server, violation(), over=True)
     send(server, violation("kafka-python"), alert("KipwatchLagGrowing", job="kipwatch"))
     time.sleep(SILENCE)
-    assert len(told.titles()) == 2
+    assert len(sent.titles()) == 2
     send(server, alert("KipwatchStalled", job="kipwatch"), over=True)
-    titles = until(lambda: told.titles()[2:] if len(told.titles()) >= 5 else [])
+    titles = until(lambda: sent.titles()[2:] if len(sent.titles()) >= 5 else [])
     assert sorted(titles) == [
         "[1 firing] Frames come faster than they are judged.",
         "[1 firing] kip1313/instance-id-zero: A Kafka client breaks a rule of the protocol.",
@@ -163,32 +163,32 @@ def test_a_blind_monitor_silences_violations_and_their_end(running: tuple[Server
 
 
 def test_a_blind_monitor_silences_no_other_one_and_no_feeder_at_all_silences_all(
-    running: tuple[Server, Told],
+    running: tuple[Server, Notifications],
 ) -> None:
     """Two installations may share one Prometheus and one Alertmanager."""
-    server, told = running
+    server, sent = running
     send(server, alert("KipwatchStalled", job="another"), violation())
-    until(lambda: len(told.titles()) == 2)
+    until(lambda: len(sent.titles()) == 2)
     send(server, alert("KipwatchNoFeeder"))
-    until(lambda: len(told.titles()) == 3)
+    until(lambda: len(sent.titles()) == 3)
     send(server, violation("kafka-python"))
     time.sleep(SILENCE)
-    assert len(told.titles()) == 3
+    assert len(sent.titles()) == 3
 
 
-def test_a_client_cannot_speak_to_the_chat_by_its_name(running: tuple[Server, Told]) -> None:
-    """The chat would take `<!channel>` for a mention of everybody."""
-    server, told = running
+def test_the_name_of_a_client_cannot_mention_people_in_chat(running: tuple[Server, Notifications]) -> None:
+    """In chat `<!channel>` mentions everybody."""
+    server, sent = running
     hostile = "<!channel> & co"
     send(
         server,
         alert("KafkaClientSoftwareNewlyViolating", f"{hostile} broke rules", client_software_name=hostile),
     )
-    mail = until(lambda: told.mail)[0]
+    mail = until(lambda: sent.mail)[0]
     send(
         server, alert("KafkaClientProtocolViolation", f"{hostile} broke rules", client_software_name=hostile)
     )
-    (message,) = until(lambda: told.chat)
+    (message,) = until(lambda: sent.chat)
     assert "<" not in message["attachments"][0]["title"] + message["attachments"][0]["text"]
     assert "&lt;!channel&gt; &amp; co broke rules" in message["attachments"][0]["text"]
     _, html = (part.get_content() for part in mail.iter_parts())

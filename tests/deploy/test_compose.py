@@ -1,4 +1,4 @@
-"""The stack, as far as it can be held without Docker: what it mounts, copies, calls and listens on."""
+"""The Compose stack, as far as it can be tested without Docker: mounts, copies, commands and ports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def mounts(service: str) -> dict[str, Path]:
 
 
 def settings(command: Any, service: str) -> Configuration:
-    """What kipwatch makes of a service's flags."""
+    """The configuration that a service's flags come to."""
     parser = argparse.ArgumentParser(exit_on_error=False)
     command.add_arguments(parser)
     return configure(parser.parse_args(SERVICES[service]["command"][1:]))
@@ -39,14 +39,14 @@ def ports_of(value: str) -> set[str]:
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_every_mounted_path_is_in_the_repository(service: str) -> None:
-    """Docker would silently make an empty folder of a path that is missing."""
+    """Docker silently creates an empty folder for a path that is missing."""
     for path in mounts(service).values():
         assert path.exists(), path
         assert path.is_relative_to(REPOSITORY)
 
 
 def test_every_file_that_the_image_copies_is_in_the_repository() -> None:
-    """And reaches the build at all, past the ignore file beside the Dockerfile."""
+    """And the ignore file beside the Dockerfile admits it."""
     lines = (DEPLOY / "image/Dockerfile").read_text().splitlines()
     copied = [source for line in lines if line.startswith("COPY ") for source in line.split()[1:-1]]
     admitted = (DEPLOY / "image/Dockerfile.dockerignore").read_text().splitlines()
@@ -64,8 +64,8 @@ def test_the_image_is_built_from_the_root_of_the_repository() -> None:
         assert (REPOSITORY / build["dockerfile"]).is_file()
 
 
-def test_the_commands_take_their_flags_and_speak_to_the_internal_listener() -> None:
-    """A captured kipwatch would feed itself for ever."""
+def test_the_commands_accept_their_flags_and_use_the_internal_listener() -> None:
+    """A feeder that captures its own traffic would never end."""
     listeners = SERVICES["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
     assert SERVICES["feeder"]["command"][0] == "feed"
     assert SERVICES["application"]["command"][0] == "run"
@@ -77,14 +77,14 @@ def test_the_commands_take_their_flags_and_speak_to_the_internal_listener() -> N
 
 
 def test_advertised_listeners_are_listened_on() -> None:
-    """Every port that clients are told is bound, and the watched one is published."""
+    """Every advertised port is bound, and the watched one is published."""
     environment = SERVICES["kafka"]["environment"]
     assert ports_of(environment["KAFKA_ADVERTISED_LISTENERS"]) <= ports_of(environment["KAFKA_LISTENERS"])
     assert SERVICES["kafka"]["ports"] == ["127.0.0.1:9092:9092"]
 
 
 def test_prometheus_scrapes_where_kipwatch_serves() -> None:
-    """The ports are kipwatch's own defaults; the feeder answers at the name of the broker beside it."""
+    """The ports are kipwatch's own defaults; the feeder is reached by the name of the broker beside it."""
     targets = {job["job_name"]: job["static_configs"][0]["targets"] for job in PROMETHEUS["scrape_configs"]}
     default = Configuration()
     assert SERVICES["feeder"]["network_mode"] == "service:kafka"
@@ -104,7 +104,7 @@ def test_prometheus_scrapes_where_kipwatch_serves() -> None:
 
 
 def test_the_services_that_are_addressed_exist() -> None:
-    """Alertmanager from Prometheus, both from Grafana."""
+    """Prometheus addresses Alertmanager, and Grafana both."""
     (managers,) = PROMETHEUS["alerting"]["alertmanagers"]
     sources = yaml.safe_load((DEPLOY / "grafana/provisioning/datasources/kipwatch.yaml").read_text())
     addresses = managers["static_configs"][0]["targets"]
@@ -125,14 +125,14 @@ def test_only_the_feeder_may_capture() -> None:
 
 
 def test_every_port_is_published_on_loopback_only() -> None:
-    """None of this asks for a password."""
+    """None of the services asks for a password."""
     for service in SERVICES.values():
         for port in service.get("ports", []):
             assert port.startswith("127.0.0.1:")
 
 
 def test_prometheus_accepts_its_configuration_and_finds_its_rules(tmp_path: Path) -> None:
-    """The files as the container would see them."""
+    """The files are at their paths in the container."""
     for inside, path in mounts("prometheus").items():
         place = tmp_path / Path(inside).relative_to("/etc/prometheus")
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The feeder's systemd unit: what it runs exists, and it may capture and nothing else."""
+"""The feeder's systemd unit: its command exists, and its only capability is to capture."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_it_has_the_right_to_capture_and_no_other() -> None:
     assert "AF_PACKET" in unit["RestrictAddressFamilies"].split()
 
 
-def test_it_leaves_the_feeder_time_to_bring_out_what_it_holds() -> None:
+def test_the_feeder_has_time_to_publish_what_it_holds() -> None:
     assert int(settings()["TimeoutStopSec"]) > DRAIN_SECONDS + FLUSH_SECONDS
 
 
@@ -45,8 +45,8 @@ def test_systemd_finds_nothing_wrong_with_it(tmp_path: Path) -> None:
     unit = tmp_path / UNIT.name
     # The program is not installed here, and systemd looks for it.
     unit.write_text(UNIT.read_text().replace("/opt/kipwatch/bin/kipwatch", "/bin/true"))
-    told = subprocess.run(
+    done = subprocess.run(
         ["systemd-analyze", "verify", unit], capture_output=True, text=True, timeout=60, check=False
     )
-    assert told.returncode == 0, told.stderr
-    assert UNIT.name not in told.stderr
+    assert done.returncode == 0, done.stderr
+    assert UNIT.name not in done.stderr

@@ -79,7 +79,7 @@ def start(stack: ExitStack, log: Path, name: str, *arguments: str) -> None:
     environment = ["env", "-i", f"PATH={bare_path()}", *spark]
     command = [*environment, str(java()), "-Xmx256m", "-cp", jars, f"org.apache.spark.deploy.{name}"]
     with log.open("wb") as output:
-        stack.callback(child_guard.let_go, child_guard.start([*command, *arguments], output))
+        stack.callback(child_guard.stop, child_guard.start([*command, *arguments], output))
 
 
 def wait_for(log: Path, sign: str) -> None:

@@ -50,8 +50,8 @@ class MortalBroker(EmbeddedBroker):
     def die_and_rise(self) -> None:
         kill(self._process)
         process = self._start()
-        self._undo.callback(child_guard.let_go, process)
-        self._await_answer(process)
+        self._undo.callback(child_guard.stop, process)
+        self._await_response(process)
 
 
 class Crashing:
@@ -74,12 +74,12 @@ class Crashing:
         """Kill one of the three and start it again; a feeder that has ended by itself starts anew, too."""
         match victim:
             case "driver":
-                kill(self.query._leash)
+                kill(self.query._guard)
                 self.query = self._start(self._run)
                 self.query.wait_for('"query": "started"', STARTED)
                 self._frames = 0.0
             case "feeder":
-                kill(self.feeder._leash)
+                kill(self.feeder._guard)
                 self.feeder = self._start(self._feed)
             case "broker":
                 self._broker.die_and_rise()
@@ -108,7 +108,7 @@ class Crashing:
 
 
 def kill(held: subprocess.Popen[bytes]) -> None:
-    """Kill what is on a leash with SIGKILL, and wait until the leash has seen it."""
+    """Kill a guarded child with SIGKILL, and wait until its guard has ended."""
     for child in children(held.pid):
         os.kill(child, signal.SIGKILL)
     held.wait(30)

@@ -1,4 +1,4 @@
-"""`--observe` as a user types it: the addresses that are printed answer, and are gone with the command."""
+"""`--observe` on the command line: the printed addresses respond until the command ends."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from tests.deploy.alertmanager import until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(300)]
 
-PLAYED, TOLD, STARTED = 180.0, 90.0, 120.0
+PLAYED, ALERTED, STARTED = 180.0, 90.0, 120.0
 PLANTED = "kip1313/instance-id-changed"
 
 
-def asked(address: str, path: str) -> Any:
-    """What a server whose page was printed answers at another path."""
-    with urllib.request.urlopen(f"http://{urlsplit(address).netloc}{path}", timeout=10) as answer:
-        return json.load(answer)
+def fetched(address: str, path: str) -> Any:
+    """The JSON at another path of a server whose page was printed."""
+    with urllib.request.urlopen(f"http://{urlsplit(address).netloc}{path}", timeout=10) as response:
+        return json.load(response)
 
 
 def opened(address: str) -> int:
-    with urllib.request.urlopen(address, timeout=10) as answer:
-        status: int = answer.status
+    with urllib.request.urlopen(address, timeout=10) as response:
+        status: int = response.status
         return status
 
 
@@ -38,7 +38,7 @@ def addresses(count: int) -> list[str]:
     return [f"127.0.0.1:{port}" for port in free_ports(count)]
 
 
-def test_a_demo_stays_to_be_looked_at_and_its_offences_arrive_as_alerts(tmp_path: Path) -> None:
+def test_a_demo_keeps_running_and_its_offences_arrive_as_alerts(tmp_path: Path) -> None:
     application, feeder = addresses(2)
     command = ["demo", "--observe", "--recording", str(tmp_path / "demo.pcap")]
     command += ["--metrics-address", application, "--feeder-metrics-address", feeder]
@@ -48,10 +48,10 @@ def test_a_demo_stays_to_be_looked_at_and_its_offences_arrive_as_alerts(tmp_path
         pages = re.findall(r"http://\S+?(?=,|$)", line)
         assert [opened(page) for page in pages] == [200] * 4
         prometheus, alertmanager = pages[2:]
-        assert health(asked(prometheus, "/api/v1/targets")) == ["up", "up"]
-        until(lambda: PLANTED in rules_of(asked(alertmanager, "/api/v2/alerts")), TOLD)
-        told = {alert["labels"]["alertname"] for alert in asked(alertmanager, "/api/v2/alerts")}
-        assert {name for name in told if name.startswith("Kipwatch")} == {"KipwatchWatchdog"}
+        assert health(fetched(prometheus, "/api/v1/targets")) == ["up", "up"]
+        until(lambda: PLANTED in rules_of(fetched(alertmanager, "/api/v2/alerts")), ALERTED)
+        firing = {alert["labels"]["alertname"] for alert in fetched(alertmanager, "/api/v2/alerts")}
+        assert {name for name in firing if name.startswith("Kipwatch")} == {"KipwatchWatchdog"}
     assert "interrupted: everything that was started is ended" in demo.log.read_text()
     for page in pages:
         with pytest.raises(OSError, match="refused"):
@@ -59,7 +59,7 @@ def test_a_demo_stays_to_be_looked_at_and_its_offences_arrive_as_alerts(tmp_path
 
 
 def health(targets: Any) -> list[str]:
-    """Whether Prometheus reaches what it scrapes."""
+    """Whether Prometheus reaches its targets."""
     return [target["health"] for target in targets["data"]["activeTargets"]]
 
 
@@ -67,7 +67,7 @@ def rules_of(alerts: list[dict[str, Any]]) -> set[str]:
     return {alert["labels"].get("rule", "") for alert in alerts}
 
 
-def test_a_query_says_in_its_journal_where_it_is_observed(tmp_path: Path) -> None:
+def test_a_query_logs_where_it_is_observed(tmp_path: Path) -> None:
     (application,) = addresses(1)
     with EmbeddedBroker() as broker:
         command = ["run", "--observe", "--bootstrap", broker.internal, "--metrics-address", application]
@@ -75,9 +75,9 @@ def test_a_query_says_in_its_journal_where_it_is_observed(tmp_path: Path) -> Non
         with Child(command, tmp_path / "run.log") as query:
             query.wait_for('"query": "started"', STARTED)
             lines = [line for line in query.log.read_text().splitlines() if line.startswith('{"query": ')]
-            told = json.loads(lines[0])
-            assert told["query"] == "observed"
-            assert opened(told["prometheus"]) == opened(told["alertmanager"]) == 200
-            until(lambda: "up" in health(asked(told["prometheus"], "/api/v1/targets")))
+            event = json.loads(lines[0])
+            assert event["query"] == "observed"
+            assert opened(event["prometheus"]) == opened(event["alertmanager"]) == 200
+            until(lambda: "up" in health(fetched(event["prometheus"], "/api/v1/targets")))
     with pytest.raises(OSError, match="refused"):
-        opened(told["prometheus"])
+        opened(event["prometheus"])

@@ -1,6 +1,6 @@
-"""What people see and what wakes them, alive: demo traffic, real Prometheus and Alertmanager, a webhook.
+"""Dashboards and alerts end to end: demo traffic, real Prometheus and Alertmanager, a webhook.
 
-The committed rules, routes and dashboards, with nothing changed but pauses: violations end after seconds.
+Only intervals differ from the committed rules, routes and dashboards: violations resolve after seconds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from streaming.observe.observers import Observers
 from streaming.settings.configuration import Configuration
 from tests.dashboards.dashboard_files import DASHBOARDS, PANELS, queries
 from tests.dashboards.rule_file import RULE_FILE, runbook_anchors
-from tests.deploy.alertmanager import Told, catching, until
+from tests.deploy.alertmanager import Notifications, receiving, until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(420)]
 
@@ -48,46 +48,46 @@ FOUND_SECONDS, SHOWN_SECONDS, RESOLVED_SECONDS = 150.0, 45.0, 120.0
 
 
 def quickly(rules: str) -> str:
-    """The rule file with windows of half a minute in place of five, and no patience at the end."""
+    """The rule file with windows of 30 seconds instead of 5 minutes; alerts resolve after 5 seconds."""
     return re.sub(r"\b5m\b", "30s", re.sub(r"keep_firing_for: \w+", "keep_firing_for: 5s", rules))
 
 
 @dataclass
 class Seen:
-    """What Prometheus and the webhook were told while the demo played."""
+    """What Prometheus and the webhook received while the demo played."""
 
     prometheus: str
-    told: Told
+    sent: Notifications
     findings: list[Finding]
 
-    def ask(self, query: str, *, over_time: bool) -> list[dict[str, Any]]:
-        """Give the series that a query yields. Fails when Prometheus refuses it."""
+    def query(self, expression: str, *, over_time: bool) -> list[dict[str, Any]]:
+        """Return the series of an expression. Fails if Prometheus refuses it."""
         now = time.time()
         when = {"start": now - RANGE, "end": now, "step": STEP} if over_time else {"time": now}
         path = "query_range" if over_time else "query"
-        body = urllib.parse.urlencode({"query": query, **when}).encode()
-        with urllib.request.urlopen(f"{self.prometheus}/api/v1/{path}", body, timeout=20) as answer:
-            told = json.load(answer)
-        assert told["status"] == "success", told
-        found: list[dict[str, Any]] = told["data"]["result"]
+        body = urllib.parse.urlencode({"query": expression, **when}).encode()
+        with urllib.request.urlopen(f"{self.prometheus}/api/v1/{path}", body, timeout=20) as response:
+            result = json.load(response)
+        assert result["status"] == "success", result
+        found: list[dict[str, Any]] = result["data"]["result"]
         return found
 
     def alerts(self, status: str) -> set[tuple[str, str, str]]:
-        """The alerts of one status that the webhook was told: name, rule, client software."""
+        """The alerts of one status that the webhook received: name, rule, client software."""
         return {
             tuple(alert["labels"].get(name, "") for name in ("alertname", "rule", "client_software_name"))  # type: ignore[misc]
-            for hook in self.told.hooks
+            for hook in self.sent.hooks
             for alert in hook["alerts"]
             if alert["status"] == status
         }
 
     def planted(self) -> set[tuple[str, str, str]]:
-        """The alerts that the findings call for."""
+        """The alerts that the findings must cause."""
         return {alert_of(finding) for finding in self.findings if finding.level == Level.VIOLATION}
 
 
 def alert_of(finding: Finding) -> tuple[str, str, str]:
-    """The alert that a violation calls for: its name, rule and client software."""
+    """The alert that a violation must cause: its name, rule and client software."""
     if finding.role == Role.BROKER:
         return "KafkaBrokerProtocolViolation", finding.rule, ""
     software = finding.client_software_name or UNKNOWN
@@ -95,14 +95,14 @@ def alert_of(finding: Finding) -> tuple[str, str, str]:
 
 
 def found_all(demo: Demo) -> bool:
-    """Whether all that was planted was found; new findings are looked for first."""
+    """Whether all planted offences are found, after reading new findings."""
     demo.show(0.5)
     return all(found for _, found in found_of(demo.findings(), demo.played))
 
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
-    """Play the demo's clients on a road with observers beside it, and leave all of it running."""
+    """Play the demo's clients on a road with observers, and leave all of it running."""
     folder = tmp_path_factory.mktemp("observed")
     application, feeder = free_ports(2)
     configuration = Configuration(
@@ -112,7 +112,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
     rules.write_text(quickly(RULE_FILE.read_text()))
     screen, captured = Screen(Console()), can_capture()
     with (
-        catching(folder) as (routing, told),
+        receiving(folder) as (routing, sent),
         Observers(configuration, rules=rules, routing=routing) as observers,
         Road(folder, captured, configuration, screen.say) as road,
     ):
@@ -120,11 +120,11 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
         try:
             demo.play(100.0)
             until(lambda: found_all(demo), FOUND_SECONDS)
-            seen = Seen(observers.prometheus.url, told, demo.findings())
-            # All others have left, perhaps before anybody asked who is connected.
+            seen = Seen(observers.prometheus.url, sent, demo.findings())
+            # All others have disconnected, perhaps before a scrape counted them.
             with InstanceClient(road.schemas, road.front_address, "stays", new_instance_id()) as staying:
                 api_versions(staying)
-                until(lambda: seen.ask("kipwatch_connections", over_time=False), 60.0)
+                until(lambda: seen.query("kipwatch_connections", over_time=False), 60.0)
                 yield seen
         finally:
             demo.close()
@@ -134,18 +134,18 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
     "panel", [panel for _, panel in PANELS], ids=[f"{uid}: {panel['title']}" for uid, panel in PANELS]
 )
 def test_every_panel_shows_something_of_the_demo(seen: Seen, panel: dict[str, Any]) -> None:
-    asked = queries(panel, span=f"{RANGE}s", rate=RATE)
-    for target, query in zip(panel["targets"], asked, strict=True):
-        # The demo is too short for states to be looked at once a minute, and a rate needs two scrapes.
-        quick = query.replace(":1m]", f":{STEP}s]")
-        until(partial(seen.ask, quick, over_time=target.get("range", False)), SHOWN_SECONDS)
+    expressions = queries(panel, span=f"{RANGE}s", rate=RATE)
+    for target, expression in zip(panel["targets"], expressions, strict=True):
+        # The demo is too short for a resolution of a minute, and a rate needs two scrapes.
+        quick = expression.replace(":1m]", f":{STEP}s]")
+        until(partial(seen.query, quick, over_time=target.get("range", False)), SHOWN_SECONDS)
 
 
 def test_what_was_planted_arrives_as_alerts(seen: Seen) -> None:
     assert len(seen.planted()) >= 8
     until(lambda: seen.planted() <= seen.alerts("firing"), 60.0)
-    told = {name for name, *_ in seen.alerts("firing")}
-    assert told <= {
+    firing = {name for name, *_ in seen.alerts("firing")}
+    assert firing <= {
         "KafkaClientProtocolViolation",
         "KafkaBrokerProtocolViolation",
         *OWN_ALERTS.values(),
@@ -156,9 +156,9 @@ def test_what_was_planted_arrives_as_alerts(seen: Seen) -> None:
 
 
 def test_the_links_of_alerts_work(seen: Seen) -> None:
-    """The runbook has the section, Grafana would find the dashboard, and on it the rule is chosen."""
+    """The runbook has the section, Grafana has the dashboard, and the link selects the rule on it."""
     sections = runbook_anchors()
-    for alert in (alert for hook in seen.told.hooks for alert in hook["alerts"]):
+    for alert in (alert for hook in seen.sent.hooks for alert in hook["alerts"]):
         path, _, anchor = alert["annotations"]["runbook_url"].partition("#")
         assert (path, anchor in sections) == (RUNBOOK, True), alert
         address = urllib.parse.urlsplit(alert["annotations"]["dashboard_url"])
@@ -169,13 +169,13 @@ def test_the_links_of_alerts_work(seen: Seen) -> None:
             assert chosen["var-software"] == [alert["labels"]["client_software_name"]]
 
 
-def test_violations_that_do_not_come_back_are_over(seen: Seen) -> None:
+def test_violations_that_do_not_recur_are_resolved(seen: Seen) -> None:
     until(lambda: seen.planted() <= seen.alerts("resolved"), RESOLVED_SECONDS)
 
 
 def test_prometheus_reaches_both_and_evaluates_every_rule(seen: Seen) -> None:
-    """No rule fails on real series, which promtool's parser could not tell."""
-    assert {series["value"][1] for series in seen.ask("up", over_time=False)} == {"1"}
-    with urllib.request.urlopen(f"{seen.prometheus}/api/v1/rules", timeout=10) as answer:
-        groups = json.load(answer)["data"]["groups"]
+    """No rule fails on real series; promtool only parses rules."""
+    assert {series["value"][1] for series in seen.query("up", over_time=False)} == {"1"}
+    with urllib.request.urlopen(f"{seen.prometheus}/api/v1/rules", timeout=10) as response:
+        groups = json.load(response)["data"]["groups"]
     assert {rule["health"] for group in groups for rule in group["rules"]} == {"ok"}

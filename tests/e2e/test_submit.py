@@ -49,7 +49,7 @@ class Submitted:
         submit = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", "local[2]", *flags]
         environment = ["env", f"SPARK_HOME={SPARK_HOME}", f"PYSPARK_PYTHON={sys.executable}"]
         with self.log.open("wb") as output:
-            self.leash = child_guard.start([*environment, *submit, str(main.__file__), *run], output)
+            self.guard = child_guard.start([*environment, *submit, str(main.__file__), *run], output)
 
     def said(self) -> str:
         return self.log.read_text(errors="replace")
@@ -75,17 +75,17 @@ def test_it_judges_and_ends_with_its_jvm(broker: EmbeddedBroker, tmp_path: Path)
         submitted.wait_for('"query": "batch"')
         page = scrape(submitted.page_at)
         assert page is not None and page.total("kipwatch_open_connections") == CONNECTIONS
-        (jvm,) = children(submitted.child_guard.pid)
+        (jvm,) = children(submitted.guard.pid)
         application = children(jvm)[0]
         os.kill(jvm, signal.SIGTERM)
-        submitted.child_guard.wait(ENDED)
+        submitted.guard.wait(ENDED)
         deadline = time.monotonic() + ENDED
         while Path(f"/proc/{application}").exists():
             assert time.monotonic() < deadline
             time.sleep(0.2)
         assert "Traceback" not in submitted.said()
     finally:
-        child_guard.let_go(submitted.leash)
+        child_guard.stop(submitted.guard)
 
 
 def test_without_the_jars_it_says_which_to_give(broker: EmbeddedBroker, tmp_path: Path) -> None:
@@ -95,4 +95,4 @@ def test_without_the_jars_it_says_which_to_give(broker: EmbeddedBroker, tmp_path
         assert "give spark-submit --jars" in line
         assert all(str(jar) in line for jar in jars("connector"))
     finally:
-        child_guard.let_go(submitted.leash)
+        child_guard.stop(submitted.guard)

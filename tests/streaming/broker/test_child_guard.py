@@ -1,4 +1,4 @@
-"""A child on a leash ends with its parent, and not before."""
+"""A guarded child ends with its parent, and not before."""
 
 import os
 import subprocess
@@ -8,23 +8,23 @@ from pathlib import Path
 
 from streaming.broker import child_guard
 
-# Says when it runs, and who it is; then waits to be ended.
+# Prints its process ID when it runs, then waits to be ended.
 SLEEPER = ["sh", "-c", "echo $$; exec sleep 60"]
 
 
-def test_letting_go_ends_the_child() -> None:
+def test_stopping_ends_the_child() -> None:
     process = child_guard.start(SLEEPER, subprocess.PIPE)
     child = _announced(process)
     assert _is_alive(child)
-    child_guard.let_go(process)
+    child_guard.stop(process)
     assert not _is_alive(child)
-    child_guard.let_go(process)
+    child_guard.stop(process)
 
 
-def test_a_child_that_ends_itself_gives_its_exit_status() -> None:
+def test_the_exit_status_is_that_of_a_child_that_ends_by_itself() -> None:
     process = child_guard.start(["sh", "-c", "exit 3"], subprocess.DEVNULL)
     assert process.wait(10) == 3
-    assert child_guard.let_go(process) == 3
+    assert child_guard.stop(process) == 3
 
 
 def test_the_child_ends_when_its_parent_is_killed() -> None:
@@ -60,7 +60,7 @@ def test_the_terminals_interrupt_does_not_reach_the_child() -> None:
     try:
         assert os.getsid(_announced(process)) != os.getsid(0)
     finally:
-        child_guard.let_go(process)
+        child_guard.stop(process)
 
 
 def _announced(process: "subprocess.Popen[bytes]") -> int:
@@ -79,5 +79,5 @@ def _is_alive(pid: int) -> bool:
 def _await_end(pid: int) -> None:
     deadline = time.monotonic() + 5
     while _is_alive(pid):
-        assert time.monotonic() < deadline, f"{pid} lives on"
+        assert time.monotonic() < deadline, f"{pid} has not ended"
         time.sleep(0.02)

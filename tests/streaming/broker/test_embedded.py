@@ -10,20 +10,20 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from streaming.broker import ports
-from streaming.broker.embedded import EmbeddedBroker, complaint
+from streaming.broker.embedded import EmbeddedBroker, first_error
 from streaming.broker.ports import HOST, reserve
 from streaming.broker.request_log import LoggedRequest, read_request_log
 from streaming.broker.topics import create_topics
 from streaming.user_error import UserError
 
 # Header v1 with a null client ID, ApiVersions v0 (no body): API key 18, version 0, correlation ID 4711.
-ASK_API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 4711, -1)
+API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, 18, 0, 4711, -1)
 
 
 def test_a_port_in_use_is_named() -> None:
     with socket.create_server((HOST, 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(UserError, match=f"^port {port} cannot be used .*: end what listens there"):
+        with pytest.raises(UserError, match=f"^port {port} cannot be used .*: stop what listens there"):
             EmbeddedBroker(watched_port=port)
 
 
@@ -32,20 +32,18 @@ def test_free_ports_differ_from_each_other() -> None:
     assert len({taken.watched, taken.internal, taken.controller}) == 3
 
 
-def test_free_ports_are_those_that_clients_do_not_get(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    lent = tmp_path / "ip_local_port_range"
-    monkeypatch.setattr(ports, "_RANGE_OF_CLIENTS", lent)
-    lent.write_text("10050\t60999\n")
+def test_free_ports_are_outside_the_ephemeral_range(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ephemeral = tmp_path / "ip_local_port_range"
+    monkeypatch.setattr(ports, "_EPHEMERAL_RANGE", ephemeral)
+    ephemeral.write_text("10050\t60999\n")
     found = ports.free_ports(20)
     assert len(set(found)) == 20
     assert all(10_000 <= port < 10_050 for port in found)
-    lent.write_text("1024\t65535\n")
+    ephemeral.write_text("1024\t65535\n")
     assert len(set(ports.free_ports(20))) == 20
 
 
-def test_the_complaint_is_the_cause_of_the_first_error() -> None:
+def test_the_first_error_is_that_of_its_exception() -> None:
     information = "2026-11-20 22:28:59,329 INFO starting (kafka.server.BrokerServer)"
     error = "2026-11-20 22:28:59,330 ERROR Unable to start acceptor for WATCHED (kafka.network.Acceptor)"
     cause = "org.apache.kafka.common.KafkaException: Socket server failed to bind to 127.0.0.1:9"
@@ -54,15 +52,15 @@ def test_the_complaint_is_the_cause_of_the_first_error() -> None:
         "2026-11-20 22:28:59,452 ERROR Exiting Kafka due to fatal exception during startup. (kafka.Kafka$)"
     )
     log = "\n".join((information, error, cause, trace, later))
-    assert complaint(log) == "Socket server failed to bind to 127.0.0.1:9"
-    assert complaint(error) == "Unable to start acceptor for WATCHED (kafka.network.Acceptor)"
-    assert complaint(information) == ""
+    assert first_error(log) == "Socket server failed to bind to 127.0.0.1:9"
+    assert first_error(error) == "Unable to start acceptor for WATCHED (kafka.network.Acceptor)"
+    assert first_error(information) == ""
 
 
 @pytest.mark.jvm
 def test_a_broker_that_cannot_start_says_why_in_one_line() -> None:
     broker = EmbeddedBroker()
-    why = r"^the embedded broker ended as it started: .*Address already in use\.$"
+    why = r"^the embedded broker ended while it started: .*Address already in use\.$"
     # The port is taken between the choice and the start.
     with socket.create_server((HOST, broker.ports.watched)), pytest.raises(UserError, match=why):
         broker.__enter__()
@@ -94,11 +92,11 @@ def test_topics_are_created_once_and_kept(broker: EmbeddedBroker) -> None:
 
 
 @pytest.mark.jvm
-def test_the_request_log_tells_what_the_watched_listener_served_and_nothing_else(
+def test_the_request_log_holds_what_the_watched_listener_served_and_nothing_else(
     broker: EmbeddedBroker,
 ) -> None:
     with socket.create_connection((HOST, broker.ports.watched), timeout=10) as client:
-        client.sendall(ASK_API_VERSIONS)
+        client.sendall(API_VERSIONS_REQUEST)
         (correlation_id,) = struct.unpack(">4xi", client.recv(8, socket.MSG_WAITALL))
         name = f"{broker.watched}-{HOST}:{client.getsockname()[1]}-"
     assert correlation_id == 4711
@@ -113,7 +111,7 @@ def _requests(broker: EmbeddedBroker) -> list[LoggedRequest]:
 
 
 def _await(found: Callable[[], list[LoggedRequest]]) -> list[LoggedRequest]:
-    """Wait for the broker to log what it has answered."""
+    """Wait until the broker has logged the requests that it completed."""
     deadline = time.monotonic() + 10
     while not (requests := found()) and time.monotonic() < deadline:
         time.sleep(0.05)

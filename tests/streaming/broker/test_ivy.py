@@ -1,8 +1,8 @@
-"""What is read from Ivy, and the pins it is given."""
+"""What is read of Ivy's output, and the pins."""
 
 from xml.etree import ElementTree
 
-from streaming.broker.ivy import PINS, progress, trouble
+from streaming.broker.ivy import PINS, error_in, progress
 
 
 def test_every_dependency_is_pinned_to_one_version_in_one_configuration() -> None:
@@ -33,12 +33,12 @@ def test_progress_is_read_from_the_lines_of_ivy() -> None:
     assert progress("\n") is None
 
 
-def test_the_cause_is_told_before_its_consequence() -> None:
+def test_the_cause_is_preferred_to_its_consequence() -> None:
     refused = (
         "Server access error at url https://example.org/x.pom (java.net.ConnectException: Connection refused)"
     )
     missing = "module not found: org.apache.kafka#kafka_2.13;4.4.0"
-    assert trouble([missing, "", refused]) == refused
-    assert trouble(["", missing]) == missing
-    assert trouble(["something else", ""]) == "something else"
-    assert trouble([]) == "Ivy said nothing"
+    assert error_in([missing, "", refused]) == refused
+    assert error_in(["", missing]) == missing
+    assert error_in(["something else", ""]) == "something else"
+    assert error_in([]) == "Ivy printed nothing"

@@ -1,4 +1,4 @@
-"""The cache of jars: complete or absent, and one resolve at a time."""
+"""The cache of jars is complete or absent, and resolved by one process at a time."""
 
 import fcntl
 import os
@@ -34,7 +34,7 @@ def test_a_folder_is_complete_while_all_its_jars_are_there(tmp_path: Path) -> No
     assert not complete(tmp_path)
 
 
-def test_a_cache_that_cannot_be_written_is_a_users_error(
+def test_a_cache_that_cannot_be_written_is_a_user_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "kipwatch").touch()
@@ -44,7 +44,7 @@ def test_a_cache_that_cannot_be_written_is_a_users_error(
 
 
 @pytest.mark.jvm
-def test_a_resolve_that_fails_tells_why_and_leaves_nothing_half(empty_cache: Path) -> None:
+def test_a_resolve_that_fails_says_why_and_leaves_no_partial_folder(empty_cache: Path) -> None:
     with pytest.raises(UserError, match=r"cannot fetch the pinned jars: .*; check the network"):
         jars("broker")
     assert [path.suffix for path in empty_cache.iterdir()] == [".lock"]

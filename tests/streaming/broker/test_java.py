@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is said when there is none."""
+"""Which Java is chosen, and the message if there is none."""
 
 from pathlib import Path
 

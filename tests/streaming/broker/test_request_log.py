@@ -20,7 +20,7 @@ HEARTBEAT = (
 READ = LoggedRequest("WATCHED", "127.0.0.1:38161-127.0.0.1:40052-0-2", 12, 3, 8, "demo-classic")
 
 
-def test_a_line_gives_what_identifies_a_request() -> None:
+def test_a_line_identifies_a_request() -> None:
     assert logged_request(HEARTBEAT) == READ
 
 
@@ -32,6 +32,6 @@ def test_a_line_that_is_still_being_written_is_left_for_later(tmp_path: Path) ->
     assert list(read_request_log(log)) == [READ, READ]
 
 
-def test_a_line_without_what_is_asked_for_is_refused() -> None:
+def test_a_line_that_lacks_a_field_is_refused() -> None:
     with pytest.raises(msgspec.DecodeError):
         logged_request('Completed request:{"listener":"WATCHED"}\n')

@@ -35,7 +35,7 @@ class RestartableBroker(EmbeddedBroker):
     """A broker that can be stopped and started again with its data."""
 
     def stop(self) -> None:
-        child_guard.let_go(self._process)
+        child_guard.stop(self._process)
 
     def start(self) -> None:
         self._await_answer(self._start())

@@ -1,4 +1,4 @@
-"""`--observe`: the two servers beside a kipwatch, on loopback, and gone with it."""
+"""`--observe`: both servers listen on loopback, and end with kipwatch."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from tests.deploy.alertmanager import CONFIGURATION, until
 
 
 def get(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=5) as answer:
-        return json.load(answer)
+    with urllib.request.urlopen(url, timeout=5) as response:
+        return json.load(response)
 
 
 @pytest.fixture
@@ -40,32 +40,32 @@ def application() -> Iterator[Exposition]:
 
 
 def watched(exposition: Exposition) -> Configuration:
-    nobody = free_ports(1)[0]
+    unused = free_ports(1)[0]
     return Configuration(
-        metrics_address=f"127.0.0.1:{exposition.port}", feeder_metrics_address=f"127.0.0.1:{nobody}"
+        metrics_address=f"127.0.0.1:{exposition.port}", feeder_metrics_address=f"127.0.0.1:{unused}"
     )
 
 
 def targets(prometheus: str) -> dict[str, str]:
-    told = get(f"{prometheus}/api/v1/targets")["data"]["activeTargets"]
-    return {target["labels"]["job"]: target["health"] for target in told}
+    active = get(f"{prometheus}/api/v1/targets")["data"]["activeTargets"]
+    return {target["labels"]["job"]: target["health"] for target in active}
 
 
-def test_prometheus_scrapes_and_brings_alerts_to_alertmanager(application: Exposition) -> None:
-    """The watchdog comes through within seconds; a feeder that is not there is told as down."""
+def test_prometheus_scrapes_and_sends_alerts_to_alertmanager(application: Exposition) -> None:
+    """The watchdog fires within seconds; a feeder that does not run is shown as down."""
     with Observers(watched(application)) as observers:
         until(lambda: targets(observers.prometheus.url) == {"kipwatch": "up", "kipwatch-feeder": "down"})
         alerts = until(lambda: get(f"{observers.alertmanager.url}/api/v2/alerts"))
         assert {alert["labels"]["alertname"] for alert in alerts} == {"KipwatchWatchdog"}
         assert set(observers.addresses) == {"prometheus", "alertmanager"}
         for address in observers.addresses.values():
-            with urllib.request.urlopen(address, timeout=5) as answer:
-                assert answer.status == 200
+            with urllib.request.urlopen(address, timeout=5) as response:
+                assert response.status == 200
         assert all(alert["generatorURL"].startswith(observers.prometheus.url) for alert in alerts)
 
 
-def test_they_listen_on_loopback_alone_and_are_gone_afterwards(application: Exposition) -> None:
-    """None of them asks for a password."""
+def test_they_listen_on_loopback_alone_and_end(application: Exposition) -> None:
+    """Neither of them asks for a password."""
     with Observers(watched(application)) as observers:
         ports = {
             int(server.address.rpartition(":")[2])
@@ -77,7 +77,7 @@ def test_they_listen_on_loopback_alone_and_are_gone_afterwards(application: Expo
 
 
 def listeners() -> set[tuple[str, int]]:
-    """Every IPv4 and IPv6 address that somebody listens on here, IPv6 as `::`."""
+    """Every IPv4 and IPv6 address of this machine that is listened on, IPv6 as `::`."""
     found = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
@@ -89,12 +89,12 @@ def listeners() -> set[tuple[str, int]]:
     return found
 
 
-def test_nothing_is_started_where_it_is_not_wanted() -> None:
+def test_nothing_is_started_unless_it_is_wanted() -> None:
     with observed(False, Configuration()) as addresses:
         assert addresses == {}
 
 
-def test_a_server_that_is_not_installed_is_one_line_that_says_how_to_get_it(
+def test_a_server_that_is_not_installed_is_an_error_of_one_line_that_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
@@ -103,24 +103,24 @@ def test_a_server_that_is_not_installed_is_one_line_that_says_how_to_get_it(
     assert "\n" not in str(raised.value)
 
 
-def test_a_server_that_ends_at_once_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_a_server_that_does_not_start_is_an_error_with_its_last_line(tmp_path: Path) -> None:
     bad = tmp_path / "prometheus.json"
     bad.write_text('{"scrape": 1}')
     with (
         start_prometheus("prometheus", bad, free_ports(1)[0], tmp_path) as server,
-        pytest.raises(UserError, match=r"Prometheus ended at once: .*scrape"),
+        pytest.raises(UserError, match=r"Prometheus ended while it started: .*scrape"),
     ):
         server.wait()
 
 
-def test_prometheus_accepts_what_it_is_told(tmp_path: Path) -> None:
+def test_prometheus_accepts_its_configuration(tmp_path: Path) -> None:
     file = tmp_path / "prometheus.json"
     file.write_text(json.dumps(prometheus_settings({"kipwatch": "0.0.0.0:9108"}, "127.0.0.1:9093")))
     assert RULES.is_file()
     promtool("check", "config", file)
 
 
-def test_what_listens_everywhere_is_asked_on_loopback() -> None:
+def test_what_listens_on_every_interface_is_reached_on_loopback() -> None:
     assert reachable("0.0.0.0:9108") == reachable("[::]:9108") == "127.0.0.1:9108"
     assert reachable("monitor:9108") == "monitor:9108"
 
