@@ -1,4 +1,4 @@
-"""The audit: the latest records of the frames topic against the Great Expectations suite, without Spark."""
+"""The audit: checks the latest records of the frames topic by the Great Expectations suite, without Spark."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from streaming.settings.kafka_client import Setting
 def audit(
     bootstrap: str, topic: str, limit: int, settings: Mapping[str, Setting] = MappingProxyType({})
 ) -> SuiteResult:
-    """Read the last `limit` records, evenly over the partitions, and hold them against the suite.
+    """Read the last `limit` records, evenly over the partitions, and check them by the suite.
 
-    Raises UserError when Kafka cannot be reached, has no such topic, or holds something else in it.
+    Raises UserError if Kafka cannot be reached, the topic does not exist, or it holds other records.
     """
     records = latest_records(bootstrap, topic, limit, settings)
     return run_frames_suite(frame_table(Schemas.load(), records))
 
 
 def audit_table(result: SuiteResult) -> Table:
-    """Show how each expectation fared."""
+    """Return a table with the result of each expectation."""
     table = Table("expectation", "weight", "result", box=None, pad_edge=False)
     for outcome in result.outcomes:
-        told = (
+        text = (
             "holds"
             if outcome.success
             else f"[red]{outcome.unexpected_count} of {result.rows} rows do not hold[/]"
         )
-        table.add_row(outcome.id, outcome.severity, told)
+        table.add_row(outcome.id, outcome.severity, text)
     return table

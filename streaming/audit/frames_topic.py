@@ -1,4 +1,4 @@
-"""Reading the frames topic: its latest records, up to where it ends at that moment."""
+"""Reads the latest records of the frames topic, up to its present end."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from streaming.settings.kafka_client import Setting, librdkafka_settings
 from streaming.user_error import UserError
 
 PATIENCE = 10.0
-"""Seconds to wait for Kafka's next answer."""
+"""Seconds to wait for the next response of Kafka."""
 
 Placed = tuple[int, int, Record]
-"""Partition, offset, and the record that stands there."""
+"""Partition, offset, and the record at it."""
 
 
 def latest_records(
@@ -23,7 +23,7 @@ def latest_records(
 ) -> list[Placed]:
     """Read the last `limit` records, evenly over the partitions; `settings` are librdkafka's.
 
-    Raises UserError when Kafka cannot be reached, has no such topic, or holds something else in it.
+    Raises UserError if Kafka cannot be reached, the topic does not exist, or it holds other records.
     """
     consumer = Consumer(
         {
@@ -44,7 +44,7 @@ def latest_records(
 
 
 def _latest(consumer: Consumer, topic: str, limit: int) -> Iterator[Placed]:
-    """Read up to where each partition ends now, so that a busy topic cannot hold the audit for ever."""
+    """Read each partition up to its present end, so that the audit of a busy topic ends."""
     ends = _ends(consumer, topic)
     share = max(1, limit // len(ends))
     unread = {partition: high for partition, (low, high) in ends.items() if low < high}
@@ -58,7 +58,7 @@ def _latest(consumer: Consumer, topic: str, limit: int) -> Iterator[Placed]:
         message = consumer.poll(PATIENCE)
         if message is None:
             raise UserError(
-                f"Kafka sent nothing of the topic {topic} for {PATIENCE:.0f} s; is the broker well?"
+                f"Kafka sent nothing of the topic {topic} for {PATIENCE:.0f} s; check that the broker runs"
             )
         partition, offset = message.partition(), message.offset()
         if _is_record(message) and offset < unread.get(partition, 0):
@@ -68,7 +68,7 @@ def _latest(consumer: Consumer, topic: str, limit: int) -> Iterator[Placed]:
 
 
 def _ends(consumer: Consumer, topic: str) -> dict[int, tuple[int, int]]:
-    """The first offset of each partition, and the one after its last."""
+    """Return the first offset of each partition, and the one after its last."""
     described = consumer.list_topics(topic, timeout=PATIENCE).topics[topic]
     if described.error is not None:
         raise KafkaException(described.error)
@@ -79,7 +79,7 @@ def _ends(consumer: Consumer, topic: str) -> dict[int, tuple[int, int]]:
 
 
 def _is_record(message: Message) -> bool:
-    """Whether it is a record, and not the news that a partition has been read to its end."""
+    """Whether it is a record, and not the event at the end of a partition."""
     error = message.error()
     if error is None:
         return True
@@ -93,6 +93,4 @@ def _unpacked(message: Message) -> Record:
         return unpack(message.key() or b"", message.value() or b"")
     except RecordError as error:
         place = f"{message.topic()}, partition {message.partition()}, offset {message.offset()}"
-        raise UserError(
-            f"{place} does not hold a frame of kipwatch: {error}; is it the right topic?"
-        ) from error
+        raise UserError(f"{place} holds no record of kipwatch: {error}; check --frames-topic") from error

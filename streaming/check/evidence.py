@@ -1,8 +1,8 @@
-"""Evidence: for each finding a small pcap that gives the same finding when it is checked by itself.
+"""Evidence: for each finding a small pcap from which `check` makes the same finding again.
 
-Its frames are kept by the same table as those that were judged. A finding is shown by its own connection
-and, where its rule holds several against each other, by theirs. What else the connection carried is
-left out where the finding stands without it; each file is checked before it is believed.
+Frames are cut by the same table as in the feeder. A pcap holds the connection of the finding and, if the
+rule compares several connections, those too. Exchanges that the finding does not need are left out. Each
+file is checked before it is kept.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from streaming.check.recording import Recording
 from streaming.user_error import UserError
 
 NEVER_ACKNOWLEDGED = 1 << 62
-"""Nanoseconds: no client's segment acknowledges anything, so that nothing was surely sent after an answer."""
+"""Nanoseconds: no client acknowledges anything, so no request is known to follow a response."""
 _DELAYS = (0, RELAY_DELAY, NEVER_ACKNOWLEDGED)
 _ALWAYS_KEPT = (API_VERSIONS, SASL_HANDSHAKE)
 
 
-class Source(NamedTuple):
-    """The files of a capture, and how they were examined."""
+class CheckedCapture(NamedTuple):
+    """The files of a capture, and the parameters of their examination, in the order of `examine`."""
 
     paths: Sequence[Path]
     schemas: Schemas
@@ -42,36 +42,36 @@ class Source(NamedTuple):
     max_frame: int = MAX_FRAME
 
 
-def write_evidence(folder: Path, source: Source, examination: Examination) -> list[Finding]:
-    """Write a pcap for each finding into a folder, which is made if it is not there.
+def write_evidence(folder: Path, capture: CheckedCapture, examination: Examination) -> list[Finding]:
+    """Write a pcap for each finding into a folder, which is created if necessary.
 
-    Gives the findings that no pcap shows again. Raises UserError when a file cannot be written.
+    Returns the findings that no pcap shows again. Raises UserError if a file cannot be written.
     """
     wanted = set().union(*examination.companions.values())
-    kept = _records_by_connection(source, wanted)
+    kept = _records_by_connection(capture, wanted)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return [
             finding
             for finding in examination.findings
-            if not _write(folder, source, finding, _chosen(kept, examination.companions[finding.id]))
+            if not _write(folder, capture, finding, _chosen(kept, examination.companions[finding.id]))
         ]
     except OSError as error:
         raise UserError(f"cannot write evidence into {folder}: {error.strerror}") from error
 
 
 def evidence_name(finding: Finding) -> str:
-    """Name a finding's pcap by its rule and its id."""
+    """Return the file name of a finding's pcap: its rule and ID."""
     return f"{finding.rule.replace('/', '-')}-{finding.id}.pcap"
 
 
-def _records_by_connection(source: Source, wanted: set[str]) -> Mapping[str, list[Record]]:
+def _records_by_connection(capture: CheckedCapture, wanted: set[str]) -> Mapping[str, list[Record]]:
     kept: dict[str, list[Record]] = {connection: [] for connection in wanted}
-    recording = Recording(source.paths)
-    records, _ = records_of(source.schemas, recording, source.ports, recording.run, source.max_frame)
+    recording = Recording(capture.paths)
+    records, _ = records_of(capture.schemas, recording, capture.ports, recording.run, capture.max_frame)
     for record in records:
         if record.connection.hex() in wanted:
-            kept[record.connection.hex()].append(keepable(source.schemas, record))
+            kept[record.connection.hex()].append(keepable(capture.schemas, record))
     return kept
 
 
@@ -80,12 +80,12 @@ def _chosen(kept: Mapping[str, list[Record]], connections: Iterable[str]) -> lis
     return sorted(records, key=lambda record: record.sequence)
 
 
-def _write(folder: Path, source: Source, finding: Finding, records: Sequence[Record]) -> bool:
-    """Write the first candidate that gives the finding again; leave no file where none does."""
+def _write(folder: Path, capture: CheckedCapture, finding: Finding, records: Sequence[Record]) -> bool:
+    """Write the first candidate that shows the finding again; leave no file if none does."""
     path = folder / evidence_name(finding)
     for candidate in _candidates(finding, records):
         path.write_bytes(candidate)
-        shown = examine(path, source.schemas, (), *source[3:]).findings
+        shown = examine(path, capture.schemas, (), *capture[3:]).findings
         if any(each.likeness() == finding.likeness() for each in shown):
             return True
     path.unlink(missing_ok=True)
@@ -93,7 +93,7 @@ def _write(folder: Path, source: Source, finding: Finding, records: Sequence[Rec
 
 
 def _candidates(finding: Finding, records: Sequence[Record]) -> Iterator[bytes]:
-    """Give pcaps that may show a finding, the shortest first."""
+    """Yield pcaps that may show a finding, the smallest first."""
     brief = list(_without_bystanders(finding, records))
     for chosen in (brief, records) if len(brief) < len(records) else (records,):
         for delay in _DELAYS:
@@ -101,15 +101,15 @@ def _candidates(finding: Finding, records: Sequence[Record]) -> Iterator[bytes]:
 
 
 def _without_bystanders(finding: Finding, records: Sequence[Record]) -> Iterator[Record]:
-    """Leave out whole exchanges of other APIs, but for the first request of each connection."""
+    """Leave out exchanges of other APIs, except the first request of each connection."""
     apis = {finding.api_key, *_ALWAYS_KEPT}
-    begun: set[bytes] = set()
+    started: set[bytes] = set()
     left_out: set[int] = set()
-    answered = {record.paired_sequence for record in records}
+    paired = {record.paired_sequence for record in records}
     for record in records:
-        if record.kind is Kind.REQUEST and record.connection not in begun:
-            begun.add(record.connection)
-        elif record.kind is Kind.REQUEST and record.sequence in answered and _api_key(record) not in apis:
+        if record.kind is Kind.REQUEST and record.connection not in started:
+            started.add(record.connection)
+        elif record.kind is Kind.REQUEST and record.sequence in paired and _api_key(record) not in apis:
             left_out.add(record.sequence)
             continue
         if record.paired_sequence not in left_out:

@@ -1,7 +1,7 @@
-"""Records → packets that give the same records again when they are read.
+"""Records → packets, which yield the same records again when they are read.
 
-What a record no longer holds is not made up: of a frame that was cut its packets are too, as by a
-snap length, and what a gap swallowed is missing from the sequence numbers.
+No byte is invented: the packets of a cut frame are cut as by a snap length, and lost bytes are missing from
+the sequence numbers.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _OTHER = {
 
 
 def keepable(schemas: Schemas, record: Record) -> Record:
-    """Give the record with no more of its frame than may be kept, such that cutting it again is no change.
+    """Return the record with its frame cut to what may be kept, such that cutting it again changes nothing.
 
-    Where the cut frame would not be cut alike, its guarded fields are blanked and the rest is kept.
+    If cutting the cut frame would change it, its guarded fields are blanked instead and the rest is kept.
     """
     kept = cut(schemas, record)
     return kept if cut(schemas, kept).frame == kept.frame else blank(schemas, record)
 
 
 def packets_of(records: Iterable[Record], acknowledgment_delay: int) -> list[Packet]:
-    """Give the packets of several connections, whose records come in the order of their sequence.
+    """Return the packets of several connections, whose records are in the order of their sequence.
 
-    The delay, in nanoseconds, is how long a client's segments leave what it was sent unacknowledged.
+    The delay, in nanoseconds, is that of the client's acknowledgments.
     """
     connections: dict[bytes, _Replica] = {}
     packets: list[Packet] = []
@@ -49,7 +49,7 @@ def packets_of(records: Iterable[Record], acknowledgment_delay: int) -> list[Pac
 
 
 class _Replica:
-    """One connection, spoken again."""
+    """One connection that is synthesized again from its records."""
 
     def __init__(self, first: Record, acknowledgment_delay: int) -> None:
         self._connection = SyntheticConnection(
@@ -57,20 +57,21 @@ class _Replica:
             _socket_address(first.server),
             acknowledgment_delay=acknowledgment_delay,
         )
-        self._impossible = Direction.NONE
+        self._invalid_size_in = Direction.NONE
+        """The direction that has lost its frame boundary by an invalid size, until its gap."""
 
     def packets(self, record: Record) -> Sequence[Packet]:
-        """Give the packets of one record."""
-        at, impossible = record.captured_at, self._impossible
-        self._impossible = Direction.NONE
+        """Return the packets of one record."""
+        at, invalid_size_in = record.captured_at, self._invalid_size_in
+        self._invalid_size_in = Direction.NONE
         match record.kind:
             case Kind.OPENED:
                 return [] if Flag.MID_STREAM in record.flags else self._connection.opened(at)
             case Kind.CLOSED:
                 return list(self._closed(record))
             case Kind.GAP:
-                # An impossible length is itself what loses the boundary.
-                return [] if impossible is record.direction else self._lost(record)
+                # The invalid size itself causes the gap.
+                return [] if invalid_size_in is record.direction else self._lost(record)
             case Kind.INVALID_SIZE:
                 return self._invalid_size(record)
             case _:
@@ -85,14 +86,14 @@ class _Replica:
             yield from self._connection.finished(record.captured_at, _OTHER[first])
 
     def _lost(self, record: Record) -> Sequence[Packet]:
-        """Lose a byte, and have the other side acknowledge it: then it is known to be lost."""
+        """Lose a byte that the other side acknowledges, so that a reader knows of the loss."""
         self._connection.sent(record.captured_at, record.direction, b"\0")
         return self._connection.acknowledged(record.captured_at, _OTHER[record.direction])
 
     def _invalid_size(self, record: Record) -> Sequence[Packet]:
         size = record.true_length
         if size >= SHORTEST_FRAME:
-            self._impossible = record.direction
+            self._invalid_size_in = record.direction
         data = _PREFIX.pack(size) + bytes(size if size < SHORTEST_FRAME else 0)
         return self._connection.sent(record.captured_at, record.direction, data)
 

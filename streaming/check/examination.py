@@ -34,7 +34,7 @@ from expectations.report.broker import Broker
 from expectations.report.coverage import Coverage, coverage_of
 from expectations.report.fleet import Client
 from streaming.check.collector import Audience, HeardIdentityJudge, HeardJudge
-from streaming.check.recording import FILE_SHIFT, Recording, place
+from streaming.check.recording import FILE_SHIFT, Recording, file_position
 from streaming.judging.bucket_step import BucketStep
 from streaming.judging.identity_step import IdentityStep
 from streaming.judging.report import Report
@@ -235,7 +235,7 @@ class _Tally:
         placed = []
         for finding in findings:
             position = finding.evidence.position or 0
-            file, inside = place(position)
+            file, inside = file_position(position)
             first, packet = np.searchsorted(positions, (file << FILE_SHIFT, position)).tolist()
             evidence = msgspec.structs.replace(
                 finding.evidence,

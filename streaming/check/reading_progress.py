@@ -1,4 +1,4 @@
-"""How far a long capture is read: a bar on standard error, where that is a terminal."""
+"""A progress bar on standard error while a long capture is read, if that is a terminal."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from decoders.wire.columnar.packets import PacketBatch
 from streaming.check.examination import Through
-from streaming.check.recording import place
+from streaming.check.recording import file_position
 
 LONG = 8 * 1024 * 1024
-"""Bytes below which a capture is read before a bar could be looked at."""
+"""Bytes from which a capture takes long enough to read to show a bar."""
 _COMPRESSED = (".gz", ".zst")
 
 
 def showing_progress(paths: Sequence[Path]) -> Through:
-    """Give what the packets of a capture's files pass through so that the bar moves with them."""
+    """Return a function that passes the batches of these files through and moves the bar."""
     console, sizes = Console(stderr=True), _sizes(paths)
     if not console.is_terminal or sum(sizes.values()) < LONG:
         return iter
-    # Positions count bytes as they are when decompressed, of which only the end will tell how many.
+    # Positions count decompressed bytes, whose total is not known in advance.
     is_known = all(path.suffix not in _COMPRESSED for path in sizes)
 
     def through(batches: Iterable[PacketBatch]) -> Iterator[PacketBatch]:
@@ -32,7 +32,7 @@ def showing_progress(paths: Sequence[Path]) -> Through:
             task = progress.add_task(paths[0].name, total=sum(sizes.values()) if is_known else None)
             for batch in batches:
                 if batch.size:
-                    file, position = place(int(batch.positions[0]))
+                    file, position = file_position(int(batch.positions[0]))
                     reached[file] = position
                     progress.update(task, completed=sum(reached.values()))
                 yield batch
@@ -45,5 +45,5 @@ def _sizes(paths: Sequence[Path]) -> dict[Path, int]:
         files = [file for path in paths for file in (path.iterdir() if path.is_dir() else [path])]
         return {file: file.stat().st_size for file in files}
     except OSError:
-        # Whoever opens the capture says what is the matter with it.
+        # The error is reported when the capture is opened.
         return {}

@@ -1,8 +1,8 @@
-"""A recording: capture files that are read as one, in the order of their first packets.
+"""A recording: several capture files that are read as one, in the order of their first packets.
 
-So connections go on from file to file, as in a capture that was cut in pieces. Packets of files that overlap
-in time are not mixed: of two hosts' clocks none is right, and captures that have nothing to do with each
-other may name the same sockets. A packet's position names its file, too.
+Connections continue from file to file, as in a capture that was split. Packets of files that overlap in time
+are not merged: clocks of two hosts differ, and unrelated captures may contain equal sockets. The position of
+a packet also identifies its file.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ from streaming.feeder.folder import CaptureFolder
 from streaming.feeder.source import run_of_file
 
 FILE_SHIFT = 44
-"""A position holds the number of its file above so many bits, and the place in it in them."""
+"""A position holds the number of the file above these bits, and the byte offset within it in them."""
 
 
-class Place(NamedTuple):
-    """Where a packet stands: the number of its file, and how many bytes lie before it there."""
+class FilePosition(NamedTuple):
+    """Where a packet is: the number of its file, and its byte offset in that."""
 
     file: int
     position: int
 
 
-def place(position: int) -> Place:
-    """Take a packet's position apart."""
-    return Place(position >> FILE_SHIFT, position & (1 << FILE_SHIFT) - 1)
+def file_position(position: int) -> FilePosition:
+    """Split the position of a packet."""
+    return FilePosition(position >> FILE_SHIFT, position & (1 << FILE_SHIFT) - 1)
 
 
 class Recording:
-    """The packets of all files, once."""
+    """The packets of all files; a file that is named twice is read once."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        """Take files, plain or compressed, and folders of rotated ones.
+        """Name files, plain or compressed, and folders of rotated ones.
 
-        Raises UserError when one cannot be read or a folder holds no capture.
+        Raises UserError if one cannot be read or a folder holds no capture.
         """
         named = [file for path in paths for file in (CaptureFolder(path).files if path.is_dir() else [path])]
         files = list({file.resolve(): file for file in named}.values())
         self.files = files if len(files) == 1 else sorted(files, key=_began_at)
         self.run = _run(paths)
         self.truncated: set[Path] = set()
-        """Those of the files that were read and end inside a packet."""
+        """Files that have been read and end inside a packet."""
 
     def __iter__(self) -> Iterator[Packet]:
         for batch in self.batches():
             yield from batch.packets()
 
     def batches(self) -> Iterator[PacketBatch]:
-        """Give the packets many at a time; each batch is good until the next but one.
+        """Yield the packets in batches; each is valid until the next but one is read.
 
-        Raises UserError where a file is damaged.
+        Raises UserError if a file is damaged.
         """
         for number, path in enumerate(self.files):
             with open_file(path) as file:
@@ -67,14 +67,14 @@ class Recording:
 
 
 def _began_at(path: Path) -> int:
-    """Tell when a file's first packet was captured; one without any is looked at first."""
+    """Return the capture time of a file's first packet; 0 for a file without packets, which is read first."""
     with open_file(path) as file:
         first = next(iter(file), None)
     return first.captured_at if first else 0
 
 
 def _run(paths: Sequence[Path]) -> int:
-    """Name the run by all that is read, in whichever order it is given."""
+    """Return the ID of the run, which depends on all files and not on their order."""
     runs = sorted({run_of_file(path) for path in paths})
     if len(runs) == 1:
         return runs[0]

@@ -1,4 +1,4 @@
-"""What a check comes to: the object that `check --json` prints."""
+"""The summary of a check: the object that `check --json` prints."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from streaming.settings.decisions import Decisions, SuppressionUse
 class Summary(msgspec.Struct, frozen=True):
     """All files together.
 
-    `findings` are those that count; `suppressed` stand apart, each with the suppression it falls under.
-    `suppressions` tell how often each matched, `disabled` which rules were off and have no `coverage`.
-    `ledger` holds bytes by fate, `packets` counts by kind, `undecodable` counts frames by reason, `opaque`
-    connections that are not Kafka; `truncated` tells that a file ends inside a packet.
+    `findings` are those that count; `suppressed` findings are separate, each with its suppression.
+    `suppressions` holds how often each matched, `disabled` the rules without `coverage`. `ledger` holds bytes
+    by fate, `packets` packets by kind, `undecodable` frames by reason, `opaque` the number of connections
+    that are not Kafka. `truncated` says that a file ends inside a packet.
     """
 
     findings: list[Finding]
@@ -36,13 +36,13 @@ class Summary(msgspec.Struct, frozen=True):
     packets: dict[str, int]
 
 
-def told_of(file: FileRead) -> str:
-    """Say what was read of a file."""
+def frame_counts(file: FileRead) -> str:
+    """Return the numbers of frames and connections of a file as text."""
     return f"{file.frames} frames on {file.connections} connections"
 
 
 def summary_of(examination: Examination, decisions: Decisions) -> Summary:
-    """Put it together."""
+    """Summarize an examination under the decisions of users."""
     findings = examination.findings
     return Summary(
         findings=[finding for finding in findings if not finding.suppressed],

@@ -1,4 +1,4 @@
-"""A check as a person reads it: findings by client software, what is suppressed, coverage, the ledger."""
+"""The summary of a check as text: findings by client software, suppressions, coverage, the ledger."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from rich.text import Text
 
 from expectations.judging.finding import Finding, printable
 from expectations.report.tables import coverage_table, findings_list, times_seen
-from streaming.check.summary import Summary, told_of
+from streaming.check.summary import Summary, frame_counts
 
 
 def show_summary(summary: Summary, console: Console) -> None:
     """Print all of it."""
     for each in summary.files:
         console.print(
-            f"[bold]{escape(each.file)}[/]: {told_of(each)}, {each.findings} findings", soft_wrap=True
+            f"[bold]{escape(each.file)}[/]: {frame_counts(each)}, {each.findings} findings", soft_wrap=True
         )
     if summary.findings:
         console.print()
@@ -27,7 +27,7 @@ def show_summary(summary: Summary, console: Console) -> None:
     console.print(coverage_table(summary.coverage))
     if summary.disabled:
         console.print(Text(f"disabled by configuration: {', '.join(summary.disabled)}", "dim"))
-    _show_accounts(summary, console)
+    _show_ledger(summary, console)
 
 
 def _show_suppressions(summary: Summary, console: Console) -> None:
@@ -36,8 +36,8 @@ def _show_suppressions(summary: Summary, console: Console) -> None:
     for finding in summary.suppressed:
         console.print(_suppressed_line(finding), soft_wrap=True)
     for use in summary.suppressions:
-        if use.complaint:
-            console.print(Text(f"warning: {printable(use.complaint)}", "yellow"), soft_wrap=True)
+        if use.warning:
+            console.print(Text(f"warning: {printable(use.warning)}", "yellow"), soft_wrap=True)
 
 
 def _suppressed_line(finding: Finding) -> Text:
@@ -46,12 +46,12 @@ def _suppressed_line(finding: Finding) -> Text:
     return line.append(printable(str(finding.suppressed)))
 
 
-def _show_accounts(summary: Summary, console: Console) -> None:
+def _show_ledger(summary: Summary, console: Console) -> None:
     console.print()
     for heading, counts in (("bytes", summary.ledger), ("packets", summary.packets)):
         console.print(Text(f"{heading}: {_counted(counts)}", "dim"), soft_wrap=True)
     if summary.opaque:
-        text = f"connections that are not Kafka, left alone: {summary.opaque}"
+        text = f"connections that are not Kafka: {summary.opaque}"
         console.print(Text(text, "dim"), soft_wrap=True)
     if summary.undecodable:
         console.print(Text(f"frames not decoded: {_counted(summary.undecodable)}", "dim"), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`kipwatch bench NAME`: measure a part of kipwatch against its peers and its limits."""
+"""`kipwatch bench NAME`: measure a part of kipwatch, beside other tools where there are any."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 BENCHES = {
-    "check": "captures to findings, against tshark printing Kafka's fields",
-    "decode": "frames to columns, against kio, the scalar reader and a bare loop",
+    "check": "captures to findings, compared with tshark printing Kafka's fields",
+    "decode": "frames to columns, compared with kio, the scalar reader and an empty loop",
     "latency": "from the capture of a frame to the metrics page",
-    "pipeline": "the whole query, against one that only hands records to Python",
-    "state": "what a connection takes, and what idle ones cost",
-    "wire": "packets to frames, against dpkt and libpcap",
+    "pipeline": "the whole query, compared with one that only passes records to Python",
+    "state": "memory per connection, and the cost of idle connections",
+    "wire": "packets to frames, compared with dpkt and libpcap",
 }
 """The benches by name, each a file of `streaming/bench/` with a function `measure`."""
 
@@ -24,11 +24,13 @@ BENCHES = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the flags."""
     parser.add_argument("name", metavar="NAME", choices=BENCHES, help=f"one of {', '.join(BENCHES)}")
-    parser.add_argument("--json", action="store_true", help="print the report as one JSON object, last")
+    parser.add_argument(
+        "--json", action="store_true", help="print the report as one JSON object on the last line"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure, and print what was seen."""
+    """Measure, and print the report."""
     bench = importlib.import_module(f"streaming.bench.{arguments.name}")
     measured: dict[str, Any] = bench.measure()
     if arguments.json:

@@ -1,4 +1,4 @@
-"""`kipwatch decode FILE`: show every frame of a capture, whole, in the order of the wire; or its ledger."""
+"""`kipwatch decode FILE`: show every frame of a capture, or where the bytes of each connection went."""
 
 from __future__ import annotations
 
@@ -17,29 +17,35 @@ from streaming.feeder.source import open_capture, run_of_file
 from streaming.settings.configuration import add_flags, configure
 from streaming.settings.release import load_schemas
 from streaming.transcript.account import accounts
-from streaming.transcript.frame import Frame, read_frame
-from streaming.transcript.speaker import Speaker, Speakers
+from streaming.transcript.client import ConnectedClient, ConnectedClients
+from streaming.transcript.frame import DecodedFrame, decode_frame
 from streaming.transcript.text import event_line, frame_lines
 from streaming.user_error import UserError
 
-Spoken = tuple[Record, Speaker, Frame | None]
-"""A record, who speaks on its connection, and the frame it holds, if it holds one."""
+Entry = tuple[Record, ConnectedClient, DecodedFrame | None]
+"""A record, the client of its connection, and the frame it holds, if any."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="pcap file")
+    """Define the flags."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="a capture, or a folder of rotated ones")
     parser.add_argument(
-        "--ports", default="", help="broker ports, separated by commas (default: whoever accepts)"
+        "--ports",
+        default="",
+        help="broker ports, separated by commas (default: those that accept connections)",
     )
-    parser.add_argument("--jsonl", action="store_true", help="print one JSON object a frame or connection")
     parser.add_argument(
-        "--ledger", action="store_true", help="show where the bytes of each connection went, not the frames"
+        "--jsonl",
+        action="store_true",
+        help="print one JSON object per frame, or per connection with --ledger",
     )
-    parser.add_argument("--api", help="only frames of this API, by name or key")
     parser.add_argument(
-        "--client-id", help="only frames of connections that go by this client ID, answers included"
+        "--ledger",
+        action="store_true",
+        help="show the bytes of each connection by fate instead of its frames",
     )
+    parser.add_argument("--api", help="only frames of this API (name or key)")
+    parser.add_argument("--client-id", help="only frames of clients with this client ID, responses included")
     parser.add_argument(
         "--kind", choices=["request", "response", "sasl_token"], help="only frames of this kind"
     )
@@ -47,8 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what is asked for. Raises UserError when it is to be frames and the file holds none at all."""
-    # Ports are not those that are configured to be captured live.
+    """Print frames or byte accounts. Raises UserError if frames are wanted and the capture has none."""
+    # The configured ports are those of the live capture, not of this file.
     configuration = configure(argparse.Namespace(**{**vars(arguments), "ports": None}))
     schemas = load_schemas(configuration.schemas)
     show = _show_ledger if arguments.ledger else _show_frames
@@ -58,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _show_ledger(arguments: argparse.Namespace, schemas: Schemas, max_frame: int) -> None:
     if arguments.api or arguments.client_id is not None or arguments.kind:
-        raise UserError("--ledger tells of whole connections: leave --api, --client-id and --kind out")
+        raise UserError("--ledger shows whole connections: leave --api, --client-id and --kind out")
     with open_capture(arguments.file) as packets:
         for account in accounts(schemas, packets.batches(), parse_ports(arguments.ports), max_frame):
             line = msgspec.json.encode(account).decode() if arguments.jsonl else account.line
@@ -70,39 +76,39 @@ def _show_frames(arguments: argparse.Namespace, schemas: Schemas, max_frame: int
     write = _write_object if arguments.jsonl else _writer_of_text(schemas, events=is_wanted is _everything)
     found = False
     ports = parse_ports(arguments.ports)
-    for spoken in _spoken(schemas, arguments.file, ports, max_frame):
-        found = found or spoken[2] is not None
-        if is_wanted(spoken):
-            write(spoken)
+    for entry in _entries(schemas, arguments.file, ports, max_frame):
+        found = found or entry[2] is not None
+        if is_wanted(entry):
+            write(entry)
     if not found:
-        raise UserError(f"{arguments.file}: no Kafka frame is in it; check the file and --ports")
+        raise UserError(f"{arguments.file}: it holds no Kafka frame; check the file and --ports")
 
 
-def _spoken(schemas: Schemas, path: Path, ports: list[int], max_frame: int) -> Iterator[Spoken]:
-    speakers = Speakers()
+def _entries(schemas: Schemas, path: Path, ports: list[int], max_frame: int) -> Iterator[Entry]:
+    clients = ConnectedClients()
     with open_capture(path) as packets:
         records, _ = records_of(schemas, packets, ports, run_of_file(path), max_frame)
         for record in records:
-            speaker = speakers.on(record)
-            yield record, speaker, read_frame(schemas, record, speaker)
+            client = clients.of(record)
+            yield record, client, decode_frame(schemas, record, client)
 
 
-def _everything(_spoken: Spoken) -> bool:
+def _everything(_entry: Entry) -> bool:
     return True
 
 
-def _filter(arguments: argparse.Namespace, schemas: Schemas) -> Callable[[Spoken], bool]:
+def _filter(arguments: argparse.Namespace, schemas: Schemas) -> Callable[[Entry], bool]:
     wanted = {"api_key": _api_key(schemas, arguments.api), "kind": arguments.kind}
-    asked = {name: value for name, value in wanted.items() if value is not None}
+    given = {name: value for name, value in wanted.items() if value is not None}
     client_id = arguments.client_id
 
-    def is_wanted(spoken: Spoken) -> bool:
-        _, speaker, frame = spoken
-        return client_id in (None, speaker.client_id) and all(
-            getattr(frame, name, None) == value for name, value in asked.items()
+    def is_wanted(entry: Entry) -> bool:
+        _, client, frame = entry
+        return client_id in (None, client.client_id) and all(
+            getattr(frame, name, None) == value for name, value in given.items()
         )
 
-    return is_wanted if asked or client_id is not None else _everything
+    return is_wanted if given or client_id is not None else _everything
 
 
 def _api_key(schemas: Schemas, text: str | None) -> int | None:
@@ -111,22 +117,22 @@ def _api_key(schemas: Schemas, text: str | None) -> int | None:
     api = schemas.api_named(text)
     if api is None:
         raise UserError(
-            f"there is no API {text!r}; names are written as in `ApiVersions`: see `kipwatch schemas`"
+            f"there is no API {text!r}; names are spelled like `ApiVersions`: see `kipwatch schemas`"
         )
     return api.key
 
 
-def _write_object(spoken: Spoken) -> None:
-    frame = spoken[2]
+def _write_object(entry: Entry) -> None:
+    frame = entry[2]
     if frame is not None:
         sys.stdout.write(msgspec.json.encode(frame).decode() + "\n")
 
 
-def _writer_of_text(schemas: Schemas, *, events: bool) -> Callable[[Spoken], None]:
+def _writer_of_text(schemas: Schemas, *, events: bool) -> Callable[[Entry], None]:
     names = schemas.api_names
 
-    def write(spoken: Spoken) -> None:
-        record, _, frame = spoken
+    def write(entry: Entry) -> None:
+        record, _, frame = entry
         if frame is not None:
             sys.stdout.writelines(f"{line}\n" for line in frame_lines(frame, names))
         elif events and (line := event_line(record)):

@@ -1,4 +1,4 @@
-"""`kipwatch demo`: the whole road on real traffic."""
+"""`kipwatch demo`: run all of kipwatch on real traffic."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ PLAY_SECONDS = 120.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags."""
+    """Define the flags."""
     parser.add_argument(
-        "--seconds", type=float, default=PLAY_SECONDS, help="bound of the play (default: 120)"
+        "--seconds", type=float, default=PLAY_SECONDS, help="longest time that clients run (default: 120)"
     )
     parser.add_argument(
-        "--keep", action="store_true", help="leave everything running until Ctrl-C; --observe does, too"
+        "--keep", action="store_true", help="keep everything running until Ctrl-C, as --observe does"
     )
     parser.add_argument(
-        "--relay", action="store_true", help="record by relays even where capturing is allowed"
+        "--relay", action="store_true", help="record by relays even if capturing is permitted"
     )
     parser.add_argument(
         "--recording",
         type=Path,
         default=Path("kipwatch-demo.pcap"),
         metavar="FILE",
-        help="where to keep the recorded capture (default: kipwatch-demo.pcap)",
+        help="file for the recorded capture (default: kipwatch-demo.pcap)",
     )
     add_observe_flag(parser)
     add_flags(parser, ["metrics_address", "feeder_metrics_address", "spec"])
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Bring the road up, play, conclude, take it down."""
+    """Start everything, run the clients, compare the findings with the plan, end everything."""
     configuration = configure(arguments)
     if configuration.kafka:
-        raise UserError("the demo brings its own broker: take [kafka] out of the configuration")
-    judging = _judging(arguments, configuration)
+        raise UserError("the demo starts its own broker: remove [kafka] from the configuration")
+    judging = _judging_flags(arguments, configuration)
     java()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="kipwatch-demo-") as folder:
-        # What the processes of the road leave behind goes with the folder.
+        # Temporary files of all processes are removed with the folder.
         os.environ["TMPDIR"] = folder
         return _run_in(Path(folder), arguments, configuration, judging)
 
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _run_in(
     folder: Path, arguments: argparse.Namespace, configuration: Configuration, judging: list[str]
 ) -> int:
-    from streaming.demo.demo import Demo  # noqa: PLC0415  # only once Java is known to be there
+    from streaming.demo.demo import Demo  # noqa: PLC0415  # only when Java is found
     from streaming.demo.road import Road  # noqa: PLC0415
     from streaming.demo.screen import Screen  # noqa: PLC0415
     from streaming.feeder.capture import can_capture  # noqa: PLC0415
@@ -83,21 +83,21 @@ def _run_in(
                 demo.drain(keep)
                 succeeded = demo.conclude()
                 _keep(road.recording, arguments.recording)
-                screen.say(f"try `kipwatch check {arguments.recording}`: the recorded capture")
+                screen.say(f"the recorded capture is saved: try `kipwatch check {arguments.recording}`")
                 if keep:
                     _wait(screen.say, addresses, road.watched)
             finally:
                 demo.close()
     except KeyboardInterrupt:
-        screen.say("interrupted: everything that was started is ended")
+        screen.say("interrupted: all processes are ended")
         raise
-    screen.say("everything is ended; with --keep it stays until Ctrl-C")
+    screen.say("all processes are ended; --keep leaves them running until Ctrl-C")
     return FOUND if succeeded else NOT_FOUND
 
 
-def _judging(arguments: argparse.Namespace, configuration: Configuration) -> list[str]:
-    """Give the flags by which the query judges as the demo was told to. Raises UserError."""
-    Decisions(configuration)
+def _judging_flags(arguments: argparse.Namespace, configuration: Configuration) -> list[str]:
+    """Return the flags that pass the demo's decisions on to the query. Raises UserError."""
+    Decisions(configuration)  # to fail early
     named = ["--config", str(arguments.config)] if arguments.config else []
     return [*named, *(f"--spec={choice}" for choice in configuration.spec)]
 
@@ -116,12 +116,12 @@ def _keep(recorded: Path, wanted: Path) -> None:
         shutil.copyfile(recorded, wanted)
     except OSError as error:
         raise UserError(
-            f"cannot keep the recording as {wanted}: {error.strerror}; use --recording FILE"
+            f"cannot write the recording {wanted}: {error.strerror}; use --recording FILE"
         ) from error
 
 
 def _wait(say: Callable[[str], None], addresses: str, watched: str) -> None:
-    say(f"still running: a broker that is watched at {watched}; {addresses}")
+    say(f"still running: the watched broker is {watched}; {addresses}")
     say("Ctrl-C ends everything")
     while True:
         time.sleep(1)

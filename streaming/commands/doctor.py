@@ -1,4 +1,4 @@
-"""`kipwatch doctor`: what this machine can do, and how to get what is missing."""
+"""`kipwatch doctor`: what this machine can do, and how to install what is missing."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check each need; 0 when nothing that kipwatch cannot do without is missing."""
+    """Probe all requirements and options; returns 0 if all requirements are met."""
     console = Console(highlight=False)
-    needs = [_told(console, name, ask) for name, ask in _NEEDS.items()]
-    for name, ask in _WISHES.items():
-        _told(console, name, ask)
-    return 0 if all(needs) else 1
+    met = [_show(console, name, probe) for name, probe in _REQUIRED.items()]
+    for name, probe in _OPTIONAL.items():
+        _show(console, name, probe)
+    return 0 if all(met) else 1
 
 
-def _told(console: Console, name: str, ask: Callable[[], str]) -> bool:
+def _show(console: Console, name: str, probe: Callable[[], str]) -> bool:
     try:
-        console.print(f"[green]yes[/]  {name}: {escape(ask())}", soft_wrap=True)
+        console.print(f"[green]yes[/]  {name}: {escape(probe())}", soft_wrap=True)
     except UserError as error:
         console.print(f"[yellow]no[/]   {name}: {escape(str(error))}", soft_wrap=True)
         return False
@@ -48,8 +48,8 @@ def _jars() -> str:
 
 def _capture() -> str:
     if not can_capture():
-        raise UserError("the right CAP_NET_RAW is missing; the demo records by relays instead")
-    return "allowed"
+        raise UserError("the capability CAP_NET_RAW is missing; the demo records by relays instead")
+    return "permitted"
 
 
 def _promtool() -> str:
@@ -59,5 +59,5 @@ def _promtool() -> str:
     return path
 
 
-_NEEDS: dict[str, Callable[[], str]] = {"Python": _python, "Java": lambda: str(java()), "jars": _jars}
-_WISHES: dict[str, Callable[[], str]] = {"packet capture": _capture, "promtool": _promtool}
+_REQUIRED: dict[str, Callable[[], str]] = {"Python": _python, "Java": lambda: str(java()), "jars": _jars}
+_OPTIONAL: dict[str, Callable[[], str]] = {"packet capture": _capture, "promtool": _promtool}

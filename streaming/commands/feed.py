@@ -1,4 +1,4 @@
-"""`kipwatch feed`: capture packets and publish frames, until told to stop or the source ends."""
+"""`kipwatch feed`: capture packets and publish frames, until a signal or the end of the source."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ POLL_SECONDS = 0.2
 MEBIBYTE = 1024 * 1024
 
 
-class Source(NamedTuple):
-    """What is fed: its packets, the run they are named by, and the capture if they are live."""
+class PacketSource(NamedTuple):
+    """The packets to feed, the ID of the run, and the capture if they are live."""
 
     batches: Batches
     run: int
@@ -51,25 +51,27 @@ class Source(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags."""
+    """Define the flags."""
     parser.add_argument(
         "source",
         nargs="?",
         metavar="FILE",
-        help="a capture file, a folder of them to follow, or - for standard input; else the interfaces",
+        help="a capture file, a folder to follow, or - for standard input (default: capture live)",
     )
-    parser.add_argument("--save", type=Path, metavar="FILE", help="keep what is captured in this pcap file")
     parser.add_argument(
-        "--dry-run", action="store_true", help="show what would be published, and need no Kafka"
+        "--save", type=Path, metavar="FILE", help="also write the captured packets to this pcap file"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the records instead of publishing them; needs no Kafka"
     )
     add_flags(parser, SETTINGS)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Feed from the source named."""
+    """Feed from the source that the arguments name."""
     configuration = configure(arguments)
     if arguments.save and _is_source(arguments.save, arguments.source):
-        raise UserError(f"--save would overwrite {arguments.save}, which is to be fed; name another file")
+        raise UserError(f"--save would overwrite {arguments.save}, the source; name another file")
     with ExitStack() as stack:
         save = stack.enter_context(open_save(arguments.save)) if arguments.save else None
         stopping = threading.Event()
@@ -87,23 +89,23 @@ def _is_source(path: Path, source: str | None) -> bool:
 
 def _open(
     stack: ExitStack, configuration: Configuration, name: str | None, stopping: threading.Event
-) -> Source:
+) -> PacketSource:
     if name is None:
         ring_bytes = configuration.ring_mebibytes * MEBIBYTE
         capture = InterfaceCapture(configuration.interface, configuration.ports, ring_bytes)
-        return Source(_polls(stack.enter_context(capture)), time.time_ns(), capture)
+        return PacketSource(_polls(stack.enter_context(capture)), time.time_ns(), capture)
     if name == "-":
-        return Source(standard_input(stopping.is_set), time.time_ns())
+        return PacketSource(standard_input(stopping.is_set), time.time_ns())
     path = Path(name)
     if path.is_dir():
-        return Source(follow(path), run_of_file(path))
-    return Source(stack.enter_context(open_capture(path)).batches(), run_of_file(path))
+        return PacketSource(follow(path), run_of_file(path))
+    return PacketSource(stack.enter_context(open_capture(path)).batches(), run_of_file(path))
 
 
 def _feed(
     stack: ExitStack,
     configuration: Configuration,
-    source: Source,
+    source: PacketSource,
     save: BinaryIO | None,
     stopping: threading.Event,
     *,
@@ -116,7 +118,7 @@ def _feed(
     if not dry:
         stack.enter_context(closing(_serve(configuration, feeder)))
     become(configuration.user)
-    # Only now: librdkafka connects at once, with the rights that are left.
+    # After the switch of the user: librdkafka connects at once, and must not do so as root.
     feeder.run(source.batches, DryRun() if dry else _publisher(configuration, feeder))
 
 

@@ -1,4 +1,4 @@
-"""The command line. A command's room is imported only when that command runs: `check` loads no Spark."""
+"""The command line. It imports a command's modules only when the command runs: `check` loads no Spark."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from typing import NoReturn
 from streaming.user_error import UserError
 
 COMMANDS = {
-    "demo": "run the whole road on real traffic and show what it finds",
-    "check": "judge captures, without Spark and without Java",
+    "demo": "run all of kipwatch on real traffic and show what it finds",
+    "check": "judge captures without Spark or Java",
     "decode": "show every frame of a capture",
-    "record": "run a command behind relays, write what passes to a file, and check it",
+    "record": "run a command behind relays, save its traffic to a file and check it",
     "feed": "capture packets and publish frames to Kafka",
     "run": "run the streaming query: decode, judge, publish findings and metrics",
-    "report": "show the fleet: client software against rules, and what brokers offer",
+    "report": "show client software by rule, and what brokers advertise",
     "rules": "list the rules, or explain one",
-    "audit": "hold the frames topic against its Great Expectations suite",
+    "audit": "check the frames topic by its Great Expectations suite",
     "schemas": "list Kafka's message schemas, compare two releases, or read those of a kafka-clients jar",
-    "bench": "measure a part of kipwatch against its peers and its limits",
-    "doctor": "tell what this machine can do and what is missing",
+    "bench": "measure a part of kipwatch, beside other tools where there are any",
+    "doctor": "show what this machine can do and what is missing",
 }
 MISUSE = 2
 INTERRUPTED = 130
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """Says what is wrong with the flags in one line."""
+    """A parser that reports a mistake in one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Leave with status 2."""
+        """Raise UserError, which makes the exit status 2."""
         raise UserError(f"{message}; see `{self.prog} --help`")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Gives its exit status: 0 well, 1 violations, 2 misuse."""
+    """Run one command and return its exit status: 0 success, 1 violations, 2 misuse."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         status = _run(given)
-        # Here, not when the interpreter ends, or a reader that went away would be told of in a traceback.
+        # At its own end the interpreter would print a traceback if the reader has closed the pipe.
         sys.stdout.flush()
         return status
     except UserError as error:
@@ -52,14 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output went away, as `| head` does: no reason to complain.
+        # The reader of our output has closed the pipe, as `| head` does: no error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
 def _run(given: list[str]) -> int:
     if not given or given[0] in ("-h", "--help"):
-        print(_map())
+        print(_overview())
         return 0 if given else MISUSE
     if given[0] == "--version":
         print(f"kipwatch {version('kipwatch')}")
@@ -74,11 +74,11 @@ def _run(given: list[str]) -> int:
     return status
 
 
-def _map() -> str:
+def _overview() -> str:
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {purpose}" for name, purpose in COMMANDS.items()]
     return "\n".join(
-        ["usage: kipwatch COMMAND [flags]", "", *lines, "", "kipwatch COMMAND --help tells more."]
+        ["usage: kipwatch COMMAND [flags]", "", *lines, "", "kipwatch COMMAND --help describes a command."]
     )
 
 

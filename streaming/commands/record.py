@@ -1,6 +1,6 @@
-"""`kipwatch record -- COMMAND`: run a command behind relays, and check what passed.
+"""`kipwatch record -- COMMAND`: run a command behind relays, and check its traffic.
 
-For authors of clients whose laptop or CI has no right to capture and, ending TLS here, for those who may.
+It serves authors of clients on machines where capturing is not permitted, or whose clients use TLS.
 """
 
 from __future__ import annotations
@@ -25,45 +25,45 @@ INCOMPLETE = 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags."""
+    """Define the flags."""
     parser.add_argument(
-        "--bootstrap", required=True, metavar="HOST:PORT", help="the real brokers, separated by commas"
+        "--bootstrap", required=True, metavar="HOST:PORT", help="the brokers, separated by commas"
     )
     parser.add_argument(
         "--save",
         type=Path,
         default=Path("kipwatch-record.pcap"),
         metavar="FILE",
-        help="pcap file that takes what passes (default: %(default)s)",
+        help="pcap file for the traffic (default: %(default)s)",
     )
-    parser.add_argument("--json", action="store_true", help="print the check as one JSON object")
+    parser.add_argument(
+        "--json", action="store_true", help="print the result of the check as one JSON object"
+    )
     parser.add_argument(
         "--tls-certificate",
         type=Path,
         metavar="FILE",
-        help="end the client's TLS here, with this certificate",
+        help="accept TLS from the client with this certificate",
     )
     parser.add_argument(
-        "--tls-key", type=Path, metavar="FILE", help="the certificate's key, if in its own file"
+        "--tls-key", type=Path, metavar="FILE", help="key of the certificate, if in a separate file"
     )
-    parser.add_argument("--upstream-tls", action="store_true", help="speak TLS to the brokers")
-    parser.add_argument(
-        "--upstream-ca", type=Path, metavar="FILE", help="who signed the brokers' certificates"
-    )
+    parser.add_argument("--upstream-tls", action="store_true", help="connect to the brokers by TLS")
+    parser.add_argument("--upstream-ca", type=Path, metavar="FILE", help="CA certificates of the brokers")
     parser.add_argument(
         "command",
         nargs=argparse.REMAINDER,
         metavar="-- COMMAND",
-        help=f"what to run; {BOOTSTRAP_FIELD} in it, and ${BOOTSTRAP_VARIABLE}, are the relays' addresses",
+        help=f"the command; {BOOTSTRAP_FIELD} in it and ${BOOTSTRAP_VARIABLE} are the relays' addresses",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command, then judge what it said. Status 2 when the command failed, else that of `check`."""
+    """Run the command and check its traffic. Returns 2 if the command failed, else the status of `check`."""
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not command:
         raise UserError(
-            "name the command to run behind the relays: kipwatch record --bootstrap H:P -- COMMAND"
+            "name the command to run behind the relays: kipwatch record --bootstrap HOST:PORT -- COMMAND"
         )
     brokers = [host_and_port(address.strip()) for address in arguments.bootstrap.split(",")]
     encryption = _encryption(arguments)
@@ -97,11 +97,11 @@ def _check(capture: Path, *, as_json: bool) -> int:
 
 
 def _encryption(arguments: argparse.Namespace) -> Encryption:
-    """Read the files of TLS. Raises UserError when one cannot be used."""
+    """Read the files of TLS. Raises UserError if one cannot be used."""
     if arguments.tls_key and not arguments.tls_certificate:
-        raise UserError("--tls-key is of no use without --tls-certificate")
+        raise UserError("--tls-key needs --tls-certificate")
     if arguments.upstream_ca and not arguments.upstream_tls:
-        raise UserError("--upstream-ca is of no use without --upstream-tls")
+        raise UserError("--upstream-ca needs --upstream-tls")
     downstream = upstream = None
     try:
         if arguments.tls_certificate:
@@ -110,5 +110,5 @@ def _encryption(arguments: argparse.Namespace) -> Encryption:
         if arguments.upstream_tls:
             upstream = ssl.create_default_context(cafile=arguments.upstream_ca)
     except OSError as error:
-        raise UserError(f"the files of TLS cannot be used: {error.strerror or error}") from error
+        raise UserError(f"cannot use the TLS files: {error.strerror or error}") from error
     return Encryption(downstream, upstream)

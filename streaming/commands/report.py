@@ -1,4 +1,4 @@
-"""`kipwatch report FILE…`: the fleet in captures, as text, JSON or a page; or the versions of its brokers."""
+"""`kipwatch report FILE…`: client software by rule, or brokers' versions, as text, JSON or an HTML page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from decoders.schema.registry import Schemas
 from expectations.report.broker import Features, VersionsView, versions_view
 from expectations.report.matrix import fleet_facts, fleet_matrix, versions_tables
 from expectations.report.page import fleet_page
-from streaming.check.summary import Summary, told_of
+from streaming.check.summary import Summary, frame_counts
 from streaming.commands.check import add_capture_flags, check
 from streaming.user_error import UserError
 
@@ -24,32 +24,34 @@ NOTHING_READ = 2
 
 
 class FleetReport(msgspec.Struct, frozen=True):
-    """What `report --json` prints: the check's summary, and what brokers offer."""
+    """What `report --json` prints: the summary of the check, and what brokers advertise."""
 
     summary: Summary
     versions: VersionsView
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags."""
+    """Define the flags."""
     add_capture_flags(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as one page")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as an HTML page")
     parser.add_argument(
-        "--versions", action="store_true", help="show what each broker offers and what all have in common"
+        "--versions",
+        action="store_true",
+        help="show the versions that each broker advertises, and those common to all",
     )
     parser.add_argument(
         "--features",
         type=Path,
         metavar="FILE",
-        help="TOML file of features, such as `share-groups = {76 = 1, 78 = 1}`: API = lowest version",
+        help="TOML file of features by API and lowest version, such as `share-groups = {76 = 1, 78 = 1}`",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Judge the captures and report on who spoke in them."""
+    """Judge the captures and report on their clients and brokers."""
     checked = check(arguments)
-    summary, schemas = checked.summary, checked.source.schemas
+    summary, schemas = checked.summary, checked.capture.schemas
     features = read_features(arguments.features, schemas)
     brokers = checked.examination.brokers
     report = FleetReport(summary, versions_view(brokers, summary.clients, features, schemas.api_names))
@@ -61,13 +63,13 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _show(report, Console(highlight=False), versions=arguments.versions or bool(arguments.features))
     if not summary.frames:
-        print("kipwatch: no Kafka frame is in them; check the files and --ports", file=sys.stderr)
+        print("kipwatch: the captures hold no Kafka frame; check the files and --ports", file=sys.stderr)
         return NOTHING_READ
     return 0
 
 
 def read_features(path: Path | None, schemas: Schemas) -> Features:
-    """Read a feature map, APIs by key or name. Raises UserError."""
+    """Read a map of features; its APIs are keys or names. Raises UserError."""
     if path is None:
         return {}
     try:
@@ -75,7 +77,7 @@ def read_features(path: Path | None, schemas: Schemas) -> Features:
     except OSError as error:
         raise UserError(f"cannot read the features {path}: {error.strerror}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: {error}; a feature is written `name = {{76 = 1, 78 = 1}}`") from error
+        raise UserError(f"{path}: {error}; write a feature as `name = {{76 = 1, 78 = 1}}`") from error
     return {feature: _keyed(path, needed, schemas) for feature, needed in found.items()}
 
 
@@ -92,7 +94,7 @@ def _keyed(path: Path, needed: Mapping[str, int], schemas: Schemas) -> dict[int,
 def _write_page(path: Path, report: FleetReport) -> None:
     summary = report.summary
     findings = [*summary.findings, *summary.suppressed]
-    read = [f"{each.file}: {told_of(each)}" for each in summary.files]
+    read = [f"{each.file}: {frame_counts(each)}" for each in summary.files]
     try:
         path.write_text(fleet_page(summary.clients, findings, report.versions, read), encoding="utf-8")
     except OSError as error:
@@ -101,7 +103,7 @@ def _write_page(path: Path, report: FleetReport) -> None:
 
 def _show(report: FleetReport, console: Console, *, versions: bool) -> None:
     for each in report.summary.files:
-        console.print(f"[bold]{escape(each.file)}[/]: {told_of(each)}", soft_wrap=True)
+        console.print(f"[bold]{escape(each.file)}[/]: {frame_counts(each)}", soft_wrap=True)
     console.print()
     if versions:
         console.print(versions_tables(report.versions))

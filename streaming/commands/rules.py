@@ -17,13 +17,15 @@ from streaming.user_error import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags."""
-    parser.add_argument("id", nargs="?", metavar="ID", help="a rule's id, such as kip1313/instance-id-zero")
+    """Define the flags."""
+    parser.add_argument(
+        "id", nargs="?", metavar="ID", help="the ID of a rule, such as kip1313/instance-id-zero"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON array")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List or explain."""
+    """List the rules, or explain one."""
     rules = [_find(arguments.id)] if arguments.id else list(RULES)
     if arguments.json:
         print(json.dumps([_described(rule) for rule in rules], indent=2))
@@ -48,7 +50,7 @@ def _described(rule: Rule) -> dict[str, object]:
 
 
 def _readings(rule: Rule) -> list[str]:
-    """The readings that `check --spec` may judge the rule by."""
+    """Return the readings of the rule's KIP that `check --spec` accepts."""
     return [str(reading) for reading in READINGS.get(rule.family, ())]
 
 
@@ -61,10 +63,12 @@ def _list(rules: list[Rule]) -> None:
 
 def _explain(rule: Rule) -> None:
     heading = f"# {rule.id}\n\n*{rule.level}, at fault: {rule.role}. {rule.kip}, {rule.section}.*\n\n"
-    demands = f"> {rule.requirement}\n\n"
-    told = f"\n\n## What a finding says\n`{rule.message}`\n"
+    requirement = f"> {rule.requirement}\n\n"
+    message = f"\n\n## What a finding says\n`{rule.message}`\n"
     readings = ", ".join(f"`--spec {rule.family}={reading}`" for reading in _readings(rule)[1:])
     chosen = (
-        f"\nBy default the KIP is read as released Kafka does; see also {readings}.\n" if readings else ""
+        f"\nBy default the KIP is read as released Kafka implements it; see also {readings}.\n"
+        if readings
+        else ""
     )
-    Console().print(Markdown(heading + demands + rule.page + told + chosen))
+    Console().print(Markdown(heading + requirement + rule.page + message + chosen))

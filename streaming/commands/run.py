@@ -1,4 +1,4 @@
-"""`kipwatch run`: the streaming query, until it is told to stop."""
+"""`kipwatch run`: run the streaming query until a signal."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ SETTINGS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags."""
+    """Define the flags."""
     add_observe_flag(parser)
     add_flags(parser, SETTINGS)
     parser.add_argument(
-        "--dry-run", action="store_true", help="print the effective configuration and the plan, and end"
+        "--dry-run", action="store_true", help="print the effective configuration and Spark's plan, then exit"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run until SIGTERM or SIGINT, or show what would run."""
+    """Run until SIGTERM or SIGINT, or show the plan."""
     configuration = configure(arguments)
-    for complaint in Decisions(configuration).expired():
-        print(f"kipwatch: {complaint}", file=sys.stderr)
+    for warning in Decisions(configuration).expired():
+        print(f"kipwatch: {warning}", file=sys.stderr)
     java()
     if arguments.dry_run:
         from streaming.query.dry_run import show_plan  # noqa: PLC0415  # as below
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     from streaming.query.application import Application  # noqa: PLC0415  # Spark takes seconds to load
 
-    # What ends the query is told in a line; py4j would log each call that a lost JVM leaves unanswered.
+    # The end of the query is logged in one line; py4j would log each call to a JVM that is gone.
     logging.disable(logging.ERROR)
     application = Application(configuration)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""`kipwatch schemas`: list a release's APIs, compare two releases, make the table from a jar."""
+"""`kipwatch schemas`: list a release's APIs, compare two releases, make the table of a jar."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from decoders.schema.upstream import remarks
 from streaming.settings.release import COMMITTED, load_schemas, load_table
 from streaming.user_error import UserError
 
-_RELEASE_HELP = f"kafka-clients jar, or table made of one, or `{COMMITTED}`"
+_RELEASE_HELP = f"a kafka-clients jar, a table made of one, or `{COMMITTED}`"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags."""
+    """Define the flags."""
     parser.set_defaults(show=_list, release="", json=False)
     actions = parser.add_subparsers(metavar="ACTION")
-    listing = actions.add_parser("list", help="list the APIs of a release; what `schemas` alone does")
+    listing = actions.add_parser(
+        "list", help="list the APIs of a release, as `schemas` alone does for the committed one"
+    )
     listing.add_argument("release", nargs="?", default="", metavar="FILE.jar", help=_RELEASE_HELP)
     comparing = actions.add_parser("diff", help="show what changed between two releases")
     for name in ("older", "newer"):
@@ -40,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do what was asked. Raises UserError for a file that holds no valid schemas."""
+    """Run the action. Raises UserError for a file that holds no valid schemas."""
     try:
         arguments.show(arguments)
     except SchemaError as error:
@@ -63,13 +65,13 @@ def _list(arguments: argparse.Namespace) -> None:
     schemas = load_schemas("" if arguments.release == COMMITTED else arguments.release)
     if arguments.json:
         apis = [_described(api) for api in schemas.apis]
-        told = {
+        described = {
             "release": schemas.release,
             "digest": schemas.digest,
             "overlay": schemas.overlay,
             "apis": apis,
         }
-        print(json.dumps(told))
+        print(json.dumps(described))
         return
     overlay = f", with {schemas.overlay} over it" if schemas.overlay else ""
     print(f"Kafka {schemas.release}{overlay}: {len(schemas.apis)} APIs\n")
@@ -125,7 +127,7 @@ def _difference_lines(found: Difference) -> list[str]:
     lines += [f"~ API {one.api_key}: {one.before} is now {one.after}" for one in found.renamed]
     for message in found.messages:
         lines += _message_lines(message)
-    return lines if len(lines) > 1 else [*lines, "nothing that decides bytes changed"]
+    return lines if len(lines) > 1 else [*lines, "no change affects the bytes on the wire"]
 
 
 def _message_lines(message: MessageChange) -> list[str]:
@@ -133,19 +135,19 @@ def _message_lines(message: MessageChange) -> list[str]:
         f"    {change.what}: {change.before or 'none'} → {change.after or 'none'}"
         for change in message.changes
     ]
-    # What changed alike in several versions is told once.
-    alike: dict[tuple[str, str | None, str | None, bool], list[FieldChange]] = {}
+    # Equal changes of several versions are shown once.
+    equal: dict[tuple[str, str | None, str | None, bool], list[FieldChange]] = {}
     for field in message.fields:
         key = (field.path, field.before, field.after, field.version == field.compared_with)
-        alike.setdefault(key, []).append(field)
-    return ["", message.name, *changes, *(f"    {_field_line(group)}" for group in alike.values())]
+        equal.setdefault(key, []).append(field)
+    return ["", message.name, *changes, *(f"    {_field_line(group)}" for group in equal.values())]
 
 
-def _field_line(alike: list[FieldChange]) -> str:
-    field = alike[0]
-    versions = ", ".join(f"v{one.version}" for one in alike)
+def _field_line(equal: list[FieldChange]) -> str:
+    field = equal[0]
+    versions = ", ".join(f"v{one.version}" for one in equal)
     if field.compared_with != field.version:
-        versions = ", ".join(f"v{one.version} against v{one.compared_with}" for one in alike)
+        versions = ", ".join(f"v{one.version} against v{one.compared_with}" for one in equal)
     if field.before is None:
         return f"+ {field.path}: {field.after} ({versions})"
     if field.after is None:

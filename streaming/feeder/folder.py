@@ -74,7 +74,7 @@ def follow(folder: Path) -> Iterator[PacketBatch]:
                 yield from _follow_file(folder, reached, before, file)
                 before += file.position
                 if file.truncated:
-                    raise UserError(f"{path} ends inside a packet; what is whole was read")
+                    raise UserError(f"{path} ends inside a packet; all complete packets were read")
         except UserError as error:
             print(f"kipwatch: {error}", file=sys.stderr)
 

@@ -179,4 +179,4 @@ def _producer(bootstrap: str, settings: Mapping[str, Setting], promised: Mapping
     try:
         return Producer({**librdkafka_settings(bootstrap, {**_DEFAULTS, **settings}), **promised})
     except KafkaException as error:
-        raise UserError(f"the table [kafka] does not fit: {error.args[0].str()}") from error
+        raise UserError(f"the table [kafka] is invalid: {error.args[0].str()}") from error

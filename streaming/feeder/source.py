@@ -99,4 +99,4 @@ def _run(content: bytes, number: int) -> int:
 
 def _demand_whole(capture: Capture, name: str) -> None:
     if capture.truncated:
-        raise TruncatedCaptureError(f"{name} ends inside a packet; what is whole was read")
+        raise TruncatedCaptureError(f"{name} ends inside a packet; all complete packets were read")

@@ -1,4 +1,4 @@
-"""A histogram that takes equal observations together: one step for thousands of frames."""
+"""A histogram that counts equal observations together: one step for thousands of frames."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class BulkHistogram(Collector):
         self._lock = Lock()
 
     def observe(self, value: float, count: int = 1) -> None:
-        """Take `count` observations of a value."""
+        """Count `count` observations of a value."""
         with self._lock:
             self._counts[bisect_left(self._bounds, value)] += count
             self._sum += value * count
 
     def collect(self) -> Iterable[Metric]:
-        """Give the family of this one metric."""
+        """Return the family of this one metric, as the registry requires."""
         with self._lock:
             counts, total = list(accumulate(self._counts)), self._sum
         names = [*(str(float(bound)) for bound in self._bounds[:-1]), "+Inf"]

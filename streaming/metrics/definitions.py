@@ -1,7 +1,7 @@
-"""Every metric: its name, kind, labels and meaning. The one definition.
+"""Every metric: its name, type, labels and meaning.
 
-Dashboards, alerts, documentation and tests read `METRICS`; the application and the feeder fill
-them. Neither a connection nor a client, instance or member ID is ever a label.
+Dashboards, alerts, documentation and tests read `METRICS`; the application and the feeder set their values.
+Neither a connection nor a client, instance or member ID is ever a label.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import enum
 from dataclasses import dataclass
 
 
-class Kind(enum.StrEnum):
+class MetricType(enum.StrEnum):
     """The type of a metric, as Prometheus calls it."""
 
     COUNTER = "counter"
@@ -23,7 +23,7 @@ class Metric:
     """One metric. `unit` is a base unit of Prometheus; `buckets` are upper bounds in that unit."""
 
     name: str
-    kind: Kind
+    kind: MetricType
     help: str
     labels: tuple[str, ...] = ()
     unit: str = ""
@@ -34,126 +34,126 @@ SOFTWARE = ("client_software_name", "client_software_version")
 
 RULE_CHECKS = Metric(
     "kipwatch_rule_checks_total",
-    Kind.COUNTER,
+    MetricType.COUNTER,
     "Checks made, by rule and verdict. Every rule and verdict is present from the start, at 0.",
     ("rule", "verdict"),
 )
 FINDINGS = Metric(
     "kipwatch_findings_total",
-    Kind.COUNTER,
+    MetricType.COUNTER,
     "Offences found, by rule, level (suppressed where a suppression holds) and client software. A series "
     "appears with its first offence.",
     ("rule", "level", "role", *SOFTWARE),
 )
 CONNECTIONS = Metric(
     "kipwatch_connections",
-    Kind.GAUGE,
+    MetricType.GAUGE,
     "Open client connections, by client software and listener (KIP-511).",
     (*SOFTWARE, "listener"),
 )
 FRAMES = Metric(
     "kipwatch_frames_total",
-    Kind.COUNTER,
+    MetricType.COUNTER,
     "Protocol frames read, by API and kind (request, response).",
     ("api", "kind"),
 )
 UNDECODABLE_FRAMES = Metric(
     "kipwatch_undecodable_frames_total",
-    Kind.COUNTER,
+    MetricType.COUNTER,
     "Complete frames that no known schema could read, by reason.",
     ("reason",),
 )
 DETECTION_DELAY = Metric(
     "kipwatch_detection_delay_seconds",
-    Kind.HISTOGRAM,
+    MetricType.HISTOGRAM,
     "Time from the capture of a frame to its judgement.",
     unit="seconds",
     buckets=(0.25, 0.5, 1, 2, 3, 5, 10, 30, 60, 300),
 )
 BATCH_DURATION = Metric(
     "kipwatch_batch_duration_seconds",
-    Kind.HISTOGRAM,
+    MetricType.HISTOGRAM,
     "Time that a batch of the query took.",
     unit="seconds",
     buckets=(0.25, 0.5, 1, 2, 3, 5, 10, 30, 60),
 )
 LAST_BATCH_TIMESTAMP = Metric(
     "kipwatch_last_batch_timestamp_seconds",
-    Kind.GAUGE,
+    MetricType.GAUGE,
     "When the latest batch was finished, in seconds since the epoch; 0 before the first.",
     unit="seconds",
 )
 TOPIC_LAG = Metric(
     "kipwatch_topic_lag_records",
-    Kind.GAUGE,
+    MetricType.GAUGE,
     "Records of the frames topic that wait to be judged.",
 )
 QUERY_ENDINGS = Metric(
     "kipwatch_query_endings_total",
-    Kind.COUNTER,
+    MetricType.COUNTER,
     "Times that the query ended by itself, by reason. Every reason is present from the start, at 0.",
     ("reason",),
 )
 STATE_BYTES = Metric(
     "kipwatch_state_bytes",
-    Kind.GAUGE,
+    MetricType.GAUGE,
     "Memory that the state of all connections takes.",
     unit="bytes",
 )
 OPEN_CONNECTIONS = Metric(
     "kipwatch_open_connections",
-    Kind.GAUGE,
+    MetricType.GAUGE,
     "Connections that the query keeps state of.",
 )
 LABEL_OVERFLOW = Metric(
     "kipwatch_label_overflow_total",
-    Kind.COUNTER,
+    MetricType.COUNTER,
     "Observations counted as `other` because a label had its full number of values.",
 )
 CAPTURE_BYTES = Metric(
     "kipwatch_capture_bytes_total",
-    Kind.COUNTER,
+    MetricType.COUNTER,
     "TCP payload by fate: framed, skipped for a reason, or lost, which was never captured.",
     ("fate",),
     unit="bytes",
 )
 CAPTURE_PACKETS = Metric(
     "kipwatch_capture_packets_total",
-    Kind.COUNTER,
+    MetricType.COUNTER,
     "Captured packets: tcp where a segment was read, own, or the reason why the packet was skipped.",
     ("fate",),
 )
 CAPTURE_OPAQUE = Metric(
     "kipwatch_capture_opaque_connections_total",
-    Kind.COUNTER,
+    MetricType.COUNTER,
     "Connections to the watched ports that are not Kafka, such as TLS, and are left alone.",
 )
 CAPTURE_DROPPED_PACKETS = Metric(
     "kipwatch_capture_dropped_packets_total",
-    Kind.COUNTER,
+    MetricType.COUNTER,
     "Packets that the kernel dropped because the feeder did not keep up.",
 )
 FEED_RECORDS = Metric(
     "kipwatch_feed_records_total",
-    Kind.COUNTER,
+    MetricType.COUNTER,
     "Records of the feeder by fate: delivered to Kafka, refused by it, or shed because it was slow or away.",
     ("fate",),
 )
 FEED_SHED_BYTES = Metric(
     "kipwatch_feed_shed_bytes_total",
-    Kind.COUNTER,
+    MetricType.COUNTER,
     "Bytes of the watched connections that were captured and not published; gaps in the topic say where.",
     unit="bytes",
 )
 FEED_WAITING_BYTES = Metric(
     "kipwatch_feed_waiting_bytes",
-    Kind.GAUGE,
+    MetricType.GAUGE,
     "Memory of the records that wait for Kafka.",
     unit="bytes",
 )
 BUILD_INFO = Metric(
     "kipwatch_build_info",
-    Kind.GAUGE,
+    MetricType.GAUGE,
     "Always 1; the labels name the version of kipwatch and of Kafka's schemas.",
     ("version", "kafka"),
 )

@@ -1,4 +1,4 @@
-"""The metrics address: /metrics for Prometheus, /healthz and /readyz for whoever supervises."""
+"""The HTTP server of /metrics for Prometheus, and of /healthz and /readyz for service managers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 LOOPBACK = "127.0.0.1"
-PATIENCE = 10
-"""Seconds that a connection may stay silent."""
+IDLE_SECONDS = 10
+"""How long a connection may be idle."""
 
 
 class _Server(socketserver.ThreadingMixIn, WSGIServer):
@@ -26,14 +26,14 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
 
 
 class _Handler(WSGIRequestHandler):
-    timeout = PATIENCE
+    timeout = IDLE_SECONDS
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (named so in the base class)
-        """Scrapes are not worth a line each."""
+        """Log nothing: a line for each scrape is of no use."""
 
 
 class Exposition:
-    """A running metrics address; `close` ends it."""
+    """A running HTTP server; `close` ends it."""
 
     def __init__(self, server: WSGIServer) -> None:
         self._server = server
@@ -42,11 +42,11 @@ class Exposition:
 
     @property
     def port(self) -> int:
-        """The port listened on; what the system chose where port 0 was asked for."""
+        """The port that is listened on; a free one if port 0 was requested."""
         return self._server.server_port
 
     def close(self) -> None:
-        """Stop answering and free the port."""
+        """End the server and free the port."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -61,9 +61,9 @@ def serve(
     host: str = LOOPBACK,
     flag: str = "--metrics-address",
 ) -> Exposition:
-    """Expose a registry; `health` and `ready` are asked on each request and answered as 200 or 503.
+    """Expose a registry. /healthz calls `health` and /readyz `ready`; true is 200, false is 503.
 
-    Raises UserError when the address cannot be listened on; `flag` is the option that changes it.
+    Raises UserError if the address cannot be listened on; `flag` is the option that changes it.
     """
     application = _router(make_wsgi_app(registry), {"/healthz": health, "/readyz": ready})
     try:
@@ -76,22 +76,22 @@ def serve(
     return Exposition(server)
 
 
-def _router(metrics: WSGIApplication, questions: dict[str, Callable[[], bool]]) -> WSGIApplication:
+def _router(metrics: WSGIApplication, probes: dict[str, Callable[[], bool]]) -> WSGIApplication:
     def route(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
         if path == "/metrics":
             return metrics(environ, start_response)
-        if path not in questions:
-            return _answer(
+        if path not in probes:
+            return _respond(
                 start_response, "404 Not Found", "not found: there are /metrics, /healthz and /readyz"
             )
-        if questions[path]():
-            return _answer(start_response, "200 OK", "yes")
-        return _answer(start_response, "503 Service Unavailable", "no")
+        if probes[path]():
+            return _respond(start_response, "200 OK", "yes")
+        return _respond(start_response, "503 Service Unavailable", "no")
 
     return route
 
 
-def _answer(start_response: StartResponse, status: str, text: str) -> list[bytes]:
+def _respond(start_response: StartResponse, status: str, text: str) -> list[bytes]:
     start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
     return [f"{text}\n".encode()]

@@ -1,4 +1,4 @@
-"""Instruments: what counts, shows or observes a metric on a page, made from the metric's definition."""
+"""Prometheus counters, gauges and histograms, made of the definitions of metrics."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from streaming.metrics.definitions import BUILD_INFO, Metric
 
 
 def page(version: str, kafka: str) -> CollectorRegistry:
-    """An empty page but for who wrote it: the versions of kipwatch and of the schemas."""
-    # Else each counter would carry a second, undocumented series with the time of its creation.
+    """A registry with `kipwatch_build_info` alone: the versions of kipwatch and of the schemas."""
+    # Otherwise each counter would carry a second, undocumented series with the time of its creation.
     disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry()
     gauge(BUILD_INFO, registry).labels(version, kafka).set(1)

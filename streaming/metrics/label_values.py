@@ -1,7 +1,7 @@
 """Label values that come from the wire: made printable, short, and few.
 
-A client chooses its own software name, so anybody could fill a Prometheus server with series. Here
-each label, or tuple of labels, gets a fixed number of places; who comes later is counted as `other`.
+A client chooses its own software name, so any client could fill a Prometheus server with series. Here
+each label, or tuple of labels, has a limited number of values; further ones are counted as `other`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ OTHER = "other"
 
 
 def label_value(text: str | None) -> str:
-    """Make any text a label value: `unknown` for none, cut to 64 characters, only printable ones.
+    """Make a label value of any text: `unknown` for none, at most 64 characters, all printable.
 
-    A lone surrogate would make the whole metrics page fail to encode, so it is replaced too.
+    A lone surrogate is replaced, too: the whole metrics page would fail to encode.
     """
     if not text:
         return UNKNOWN
@@ -31,8 +31,8 @@ def label_value(text: str | None) -> str:
 class BoundedLabels:
     """The first `limit` distinct tuples of label values; every later one becomes all `other`.
 
-    A place once given is kept while the process lives, since a counter must never move to another
-    series. `overflowed` is told how many observations were folded into `other`.
+    An admitted tuple stays admitted while the process runs, since a counter must never move to another
+    series. `overflowed` is called with the number of observations that are counted as `other`.
     """
 
     def __init__(self, limit: int, overflowed: Callable[[float], None]) -> None:

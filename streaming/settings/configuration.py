@@ -1,4 +1,4 @@
-"""The configuration: one TOML file, and flags of the same names that win over it."""
+"""The configuration: a TOML file, overridden by flags of the same names."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ Port = Annotated[int, msgspec.Meta(ge=1, le=HIGHEST_PORT)]
 
 
 class Listener(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What is not on the wire of one broker listener. Without an entry its name is `address:port`."""
+    """A broker listener: its name (default: its address), and whose it is, which no frame says."""
 
     address: str
     name: str = ""
     cluster_id: str = ""
-    node_id: int = -1
+    node_id: int | None = None
 
 
 class Suppression(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Findings of a rule that are known and borne, until and including a day.
+    """Findings of a rule that are known and accepted, until and including a day.
 
-    All that is given must match; `client` and `broker` are addresses, with or without their port.
+    All given fields must match; `client` and `broker` are addresses, with or without a port.
     """
 
     rule: str
@@ -68,59 +68,62 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         "127.0.0.1:9107"
     )
     user: Annotated[
-        str, Described(description="user to become once the capture is open, if started as root")
+        str, Described(description="user to switch to when the capture is open, if started as root")
     ] = ""
     ring_mebibytes: Annotated[
-        int, Described(description="MiB of captured packets that the kernel holds for each interface", ge=2)
+        int, Described(description="MiB of captured packets that the kernel buffers per interface", ge=2)
     ] = 64
     max_request_bytes: Annotated[
-        int, Described(description="longest request the brokers take (socket.request.max.bytes)", ge=1024)
+        int,
+        Described(description="longest request that the brokers accept (socket.request.max.bytes)", ge=1024),
     ] = MAX_FRAME
     queue_mebibytes: Annotated[
-        int, Described(description="MiB of records that wait while Kafka is slow or away", ge=1)
+        int, Described(description="MiB of records that may wait while Kafka is slow or unreachable", ge=1)
     ] = 256
     kafka: Annotated[
         dict[str, str | int | bool],
-        Described(description="kipwatch's Kafka clients: SASL, TLS and the rest, by librdkafka's names"),
+        Described(description="settings of kipwatch's own Kafka clients, by librdkafka's names"),
     ] = {}
     checkpoint: Annotated[str, Described(description="folder of the query's checkpoint")] = (
         "kipwatch-checkpoint"
     )
     buckets: Annotated[
-        int, Described(description="buckets of connections; frozen by the checkpoint", ge=1)
+        int, Described(description="buckets of connections; fixed by the checkpoint", ge=1)
     ] = 256
     shuffle_partitions: Annotated[
-        int, Described(description="Spark's shuffle partitions; frozen by the checkpoint", ge=1)
+        int, Described(description="Spark's shuffle partitions; fixed by the checkpoint", ge=1)
     ] = 2
     trigger_seconds: Annotated[int, Described(description="seconds between two micro-batches", ge=1)] = 1
     label_limit: Annotated[
         int,
         Described(
-            description="values of a metric's label from the wire; what is beyond counts as other", ge=1
+            description="distinct values of a label from the wire; further ones are counted as other", ge=1
         ),
     ] = LABEL_LIMIT
     master: Annotated[
-        str, Described(description="Spark's master; local, or what spark-submit says, if empty")
+        str, Described(description="Spark's master; if empty, local or that of spark-submit")
     ] = ""
     spark: Annotated[dict[str, str], Described(description="further settings of Spark, by its names")] = {}
     after_loss: Annotated[
         bool,
         Described(
-            description="true to go on although frames are missing after the checkpoint; connections known "
+            description="true to continue although frames after the checkpoint are lost; connections known "
             "by then count as interrupted"
         ),
     ] = False
     frames_per_batch: Annotated[
-        int, Described(description="frames that a micro-batch takes at most", ge=1)
+        int, Described(description="maximum number of frames in a micro-batch", ge=1)
     ] = 1_000_000
     schemas: Annotated[
         str,
-        Described(description="kafka-clients jar of the release to decode with; the newest known if empty"),
+        Described(
+            description="kafka-clients jar of the release to decode with; if empty, the newest known release"
+        ),
     ] = ""
     spec: Annotated[
         list[str],
         Described(
-            description="readings of KIPs, such as kip1082=text, separated by commas; as released if empty"
+            description="readings of KIPs, such as kip1082=text, separated by commas; if empty, as released"
         ),
     ] = []
     listener: list[Listener] = []
@@ -129,15 +132,20 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     suppress: list[Suppression] = []
 
     def __post_init__(self) -> None:
-        """Refuse names that the records' envelope would cut off."""
+        """Refuse names that do not fit into the envelope of records."""
         for name in ("cluster", "feeder"):
             if len(getattr(self, name).encode()) > NAME_BYTES:
                 raise ValueError(f"Expected at most {NAME_BYTES} bytes - at `$.{name}`")
 
 
 def add_flags(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
-    """Add `--config` and the flags of the settings named; that of a list may be given several times."""
-    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with the same names")
+    """Add `--config` and the flags of some settings; the flag of a list may be repeated."""
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="TOML file of settings, by the same names; flags override it",
+    )
     hints = get_type_hints(Configuration, include_extras=True)
     for name in names:
         described = hints[name].__metadata__[0].description
@@ -152,9 +160,9 @@ def add_flags(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
 
 
 def configure(flags: argparse.Namespace) -> Configuration:
-    """Read the file named by `--config`, if any, and put the flags given over it.
+    """Read the file named by `--config`, if any, and override it by the given flags.
 
-    Raises UserError when the file cannot be read, a key is unknown or a value does not fit.
+    Raises UserError if the file cannot be read, a key is unknown or a value is invalid.
     """
     path: Path | None = flags.config
     settings = _read(path) if path else {}
@@ -173,11 +181,11 @@ def configure(flags: argparse.Namespace) -> Configuration:
             {**msgspec.to_builtins(in_file), **_parsed(given)}, Configuration, strict=False
         )
     except msgspec.ValidationError as error:
-        raise UserError(f"a flag's value does not fit: {error}") from error
+        raise UserError(f"the value of a flag is invalid: {error}") from error
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Take `host:port` apart. Raises UserError when it is not one."""
+    """Split `host:port`. Raises UserError if the text is not of that form."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > HIGHEST_PORT:
         raise UserError(f"{address!r} is not host:port, with a port up to {HIGHEST_PORT}")
@@ -195,7 +203,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _parsed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Flags are texts; elements of a list stand between commas."""
+    """Split the texts of lists at their commas."""
     parsed = dict(given)
     for name in _LISTS & parsed.keys():
         parsed[name] = [element.strip() for text in parsed[name] for element in text.split(",")]

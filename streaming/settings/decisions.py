@@ -1,7 +1,7 @@
-"""What users have decided about rules: how KIPs are read, what is off, of another level, or suppressed.
+"""Users' decisions on rules: readings of KIPs, disabled rules, other levels, suppressed findings.
 
-A suppressed finding is still found, counted and shown. A suppression says why it stands and until when,
-so that it cannot outlive its reason unnoticed: past its day, or where it matches nothing, it is told of.
+A suppressed finding is still made, counted and shown. A suppression has a reason and an end, so that it
+cannot outlive its reason unnoticed: kipwatch warns when it has expired, or matches nothing.
 """
 
 from __future__ import annotations
@@ -11,62 +11,62 @@ from datetime import UTC, date, datetime
 
 import msgspec
 
-from expectations.conversation.observation import ClusterDescription
+from expectations.conversation.observation import NO_NODE, ClusterDescription
 from expectations.judging.finding import Finding, Suppressed
 from expectations.judging.terms import Terms
 from expectations.rules.base.rule import Rule
 from expectations.rules.catalogue import RULES
 from expectations.rules.readings import read_choices, rules_read_as
-from streaming.settings.configuration import Configuration, Suppression
+from streaming.settings.configuration import Configuration, Listener, Suppression
 from streaming.user_error import UserError
 
 
 def utc_today() -> date:
-    """Give the day it is, by which suppressions end everywhere at the same time."""
+    """Return the present day in UTC, so that suppressions end everywhere at the same time."""
     return datetime.now(UTC).date()
 
 
 class SuppressionUse(msgspec.Struct, frozen=True):
-    """How often a suppression matched; `expired` ones match nothing any more."""
+    """How many findings a suppression matched; an expired one matches none."""
 
     suppression: Suppression
     expired: bool
     findings: int
 
     @property
-    def complaint(self) -> str:
-        """Say what is the matter with it; "" where nothing is."""
+    def warning(self) -> str:
+        """Why the suppression should be removed; "" if it matches."""
         if self.expired:
-            return f"{_named(self.suppression)} ended on {self.suppression.until} and suppresses no more"
-        return "" if self.findings else f"{_named(self.suppression)} matches no finding; it may be removed"
+            return f"{_named(self.suppression)} expired on {self.suppression.until}"
+        return "" if self.findings else f"{_named(self.suppression)} matches no finding"
 
 
 class Decisions:
     """The decisions of one configuration.
 
-    Raises UserError where they name a rule or a reading that is none.
+    Raises UserError if they name a rule or a reading that does not exist.
     """
 
     def __init__(self, configuration: Configuration, today: Callable[[], date] = utc_today) -> None:
         self._configuration = configuration
         self._today = today
-        self._demand_rules()
+        self._check_rule_names()
         self.rules = self._rules()
 
     @property
     def disabled(self) -> list[str]:
-        """The rules that are off."""
+        """The IDs of the disabled rules."""
         return sorted(set(self._configuration.disable))
 
     @property
     def terms(self) -> Terms:
-        """What judges go by, as it is configured."""
+        """The configured terms of judging."""
         listeners = self._configuration.listener
         return Terms(
             rules=self.rules,
             listeners={each.address: each.name for each in listeners if each.name},
             brokers={
-                each.address: ClusterDescription(each.cluster_id, each.node_id)
+                each.address: ClusterDescription(each.cluster_id, _node_id(each))
                 for each in listeners
                 if each.cluster_id
             },
@@ -74,14 +74,14 @@ class Decisions:
         )
 
     def decide(self, finding: Finding) -> Finding:
-        """Give a finding its level, and why it is borne if it is today."""
+        """Return a finding with its configured level, and with its suppression if one applies today."""
         level = self._configuration.levels.get(finding.rule, finding.level)
         covering = self._covering(finding)
-        borne = Suppressed(covering.reason, covering.until.isoformat()) if covering else msgspec.UNSET
-        return msgspec.structs.replace(finding, level=str(level), suppressed=borne)
+        suppressed = Suppressed(covering.reason, covering.until.isoformat()) if covering else msgspec.UNSET
+        return msgspec.structs.replace(finding, level=str(level), suppressed=suppressed)
 
     def uses(self, findings: Sequence[Finding]) -> list[SuppressionUse]:
-        """Tell of each suppression how many of these findings fall under it."""
+        """Return each suppression with the number of these findings that it matches."""
         current, covering = self._current(), [self._covering(finding) for finding in findings]
         return [
             SuppressionUse(each, each not in current, sum(found is each for found in covering))
@@ -89,8 +89,8 @@ class Decisions:
         ]
 
     def expired(self) -> list[str]:
-        """Complain of the suppressions whose day is past, where it is not known what they would match."""
-        return [use.complaint for use in self.uses([]) if use.expired]
+        """Return the warnings of expired suppressions, before any findings are known."""
+        return [use.warning for use in self.uses([]) if use.expired]
 
     def _covering(self, finding: Finding) -> Suppression | None:
         return next((each for each in self._current() if _covers(each, finding)), None)
@@ -106,7 +106,7 @@ class Decisions:
             raise UserError(f"spec: {error}") from None
         return [rule for rule in read if rule.id not in self._configuration.disable]
 
-    def _demand_rules(self) -> None:
+    def _check_rule_names(self) -> None:
         known = {rule.id for rule in RULES}
         suppressed = (suppression.rule for suppression in self._configuration.suppress)
         for rule_id in (*self._configuration.disable, *self._configuration.levels, *suppressed):
@@ -114,12 +114,16 @@ class Decisions:
                 raise UserError(f"the configuration names a rule {rule_id!r}; `kipwatch rules` lists them")
 
 
+def _node_id(listener: Listener) -> int:
+    return NO_NODE if listener.node_id is None else listener.node_id
+
+
 def _named(suppression: Suppression) -> str:
     return f"the suppression of {suppression.rule} ({suppression.reason})"
 
 
 def _covers(suppression: Suppression, finding: Finding) -> bool:
-    """Whether all that a suppression gives is so of a finding; an address may leave its port out."""
+    """Whether a finding matches all given fields of a suppression; its addresses may lack a port."""
     addresses = ((suppression.client, finding.client), (suppression.broker, finding.broker))
     return (
         suppression.rule == finding.rule

@@ -1,7 +1,7 @@
-"""How kipwatch's own clients reach Kafka: one table of settings, for librdkafka and for the JVM.
+"""Settings of kipwatch's own Kafka clients: one table, for librdkafka and for the JVM.
 
-The table is written by librdkafka's names. Its secrets are never written down: they are named, as
-`env:NAME` or `file:PATH`, and looked up when a client is made.
+The table uses librdkafka's names. It holds no secrets: it names them, as `env:NAME` or `file:PATH`, and they
+are looked up when a client is made.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Setting = str | int | bool
 SECRETS: Final = frozenset({"sasl.password", "ssl.key.password", "ssl.key.pem"})
 _ENVIRONMENT, _FILE = "env:", "file:"
 _SAME: Final = ("security.protocol", "client.id", "ssl.endpoint.identification.algorithm")
-"""What both call by one name and mean alike."""
+"""Settings with the same name and meaning in both clients."""
 _LOGIN_MODULES: Final = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
@@ -35,17 +35,17 @@ _KNOWN: Final = frozenset(
 
 
 def librdkafka_settings(bootstrap: str, settings: Mapping[str, Setting]) -> dict[str, Setting]:
-    """Give the settings of a librdkafka client, secrets looked up. Raises UserError."""
+    """Return the settings of a librdkafka client with secrets looked up. Raises UserError."""
     if "bootstrap.servers" in settings:
-        raise UserError("kafka.bootstrap.servers: leave it out, bootstrap alone names the brokers")
+        raise UserError("kafka.bootstrap.servers: leave it out; `bootstrap` names the brokers")
     found = {name: _looked_up(name, value) for name, value in settings.items()}
     return {"bootstrap.servers": bootstrap, **found}
 
 
 def jvm_options(bootstrap: str, settings: Mapping[str, Setting]) -> dict[str, str]:
-    """Give the options of Spark's Kafka source, secrets looked up.
+    """Return the options of Spark's Kafka source with secrets looked up.
 
-    Raises UserError for a secret that cannot be found, and for what has no counterpart in the JVM's client.
+    Raises UserError for a secret that is not found, and for a setting that the JVM's client lacks.
     """
     unknown = sorted(settings.keys() - _KNOWN)
     if unknown:
@@ -64,7 +64,7 @@ def _looked_up(name: str, value: Setting) -> Setting:
     if isinstance(value, str) and value.startswith(_FILE):
         return _read(name, value.removeprefix(_FILE)).strip()
     if name in SECRETS:
-        raise UserError(f"kafka.{name} is a secret: name where it is, env:NAME or file:PATH")
+        raise UserError(f"kafka.{name} is a secret: write env:NAME or file:PATH instead")
     return value
 
 
@@ -92,7 +92,7 @@ def _quoted(text: str) -> str:
 
 
 def _pem(found: Mapping[str, Setting]) -> dict[str, str]:
-    """Hand certificates and keys over by content: the JVM's workers may not see the files."""
+    """Return certificates and keys by content: the JVM's workers may lack the files."""
     given = {_PEM_FILES[name]: _read(name, str(path)) for name, path in found.items() if name in _PEM_FILES}
     if "ssl.key.pem" in found:
         given["ssl.keystore.key"] = str(found["ssl.key.pem"])

@@ -1,4 +1,4 @@
-"""Which Kafka release frames are read with: the committed one, or another that the user names."""
+"""The Kafka release that frames are decoded with: the committed one, or another that the user names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from decoders.schema.table import Table, dump_table
 from streaming.user_error import UserError
 
 COMMITTED = "committed"
-"""The word for the committed table where a release is to be named."""
+"""The name of the committed table."""
 
 
 def load_table(name: str) -> Table:
@@ -22,12 +22,12 @@ def load_table(name: str) -> Table:
 
 
 def table_text(name: str) -> str | None:
-    """Give the text of a named table, as it travels to other processes, or None where there is no name."""
+    """Return the text of a named table, as it is sent to other processes; None for no name."""
     return dump_table(load_table(name)) if name else None
 
 
 def load_schemas(name: str) -> Schemas:
-    """Load the schemas of a named release, for no name those of the committed one. Raises UserError."""
+    """Load the schemas of a named release; without a name, of the committed one. Raises UserError."""
     try:
         return schemas_of(table_text(name))
     except SchemaError as error:

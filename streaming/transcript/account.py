@@ -1,4 +1,4 @@
-"""Where the bytes of each connection went: the ledger, as `decode --ledger` prints it."""
+"""The byte account of each connection, as `decode --ledger` prints it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from decoders.wire.ledger import Ledger
 from decoders.wire.segment import SocketAddress
 
 
-class Account(msgspec.Struct, frozen=True):
-    """What became of the captured TCP payload, in bytes: captured = framed + skipped, by reason.
+class ByteAccount(msgspec.Struct, frozen=True):
+    """Bytes of captured TCP payload by fate: captured = framed + the sum of skipped, which is by reason.
 
-    `lost` was never captured. Without client and server it is an account of what belongs to no connection.
+    `lost` bytes were never captured. Without client and server it accounts for what belongs to no connection.
     """
 
     client: str | None
@@ -30,7 +30,7 @@ class Account(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, client: SocketAddress, server: SocketAddress, ledger: Ledger) -> Self:
-        """Tell what a connection's ledger says once nothing is pending."""
+        """Make the account of a connection that has ended, when none of its bytes are pending."""
         ends = str(client.endpoint), str(server.endpoint)
         return cls(*ends, ledger.captured, ledger.framed, _skipped(ledger), ledger.lost)
 
@@ -45,34 +45,34 @@ class Account(msgspec.Struct, frozen=True):
 
 def accounts(
     schemas: Schemas, batches: Iterable[PacketBatch], ports: Collection[int], max_frame: int
-) -> Iterator[Account]:
-    """Give an account of each connection as it ends, and last one of what belongs to none."""
-    ended: list[Account] = []
+) -> Iterator[ByteAccount]:
+    """Yield the account of each connection when it ends, and last that of what belongs to no connection."""
+    ended: list[ByteAccount] = []
     tracker = ColumnarTracker(
         schemas,
         ports=ports,
         run=0,
         max_frame=max_frame,
-        ended=lambda *connection: ended.append(Account.of(*connection)),
+        ended=lambda *connection: ended.append(ByteAccount.of(*connection)),
     )
-    given = _Sum()
+    total = _Sum()
     for batch in batches:
         tracker.feed(batch)
-        yield from given.noting(ended)
+        yield from total.added(ended)
     tracker.finish()
-    yield from given.noting(ended)
-    yield given.remainder(tracker.ledger)
+    yield from total.added(ended)
+    yield total.remainder(tracker.ledger)
 
 
 class _Sum:
-    """All accounts that were given."""
+    """The sum of all accounts so far."""
 
     def __init__(self) -> None:
         self._captured = self._framed = self._lost = 0
         self._skipped: Counter[str] = Counter()
 
-    def noting(self, ended: list[Account]) -> Iterator[Account]:
-        """Give the accounts of a list, and leave it empty."""
+    def added(self, ended: list[ByteAccount]) -> Iterator[ByteAccount]:
+        """Add the accounts of a list to the sum, yield them, and clear the list."""
         for account in ended:
             self._captured += account.captured
             self._framed += account.framed
@@ -81,13 +81,13 @@ class _Sum:
             yield account
         ended.clear()
 
-    def remainder(self, ledger: Ledger) -> Account:
-        """Give what the ledger of the whole capture holds beside them."""
+    def remainder(self, ledger: Ledger) -> ByteAccount:
+        """Return what the ledger of the whole capture holds beside the accounts so far."""
         skipped = {
             name: size for name, total in _skipped(ledger).items() if (size := total - self._skipped[name])
         }
         framed, lost = ledger.framed - self._framed, ledger.lost - self._lost
-        return Account(None, None, ledger.captured - self._captured, framed, skipped, lost)
+        return ByteAccount(None, None, ledger.captured - self._captured, framed, skipped, lost)
 
 
 def _skipped(ledger: Ledger) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""A frame as one object: its envelope, header and body, what is odd about it, and why it cannot be read."""
+"""A frame as one object: its envelope, header, body, remarks, and why it could not be decoded."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from decoders.codec.response import Response, read_response
 from decoders.frame.record import Direction, Kind, Record
 from decoders.schema.registry import Api, Schemas
 from expectations.conversation.identifier import identifier_text
-from streaming.transcript.speaker import Speaker
+from streaming.transcript.client import ConnectedClient
 
 NO_API = -1
 
 
 class Oddness(msgspec.Struct):
-    """What is odd or wrong in a frame, at which field ("" for the frame) and byte, where it has a place."""
+    """A remark or failure: the reason, the field ("" for the whole frame) and the byte, null if unknown."""
 
     reason: str
     path: str = ""
     offset: int | None = None
 
 
-class Frame(msgspec.Struct):
+class DecodedFrame(msgspec.Struct):
     """One frame of a capture. `decode --jsonl` prints these fields in this order.
 
-    `kind` is `request`, `response` or `sasl_token`; of a token, which has no header and is a secret,
-    `body` tells only sender and length. `captured_at` is in nanoseconds since the epoch. What an
-    answer's header does not say (its API and version) is that of the request it answers. Of the header
-    null means that it could not be read, or has no such field; `client_id` may also be null in it.
-    `body` and `failure` are never both null: a body that could not be read whole says why.
+    `kind` is `request`, `response` or `sasl_token`; a token has no header and is secret, so its
+    `body` holds only sender and length. `captured_at` is in nanoseconds since the epoch. API and version of
+    a response are those of its request. A field of the header is null if it could not be read, or the header
+    has no such field; `client_id` may also be null on the wire. `body` and `failure` are never both null:
+    `failure` says why a body could not be read.
     """
 
     connection: str
@@ -55,32 +55,32 @@ class Frame(msgspec.Struct):
     client_software_version: str | None = None
 
 
-def read_frame(schemas: Schemas, record: Record, speaker: Speaker) -> Frame | None:
-    """Read the frame that a record holds, and let the speaker of its connection hear it.
+def decode_frame(schemas: Schemas, record: Record, client: ConnectedClient) -> DecodedFrame | None:
+    """Decode the frame that a record holds, and update the client of its connection.
 
     None for a record that holds no frame: an event of the connection.
     """
     if record.kind is Kind.REQUEST:
         request = read_request(schemas, record.frame, cut=record.is_cut)
-        speaker.hear(request)
-        told = _of_request(request, record)
+        client.update(request)
+        fields = _of_request(request, record)
     elif record.kind is Kind.RESPONSE:
         key, version = record.paired_api_key, record.paired_api_version
-        told = _read(read_response(schemas, record.frame, key, version, cut=record.is_cut), record)
+        fields = _read(read_response(schemas, record.frame, key, version, cut=record.is_cut), record)
     elif record.kind is Kind.SASL_TOKEN:
-        told = {"body": {"sender": _sender(record), "length": record.true_length}}
+        fields = {"body": {"sender": _sender(record), "length": record.true_length}}
     else:
         return None
-    return Frame(
+    return DecodedFrame(
         connection=record.connection.hex(),
         client=str(record.client),
         server=str(record.server),
         kind=record.kind.name.lower(),
         sequence=record.sequence,
         captured_at=record.captured_at,
-        client_software_name=speaker.software_name,
-        client_software_version=speaker.software_version,
-        **told,
+        client_software_name=client.software_name,
+        client_software_version=client.software_version,
+        **fields,
     )
 
 
@@ -126,7 +126,7 @@ def _of_codec(failure: DecodeFailure) -> Oddness:
 
 
 def _why_unknown(read: Request | Response, api: Api | None) -> str:
-    """Tell why a frame is not known: the schemas lack it, or cannot prove that they have it."""
+    """Return why the API version of a frame is unknown: the schemas lack it, or its layout is unproven."""
     if read.api_key == NO_API:
         return "unpaired"
     if api is None:

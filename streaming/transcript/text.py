@@ -1,4 +1,4 @@
-"""A frame as a person reads it: a line with its header, and its fields indented beneath."""
+"""A decoded frame as text: a line with its header, and its fields indented below."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from decoders.frame.record import Direction, Flag, Kind, Record
 from expectations.judging.finding import printable
-from streaming.transcript.frame import Frame, Oddness
+from streaming.transcript.frame import DecodedFrame, Oddness
 
 _INDENT = "    "
 _FIRST_INDENT = 2
@@ -16,8 +16,8 @@ _MICROSECONDS = 1_000
 _SECOND = 1_000_000_000
 
 
-def frame_lines(frame: Frame, api_names: Mapping[int, str]) -> Iterator[str]:
-    """Write a frame; `api_names`, by key, explain the keys in an ApiVersions answer."""
+def frame_lines(frame: DecodedFrame, api_names: Mapping[int, str]) -> Iterator[str]:
+    """Yield the lines of a frame; `api_names`, by key, explain the keys in an ApiVersions response."""
     yield _headline(frame)
     margin = _INDENT * _FIRST_INDENT
     if frame.failure:
@@ -29,20 +29,22 @@ def frame_lines(frame: Frame, api_names: Mapping[int, str]) -> Iterator[str]:
 
 
 def event_line(record: Record) -> str | None:
-    """Write an event of a connection in one line; None for what says nothing of its bytes."""
-    told = {
+    """Return the line of a connection's event; None for a record that is no such event."""
+    text = {
         Kind.OPENED: "joined midway" if Flag.MID_STREAM in record.flags else "opened",
         Kind.CLOSED: f"closed ({record.closing.name.lower()})",
         Kind.GAP: f"{record.true_length or 'some'} bytes were not captured",
         Kind.INVALID_SIZE: f"not a frame: its length would be {record.true_length}",
     }.get(record.kind)
     lead = _lead(record.sequence, record.captured_at, record.client, record.server, record.direction)
-    return f"{lead}  -- {told}" if told else None
+    return f"{lead}  -- {text}" if text else None
 
 
-def _headline(frame: Frame) -> str:
-    is_answer = frame.kind == "response" or (frame.body is not None and frame.body.get("sender") == "broker")
-    direction = Direction.TO_CLIENT if is_answer else Direction.TO_BROKER
+def _headline(frame: DecodedFrame) -> str:
+    is_from_broker = frame.kind == "response" or (
+        frame.body is not None and frame.body.get("sender") == "broker"
+    )
+    direction = Direction.TO_CLIENT if is_from_broker else Direction.TO_BROKER
     lead = _lead(frame.sequence, frame.captured_at, frame.client, frame.server, direction)
     return "  ".join([lead, _what(frame), *_header(frame)])
 
@@ -54,11 +56,11 @@ def _lead(sequence: int, captured_at: int, client: str, server: str, direction: 
 
 def _time(captured_at: int) -> str:
     seconds, rest = divmod(captured_at, _SECOND)
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return f"{moment:%Y-%m-%d %H:%M:%S}.{rest // _MICROSECONDS:06}"
+    at = datetime.fromtimestamp(seconds, UTC)
+    return f"{at:%Y-%m-%d %H:%M:%S}.{rest // _MICROSECONDS:06}"
 
 
-def _what(frame: Frame) -> str:
+def _what(frame: DecodedFrame) -> str:
     if frame.kind == "sasl_token":
         return "SASL token"
     if frame.api_key is None:
@@ -66,7 +68,7 @@ def _what(frame: Frame) -> str:
     return f"{frame.api or f'API {frame.api_key}'} v{frame.api_version} {frame.kind}"
 
 
-def _header(frame: Frame) -> Iterator[str]:
+def _header(frame: DecodedFrame) -> Iterator[str]:
     if frame.correlation_id is not None:
         yield f"#{frame.correlation_id}"
     if frame.header_version is not None:
@@ -80,7 +82,7 @@ def _header(frame: Frame) -> Iterator[str]:
 
 
 def _word(text: str) -> str:
-    """Quote a text where a reader could not see its end."""
+    """Quote a text whose end would not be visible."""
     shown = printable(text)
     return shown if shown and " " not in shown else f'"{shown}"'
 
@@ -105,7 +107,7 @@ def _fields(values: Mapping[str, Any], margin: str, api_names: Mapping[int, str]
 
 
 def _element(element: Mapping[str, Any], margin: str, api_names: Mapping[int, str]) -> Iterator[str]:
-    """Write a struct of an array behind a dash: in one line where it holds no other struct."""
+    """Write a struct of an array after a dash: in one line if it holds no other struct."""
     if all(map(_is_flat, element.values())):
         fields = (f"{name}: {_scalar(name, value, api_names)}" for name, value in element.items())
         yield f"{margin}  - {', '.join(fields)}"
@@ -116,7 +118,7 @@ def _element(element: Mapping[str, Any], margin: str, api_names: Mapping[int, st
 
 
 def _is_flat(value: Any) -> bool:
-    """Whether a value is written in one line: no struct, and no array of structs."""
+    """Whether a value is written in one line: neither a struct nor an array of structs."""
     if isinstance(value, list):
         return not any(isinstance(element, Mapping) for element in value)
     return not isinstance(value, Mapping)

@@ -52,7 +52,7 @@ def test_a_demo_keeps_running_and_its_offences_arrive_as_alerts(tmp_path: Path) 
         until(lambda: PLANTED in rules_of(fetched(alertmanager, "/api/v2/alerts")), ALERTED)
         firing = {alert["labels"]["alertname"] for alert in fetched(alertmanager, "/api/v2/alerts")}
         assert {name for name in firing if name.startswith("Kipwatch")} == {"KipwatchWatchdog"}
-    assert "interrupted: everything that was started is ended" in demo.log.read_text()
+    assert "interrupted: all processes are ended" in demo.log.read_text()
     for page in pages:
         with pytest.raises(OSError, match="refused"):
             opened(page)

@@ -52,13 +52,13 @@ def test_the_records_of_all_partitions_are_read_and_judged(broker: Producer) -> 
 
 
 def test_no_more_than_the_limit_is_read_however_long_the_topic(broker: Producer) -> None:
-    """An audit costs the same on a topic of a year."""
+    """The duration of an audit does not depend on the age of the topic."""
     publish(broker, 200)
     partitions = len(broker.list_topics(TOPIC, timeout=5).topics[TOPIC].partitions)
     assert audit(address(broker), TOPIC, 5 * partitions).rows == 5 * partitions
 
 
-def test_what_does_not_hold_is_told_with_the_number_of_rows(broker: Producer) -> None:
+def test_what_does_not_hold_is_shown_with_the_number_of_rows(broker: Producer) -> None:
     """The table names the expectation, and a record that came twice counts twice."""
     publish(broker, 3)
     publish(broker, 3)
@@ -70,16 +70,16 @@ def test_what_does_not_hold_is_told_with_the_number_of_rows(broker: Producer) ->
     assert all("6 of 6 rows do not hold" in line for line in lines)
 
 
-def test_a_topic_of_something_else_is_one_line_that_names_the_place(broker: Producer) -> None:
+def test_a_topic_of_other_records_is_one_line_that_names_the_place(broker: Producer) -> None:
     """The user may have named the wrong topic."""
     broker.produce("orders", key=b"k", value=b"not a frame")
     assert broker.flush(5) == 0
-    with pytest.raises(UserError, match=r"orders, partition .* does not hold a frame"):
+    with pytest.raises(UserError, match=r"orders, partition .* holds no record of kipwatch"):
         audit(address(broker), "orders", 10)
 
 
 def test_a_broker_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody listens on a port that was just free."""
+    """Nobody listens on a port that was free a moment ago."""
     monkeypatch.setattr(frames_topic, "PATIENCE", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
         free = f"127.0.0.1:{server.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""A finding's evidence gives the same finding by itself, is small, and holds nothing that may not be kept."""
+"""Evidence shows the same finding again, is small, and holds nothing that may not be kept."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from expectations.judging.terms import Terms
 from expectations.rules.base.rule import Rule
 from expectations.rules.catalogue import RULES
 from expectations.rules.readings import read_choices, rules_read_as
-from streaming.check.evidence import Source, evidence_name, write_evidence
+from streaming.check.evidence import CheckedCapture, evidence_name, write_evidence
 from streaming.check.evidence_packets import keepable, packets_of
 from streaming.check.examination import Examination, examine, records_of
 from streaming.feeder.source import open_capture
@@ -27,7 +27,7 @@ from tests.exchange import ID_A, ID_B, Exchange
 from tests.streaming.captures import write_packets
 
 SCHEMAS = default_schemas()
-PAGES = sorted((Path(__file__).parents[1] / "cases").rglob("*/*.md"))
+PAGES = sorted((Path(__file__).parents[2] / "cases").rglob("*/*.md"))
 UNADVERTISED = "kip35/api-not-advertised"
 SECRET = b"hunter2-hunter2-hunter2"
 PARTITIONS = [{"index": index, "records": base64.b64encode(SECRET).decode()} for index in range(2)]
@@ -45,7 +45,7 @@ def assert_evidence(folder: Path, capture: Path, rules: Sequence[Rule] = RULES) 
     """Every finding of a capture is shown again by its own file, and by nothing else in the folder."""
     terms = Terms(rules)
     whole = examine(capture, SCHEMAS, terms=terms)
-    assert write_evidence(folder, Source([capture], SCHEMAS, (), terms), whole) == []
+    assert write_evidence(folder, CheckedCapture([capture], SCHEMAS, (), terms), whole) == []
     assert {path.name for path in folder.iterdir()} == set(map(evidence_name, whole.findings))
     for finding in whole.findings:
         again = examine(folder / evidence_name(finding), SCHEMAS, terms=terms).findings
@@ -73,8 +73,8 @@ def test_every_finding_of_a_case_is_shown(page: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("delay", [0, RELAY_DELAY])
-def test_what_was_sent_after_an_answer_stays_so(delay: int, tmp_path: Path) -> None:
-    """Two seconds after its answer a request counts as sent after it from packets, not from a relay."""
+def test_requests_after_a_response_stay_after_it(delay: int, tmp_path: Path) -> None:
+    """Two seconds later a request counts as sent after the response in packets, not in those of a relay."""
     exchange = Exchange()
     exchange.negotiate(client_id="app")
     for _ in range(2):
@@ -106,7 +106,7 @@ def producing() -> Exchange:
     return exchange
 
 
-def test_payloads_are_not_kept_and_their_requests_still_judged(tmp_path: Path) -> None:
+def test_payloads_are_not_kept_and_their_requests_are_judged(tmp_path: Path) -> None:
     capture = write_exchange(tmp_path / "a.pcap", producing())
     assert SECRET in capture.read_bytes()
     whole = assert_evidence(tmp_path / "e", capture)
@@ -128,8 +128,8 @@ def test_what_is_kept_is_cut_again_without_change(capture: Path) -> None:
 
 
 @CAPTURES
-def test_packets_give_the_records_that_they_were_made_of(capture: Path) -> None:
-    def told(found: Sequence[Record]) -> list[object]:
+def test_packets_yield_the_records_that_they_were_made_of(capture: Path) -> None:
+    def essentials(found: Sequence[Record]) -> list[object]:
         frames = [each for each in found if each.kind is not Kind.OPENED]
         return [
             (each.kind, each.client, each.direction, each.pairing, each.true_length, each.frame, each.closing)
@@ -137,12 +137,15 @@ def test_packets_give_the_records_that_they_were_made_of(capture: Path) -> None:
         ]
 
     again, _ = records_of(SCHEMAS, packets_of(records(capture), 0), (), 1)
-    assert told(list(again)) == told(records(capture))
+    assert essentials(list(again)) == essentials(records(capture))
 
 
-def test_a_finding_that_no_file_shows_is_given_back_and_leaves_no_file(tmp_path: Path) -> None:
-    """As of a capture that was exchanged for another since it was examined."""
+def test_a_finding_that_no_file_shows_is_returned_and_leaves_no_file(tmp_path: Path) -> None:
+    """For example if the capture was replaced since it was examined."""
     whole = examine(write_exchange(tmp_path / "a.pcap", producing()), SCHEMAS)
     capture = write_exchange(tmp_path / "a.pcap", Exchange())
-    assert write_evidence(tmp_path / "e", Source([capture], SCHEMAS, (), Terms()), whole) == whole.findings
+    assert (
+        write_evidence(tmp_path / "e", CheckedCapture([capture], SCHEMAS, (), Terms()), whole)
+        == whole.findings
+    )
     assert list((tmp_path / "e").iterdir()) == []

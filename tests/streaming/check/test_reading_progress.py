@@ -1,4 +1,4 @@
-"""The bar is shown where somebody looks at it, and changes nothing of what passes."""
+"""The progress bar is shown on a terminal alone, and batches pass unchanged."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ def test_what_is_no_terminal_shows_nothing(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_capture_that_is_not_there_is_left_to_whoever_opens_it(tmp_path: Path) -> None:
+def test_a_capture_that_does_not_exist_is_no_error_of_the_bar(tmp_path: Path) -> None:
     assert list(showing_progress([tmp_path / "missing.pcap"])(PACKETS)) == PACKETS

@@ -1,4 +1,4 @@
-"""A recording: whatever the files, their packets come once, file by file in order, and name their file."""
+"""A recording: the packets of all files are read once, file by file, with the positions in their files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from decoders.wire.packet import Packet
-from streaming.check.recording import Recording, place
+from streaming.check.recording import Recording, file_position
 from streaming.user_error import UserError
 from tests.streaming.captures import write_packets
 
@@ -25,17 +25,17 @@ def read(recording: Recording) -> str:
 
 
 def test_files_are_read_in_the_order_of_their_first_packets(tmp_path: Path) -> None:
-    """Also where they overlap: their packets are not mixed."""
+    """Also if they overlap: their packets are not merged."""
     late, early, empty = (written(tmp_path, *what) for what in (("late", 3, 4), ("early", 2, 5), ("none",)))
     for paths in ([late, early, empty], [empty, early, late], [tmp_path]):
         assert read(Recording(paths)) == "eell"
 
 
-def test_a_packet_names_its_place_in_its_file(tmp_path: Path) -> None:
+def test_the_position_of_a_packet_identifies_its_file(tmp_path: Path) -> None:
     paths = [written(tmp_path, "a", 1, 2), written(tmp_path, "b", 3, 4)]
     alone = [packet.position for packet in Recording(paths[:1])]
     assert alone[0] == 24
-    places = [place(packet.position) for packet in Recording(paths)]
+    places = [file_position(packet.position) for packet in Recording(paths)]
     assert places == [(file, position) for file in range(2) for position in alone]
 
 
@@ -45,7 +45,7 @@ def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
     assert (read(twice), twice.files) == ("a", [path])
 
 
-def test_the_run_follows_from_the_files_not_from_their_order(tmp_path: Path) -> None:
+def test_the_run_depends_on_the_files_and_not_on_their_order(tmp_path: Path) -> None:
     paths = [written(tmp_path, "a", 1), written(tmp_path, "b", 2)]
     (run,) = {Recording(named).run for named in (paths, paths[::-1], [*paths, *paths])}
     assert run not in {Recording([path]).run for path in paths}

@@ -1,4 +1,4 @@
-"""Capture files, good and bad, and commands run as a user runs them."""
+"""Capture files, valid and invalid ones, and a fixture that runs commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILE_HEADER = 24
 
 @pytest.fixture(scope="session")
 def captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of capture files, named by what is the matter with them."""
+    """A folder of capture files, named by their defects."""
     folder = tmp_path_factory.mktemp("captures")
     write_capture(folder / "clean.pcap", conforming())
     whole = write_capture(folder / "violating.pcap", violating()).read_bytes()

@@ -1,4 +1,4 @@
-"""What a run of the command line left: its status and what it wrote."""
+"""Runs commands, and returns their status and output."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Ran(NamedTuple):
     errors: str
 
     @property
-    def complaint(self) -> str:
-        """The one line of a user's mistake, without its lead."""
+    def error_line(self) -> str:
+        """The one line of an error, without `kipwatch: `."""
         assert self.status == 2, (self.status, self.errors)
         assert self.errors.startswith("kipwatch: "), self.errors
         assert self.errors.count("\n") == 1, self.errors
@@ -26,7 +26,7 @@ class Ran(NamedTuple):
 
 
 def run_process(*arguments: object, stdin: bytes = b"", **environment: str) -> Ran:
-    """Run a command as a process of its own, with some variables of the environment changed."""
+    """Run a command in a process of its own, with changes to the environment."""
     ran = subprocess.run(
         [sys.executable, "-m", "streaming.commands.main", *map(str, arguments)],
         input=stdin,

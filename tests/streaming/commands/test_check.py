@@ -25,7 +25,7 @@ def test_nothing_violated_is_0(kipwatch: Kipwatch, captures: Path) -> None:
     assert "3 frames on 1 connections, 0 findings" in ran.output
 
 
-def test_a_violation_is_1_and_is_told(kipwatch: Kipwatch, captures: Path) -> None:
+def test_a_violation_is_1_and_is_shown(kipwatch: Kipwatch, captures: Path) -> None:
     ran = kipwatch("check", captures / "violating.pcap")
     assert (ran.status, ran.errors) == (1, "")
     assert all(rule in ran.output for rule in FOUND)
@@ -33,7 +33,7 @@ def test_a_violation_is_1_and_is_told(kipwatch: Kipwatch, captures: Path) -> Non
 
 
 def test_undecided_alone_is_0(kipwatch: Kipwatch, tmp_path: Path) -> None:
-    """What was not seen is no offence: the same bytes, joined midway."""
+    """The same bytes are undecided if the capture lacks the beginning of the connection."""
     exchange = violating()
     del exchange.records[0:3]
     path = write_capture(tmp_path / "midway.pcap", exchange)
@@ -43,7 +43,7 @@ def test_undecided_alone_is_0(kipwatch: Kipwatch, tmp_path: Path) -> None:
 
 
 def test_an_improvement_alone_is_0(kipwatch: Kipwatch, tmp_path: Path) -> None:
-    """A should is told but does not fail a build."""
+    """A violated *should* is shown and does not fail a build."""
     exchange = Exchange()
     body = {"groupId": "g", "memberId": "", "memberEpoch": 5}
     exchange.request("ConsumerGroupHeartbeat", 0, body, client_id="app")
@@ -55,17 +55,17 @@ def test_an_improvement_alone_is_0(kipwatch: Kipwatch, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("flags", [["empty.pcap"], ["clean.pcap", "--ports", "9093"]])
 def test_no_frame_is_2(kipwatch: Kipwatch, captures: Path, flags: list[str]) -> None:
-    """A green result from a capture of the wrong port would be worse than none."""
+    """A capture of the wrong port must not pass."""
     name, *rest = flags
-    assert "no Kafka frame is in it" in kipwatch("check", captures / name, *rest).complaint
+    assert "it holds no Kafka frame" in kipwatch("check", captures / name, *rest).error_line
 
 
-def test_of_a_truncated_file_the_whole_packets_are_judged(kipwatch: Kipwatch, captures: Path) -> None:
+def test_the_complete_packets_of_a_truncated_file_are_judged(kipwatch: Kipwatch, captures: Path) -> None:
     ran = kipwatch("check", "--json", captures / "truncated.pcap")
     report = json.loads(ran.output)
     assert ran.status == 2
     assert ran.errors == (
-        f"kipwatch: {captures / 'truncated.pcap'} ends inside a packet; what is whole was read\n"
+        f"kipwatch: {captures / 'truncated.pcap'} ends inside a packet; all complete packets were read\n"
     )
     assert report["truncated"] is True
     assert {finding["rule"] for finding in report["findings"]} == FOUND.keys()
@@ -106,7 +106,7 @@ def test_ports_say_who_the_broker_is(kipwatch: Kipwatch, captures: Path) -> None
     assert report["frames"] == 3
 
 
-def test_what_the_wire_says_does_not_reach_the_terminal_as_it_is(kipwatch: Kipwatch, tmp_path: Path) -> None:
+def test_control_characters_of_the_wire_do_not_reach_the_terminal(kipwatch: Kipwatch, tmp_path: Path) -> None:
     """A software name may hold escape sequences and line ends; a file's name may look like markup."""
     (tmp_path / "[").mkdir()
     path = write_capture(tmp_path / "[" / "red].pcap", violating("\x1b[2Jevil\nkipwatch: all is well"))
@@ -122,7 +122,7 @@ def test_it_runs_without_java(captures: Path) -> None:
 
 
 def test_it_loads_no_spark(captures: Path) -> None:
-    """Nor the other heavy libraries of the road."""
+    """Nor the other large libraries of the query."""
     script = (
         "import sys; from streaming.commands.main import main; status = main(sys.argv[1:]);"
         "heavy = {'pyspark', 'py4j', 'pandas', 'great_expectations', 'confluent_kafka'};"
@@ -139,7 +139,7 @@ def test_it_loads_no_spark(captures: Path) -> None:
 
 
 def test_the_same_file_gives_the_same_report_under_any_name(kipwatch: Kipwatch, tmp_path: Path) -> None:
-    """Replay is idempotent: ids follow from the content."""
+    """Replay is idempotent: IDs depend on the content."""
     names = ("one.pcap", "two.pcap")
     reports = [
         json.loads(kipwatch("check", "--json", write_capture(tmp_path / name, violating())).output)
@@ -151,7 +151,7 @@ def test_the_same_file_gives_the_same_report_under_any_name(kipwatch: Kipwatch, 
 
 
 def test_a_capture_that_conforms_says_what_it_exercised(kipwatch: Kipwatch, tmp_path: Path) -> None:
-    """A rule without an opportunity is told apart from one that everything conformed to."""
+    """A rule without an opportunity is distinct from one that everything conformed to."""
     path = write_capture(tmp_path / "clean.pcap", conforming())
     lines = {line.split()[0]: line for line in kipwatch("check", path).output.splitlines() if "/" in line}
     assert lines["kip511/software-name-malformed"].rstrip().endswith("conforms")

@@ -73,7 +73,7 @@ def pieces(tmp_path: Path) -> list[Path]:
 def test_pieces_of_one_capture_are_judged_as_one(
     kipwatch: Kipwatch, captures: Path, pieces: list[Path]
 ) -> None:
-    """In whichever order they are named. A finding names the piece and the packet in it."""
+    """In any order. A finding names the piece and the packet in it."""
     whole = json.loads(kipwatch("check", "--json", captures / "violating.pcap").output)
     for named in (pieces, pieces[::-1], [*pieces, pieces[0]]):
         report = json.loads(kipwatch("check", "--json", *named).output)
@@ -87,17 +87,17 @@ def test_pieces_of_one_capture_are_judged_as_one(
         assert places == [("early.pcap", 4), ("late.pcap", 1)]
 
 
-def test_pieces_give_evidence_that_stands_by_itself(
+def test_evidence_of_pieces_can_be_checked_alone(
     kipwatch: Kipwatch, tmp_path: Path, pieces: list[Path]
 ) -> None:
     assert kipwatch("check", "--evidence", tmp_path / "e", *pieces).errors == ""
     assert [kipwatch("check", path).status for path in sorted((tmp_path / "e").iterdir())] == [1, 1]
 
 
-def test_of_pieces_the_one_that_is_not_whole_is_named(kipwatch: Kipwatch, pieces: list[Path]) -> None:
+def test_the_truncated_piece_is_named(kipwatch: Kipwatch, pieces: list[Path]) -> None:
     pieces[0].write_bytes(pieces[0].read_bytes()[:-1])
     ran = kipwatch("check", *pieces)
-    assert ran.errors == f"kipwatch: {pieces[0]} ends inside a packet; what is whole was read\n"
+    assert ran.errors == f"kipwatch: {pieces[0]} ends inside a packet; all complete packets were read\n"
     assert ran.status == 2
 
 
@@ -139,7 +139,7 @@ def test_junit_fails_what_fails_the_check(kipwatch: Kipwatch, improvement: Path,
         assert [case.get("name") for case in cases if case.find("failure") is not None] == failing
 
 
-def test_a_suppressed_finding_does_not_count_and_does_not_vanish(
+def test_a_suppressed_finding_does_not_count_and_is_still_listed(
     kipwatch: Kipwatch, captures: Path, tmp_path: Path
 ) -> None:
     path = configured(tmp_path, SUPPRESSED)
@@ -148,11 +148,11 @@ def test_a_suppressed_finding_does_not_count_and_does_not_vanish(
     assert [finding["rule"] for finding in report["findings"]] == [MALFORMED]
     (suppressed,) = report["suppressed"]
     assert (suppressed["rule"], suppressed["suppressed"]["reason"]) == (CHANGED, "fixed in 2.0")
-    assert "the suppression of kip511/software-name-malformed (long ago) ended on 2001-01-01" in ran.errors
+    assert "the suppression of kip511/software-name-malformed (long ago) expired on 2001-01-01" in ran.errors
     assert ran.status == 1
 
 
-def test_one_finding_a_line_gives_the_suppressed_ones_too_and_says_so(
+def test_jsonl_holds_suppressed_findings_with_their_reason(
     kipwatch: Kipwatch, captures: Path, tmp_path: Path
 ) -> None:
     path = configured(tmp_path, SUPPRESSED)
@@ -166,7 +166,7 @@ def test_suppressions_are_shown_to_a_person(kipwatch: Kipwatch, captures: Path, 
     output = kipwatch("check", "--config", path, captures / "violating.pcap").output
     assert "suppressed findings: 1" in output
     assert "until 2999-01-01: fixed in 2.0" in output
-    assert "ended on 2001-01-01 and suppresses no more" in output
+    assert "expired on 2001-01-01" in output
 
 
 def test_with_all_violations_suppressed_the_check_passes(
@@ -176,7 +176,7 @@ def test_with_all_violations_suppressed_the_check_passes(
     assert kipwatch("check", "--config", path, captures / "violating.pcap").status == 0
 
 
-def test_a_rule_that_is_off_has_no_coverage_and_is_named(
+def test_a_disabled_rule_has_no_coverage_and_is_named(
     kipwatch: Kipwatch, captures: Path, tmp_path: Path
 ) -> None:
     path = configured(tmp_path, f'disable = ["{CHANGED}"]\n[levels]\n"{MALFORMED}" = "information"')
@@ -190,7 +190,7 @@ def test_a_rule_that_is_off_has_no_coverage_and_is_named(
     )
 
 
-def test_evidence_is_checked_by_itself(kipwatch: Kipwatch, captures: Path, tmp_path: Path) -> None:
+def test_evidence_can_be_checked_alone(kipwatch: Kipwatch, captures: Path, tmp_path: Path) -> None:
     assert kipwatch("check", "--evidence", tmp_path / "e", captures / "violating.pcap").errors == ""
     files = sorted((tmp_path / "e").iterdir())
     assert len(files) == 2
@@ -211,11 +211,11 @@ def test_a_mistaken_decision_is_one_line(
     kipwatch: Kipwatch, captures: Path, tmp_path: Path, text: str, expected: str
 ) -> None:
     ran = kipwatch("check", "--config", configured(tmp_path, text), captures / "clean.pcap")
-    assert expected in ran.complaint
+    assert expected in ran.error_line
 
 
-def test_a_broker_is_who_the_configuration_says(kipwatch: Kipwatch, tmp_path: Path) -> None:
-    """No frame of the capture tells it. The evidence shows it only where that is configured, too."""
+def test_the_configuration_identifies_a_broker(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    """No frame of the capture does. The evidence needs the same configuration."""
     exchange = Exchange()
     body = SOFTWARE | {"clusterId": "orders", "nodeId": 4}
     exchange.answer(exchange.request("ApiVersions", 5, body, client_id="app"), advertisement())
@@ -235,4 +235,4 @@ def test_what_cannot_be_written_is_one_line(kipwatch: Kipwatch, captures: Path, 
     inside = tmp_path / "file" / "inside"
     for flag in ("--junit", "--evidence"):
         ran = kipwatch("check", flag, inside, captures / "violating.pcap")
-        assert "cannot write" in ran.complaint
+        assert "cannot write" in ran.error_line

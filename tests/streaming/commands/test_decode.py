@@ -1,4 +1,4 @@
-"""`kipwatch decode`: every frame, whole, in the order of the wire."""
+"""`kipwatch decode`: every frame, complete, in the order of the wire."""
 
 from __future__ import annotations
 
@@ -151,8 +151,8 @@ def test_filters_choose_by_api_and_kind(kipwatch: Kipwatch, captures: Path) -> N
     assert (nothing.status, nothing.output) == (0, "")
 
 
-def test_a_client_id_chooses_answers_and_later_requests_too(objects: Objects) -> None:
-    """On header v3 only the first request carries it."""
+def test_a_client_id_selects_responses_and_later_requests_too(objects: Objects) -> None:
+    """With header v3 only the first request carries it."""
     exchange = Exchange()
     request = exchange.request("ApiVersions", 6, SOFTWARE, client_id="app", instance_id=ID_A)
     exchange.answer(request, advertisement())
@@ -162,7 +162,7 @@ def test_a_client_id_chooses_answers_and_later_requests_too(objects: Objects) ->
 
 
 def test_a_frame_that_cannot_be_read_says_why(objects: Objects) -> None:
-    """Between frames that can."""
+    """Between frames that can be decoded."""
     exchange = Exchange()
     exchange.request("Metadata", 12, client_id="app")
     exchange.request("Metadata", 12, frame=bytes.fromhex("0003000c00000009ffff00ff"))
@@ -180,20 +180,20 @@ def test_a_frame_that_cannot_be_read_says_why(objects: Objects) -> None:
     assert [frame["correlation_id"] for frame in (api, version, overlay)] == [10, 11, 12]
 
 
-def test_what_is_odd_stands_beside_the_value(kipwatch: Kipwatch, tmp_path: Path) -> None:
+def test_a_remark_is_shown_beside_the_body(kipwatch: Kipwatch, tmp_path: Path) -> None:
     exchange = Exchange()
     frame = write_request(default_schemas(), "Metadata", 12, 7, "app", {}) + b"\0\0"
     exchange.request("Metadata", 12, frame=frame)
     path = write_capture(tmp_path / "odd.pcap", exchange)
-    told = json.loads(kipwatch("decode", "--ports", "9092", "--jsonl", path).output)
-    assert told["body"]["topics"] == []
-    assert told["remarks"] == [{"reason": "trailing-bytes", "path": "", "offset": len(frame) - 2}]
+    frame_object = json.loads(kipwatch("decode", "--ports", "9092", "--jsonl", path).output)
+    assert frame_object["body"]["topics"] == []
+    assert frame_object["remarks"] == [{"reason": "trailing-bytes", "path": "", "offset": len(frame) - 2}]
     assert f"        remark: trailing-bytes, byte {len(frame) - 2}\n" in (
         kipwatch("decode", "--ports", "9092", path).output
     )
 
 
-def test_an_answer_to_nothing_that_was_seen_is_shown(objects: Objects) -> None:
+def test_a_response_to_a_request_that_was_not_captured_is_shown(objects: Objects) -> None:
     exchange = Exchange(mid_stream=True)
     request = exchange.request("Metadata", 12)
     exchange.answer(request)
@@ -212,7 +212,7 @@ def test_both_layouts_of_header_3_are_read(objects: Objects) -> None:
     assert found == [(3, "AAECAwQFBgcICQoLDA0ODw")] * 2
 
 
-def test_a_client_id_cannot_act_on_the_terminal(kipwatch: Kipwatch, tmp_path: Path) -> None:
+def test_a_client_id_cannot_control_the_terminal(kipwatch: Kipwatch, tmp_path: Path) -> None:
     exchange = Exchange()
     exchange.request("Metadata", 12, {"topics": [{"name": "\x1b[2Jx"}]}, client_id="\x1b[2Jevil\nline")
     output = kipwatch("decode", write_capture(tmp_path / "evil.pcap", exchange)).output
@@ -221,7 +221,7 @@ def test_a_client_id_cannot_act_on_the_terminal(kipwatch: Kipwatch, tmp_path: Pa
     assert r'"\x1b[2Jx"' in output
 
 
-def test_what_is_missing_between_frames_is_told(kipwatch: Kipwatch, tmp_path: Path) -> None:
+def test_a_gap_between_frames_is_shown(kipwatch: Kipwatch, tmp_path: Path) -> None:
     exchange = Exchange()
     exchange.negotiate(client_id="app")
     exchange.gap(size=77)
@@ -232,7 +232,7 @@ def test_what_is_missing_between_frames_is_told(kipwatch: Kipwatch, tmp_path: Pa
 
 
 def test_nothing_is_cut(kipwatch: Kipwatch, tmp_path: Path) -> None:
-    """Neither what `check` blanks nor what is long."""
+    """Neither secrets, which `check` blanks, nor long values."""
     exchange = Exchange()
     exchange.request("SaslAuthenticate", 2, {"authBytes": "c2VjcmV0"})
     exchange.request("Metadata", 12, {"topics": [{"name": "t" * 30_000}]})
@@ -242,21 +242,21 @@ def test_nothing_is_cut(kipwatch: Kipwatch, tmp_path: Path) -> None:
     assert "t" * 30_000 in output
 
 
-def test_the_end_of_a_truncated_file_is_told(kipwatch: Kipwatch, captures: Path) -> None:
+def test_a_truncated_file_is_status_2(kipwatch: Kipwatch, captures: Path) -> None:
     ran = kipwatch("decode", "--jsonl", captures / "truncated.pcap")
     assert ran.status == 2
     assert ran.output.count("\n") == 4
-    assert ran.errors.endswith("truncated.pcap ends inside a packet; what is whole was read\n")
+    assert ran.errors.endswith("truncated.pcap ends inside a packet; all complete packets were read\n")
 
 
 def test_a_file_without_a_frame_is_misuse(kipwatch: Kipwatch, captures: Path) -> None:
-    assert "no Kafka frame is in it" in kipwatch("decode", captures / "empty.pcap").complaint
+    assert "it holds no Kafka frame" in kipwatch("decode", captures / "empty.pcap").error_line
     assert (
-        "check the file and --ports" in kipwatch("decode", captures / "clean.pcap", "--ports", "1").complaint
+        "check the file and --ports" in kipwatch("decode", captures / "clean.pcap", "--ports", "1").error_line
     )
 
 
-def test_raw_sasl_tokens_are_told_without_their_bytes(kipwatch: Kipwatch, tmp_path: Path) -> None:
+def test_raw_sasl_tokens_are_shown_without_their_bytes(kipwatch: Kipwatch, tmp_path: Path) -> None:
     exchange = Exchange()
     handshake = exchange.request("SaslHandshake", 0, {"mechanism": "PLAIN"}, client_id="app")
     exchange.answer(handshake, {"mechanisms": ["PLAIN"]})
@@ -284,7 +284,7 @@ def test_another_release_decodes_what_it_knows(kipwatch: Kipwatch, captures: Pat
     ]
 
 
-def test_a_reader_that_goes_away_is_no_reason_to_complain(tmp_path: Path) -> None:
+def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
     exchange = Exchange()
     for _ in range(2_000):
         exchange.request("Metadata", 12, {"topics": [{"name": "t" * 100}]})
@@ -306,11 +306,11 @@ def test_the_ledger_of_each_connection_is_shown(kipwatch: Kipwatch, tmp_path: Pa
     exchange.close()
     path = write_capture(tmp_path / "exchange.pcap", exchange)
     of_connection, rest = kipwatch("decode", "--ledger", path).output.splitlines()
-    told, _ = (
+    account, _ = (
         json.loads(line) for line in kipwatch("decode", "--ledger", "--jsonl", path).output.splitlines()
     )
-    size = told["captured"]
+    size = account["captured"]
     assert of_connection == f"10.0.0.1:40000 → 10.0.0.2:9092: {size} captured = {size} framed; 0 lost"
     assert rest.startswith("no connection: 0 captured")
-    assert told["framed"] == size > 50
-    assert "leave --api" in kipwatch("decode", "--ledger", "--api", "3", path).complaint
+    assert account["framed"] == size > 50
+    assert "leave --api" in kipwatch("decode", "--ledger", "--api", "3", path).error_line

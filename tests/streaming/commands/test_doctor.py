@@ -1,4 +1,4 @@
-"""`kipwatch doctor`: a line for each need, and a status that says whether kipwatch can run."""
+"""`kipwatch doctor`: a line for each requirement and option, and whether kipwatch can run."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ Kipwatch = Callable[..., Ran]
 
 
 def lines(ran: Ran) -> dict[str, tuple[str, str]]:
-    """What is said of each need: yes or no, and the rest."""
-    told = {}
+    """The verdict and detail of each requirement."""
+    shown = {}
     for line in ran.output.splitlines():
         verdict, _, rest = line.partition(" ")
         need, _, detail = rest.strip().partition(": ")
-        told[need] = (verdict, detail)
-    return told
+        shown[need] = (verdict, detail)
+    return shown
 
 
 @pytest.mark.jvm
 def test_on_a_machine_that_is_set_up(kipwatch: Kipwatch) -> None:
     ran = kipwatch("doctor")
-    told = lines(ran)
+    shown = lines(ran)
     assert ran.status == 0
-    assert told["Python"] == ("yes", sys.version.split()[0])
-    assert told["Java"][0] == told["jars"][0] == "yes"
-    assert told.keys() == {"Python", "Java", "jars", "packet capture", "promtool"}
+    assert shown["Python"] == ("yes", sys.version.split()[0])
+    assert shown["Java"][0] == shown["jars"][0] == "yes"
+    assert shown.keys() == {"Python", "Java", "jars", "packet capture", "promtool"}
 
 
 def test_without_java_it_says_how_to_get_it(kipwatch: Kipwatch, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,12 +42,12 @@ def test_without_java_it_says_how_to_get_it(kipwatch: Kipwatch, monkeypatch: pyt
     assert "install openjdk-17-jre-headless" in detail
 
 
-def test_a_wish_that_is_not_met_is_no_failure(kipwatch: Kipwatch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_option_is_no_failure(kipwatch: Kipwatch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the right to capture the demo still runs."""
     monkeypatch.setattr("streaming.commands.doctor.can_capture", lambda: False)
     monkeypatch.setattr("streaming.commands.doctor.java", lambda: "java")
     monkeypatch.setattr("streaming.commands.doctor.jars", lambda _: ["a.jar"])
-    monkeypatch.setattr("streaming.commands.doctor._NEEDS", {})
+    monkeypatch.setattr("streaming.commands.doctor._REQUIRED", {})
     ran = kipwatch("doctor")
     assert ran.status == 0
     assert lines(ran)["packet capture"][0] == "no"

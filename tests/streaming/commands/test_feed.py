@@ -1,4 +1,4 @@
-"""`kipwatch feed`: dry runs, rights, and what it refuses."""
+"""`kipwatch feed`: dry runs, privileges, and what it refuses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from streaming.feeder.heartbeat import Heartbeat
 from tests.streaming.commands.ran import Ran
 
 PATIENCE = 120.0
-"""Seconds. What was not compiled before is so at the start."""
+"""Seconds. Code may have to be compiled first."""
 Kipwatch = Callable[..., Ran]
 
 needs_root = pytest.mark.skipif(
@@ -28,7 +28,7 @@ needs_root = pytest.mark.skipif(
 
 
 def test_a_dry_run_shows_each_record_and_the_totals(kipwatch: Kipwatch, captures: Path) -> None:
-    """And needs no Kafka: nobody listens at the address given."""
+    """And needs no Kafka: nobody listens at the bootstrap address."""
     ran = kipwatch("feed", captures / "clean.pcap", "--dry-run", "--bootstrap", "127.0.0.1:1")
     assert ran.status == 0
     ready, *lines, stopped = ran.output.splitlines()
@@ -57,11 +57,11 @@ def test_settings_of_the_client_are_checked_before_anything_is_read(
     configuration = tmp_path / "kipwatch.toml"
     configuration.write_text('[kafka]\n"sasl.mechanism" = "MAGIC"\n"no.such" = true')
     flags = ["--config", configuration, "--feeder-metrics-address", "127.0.0.1:0"]
-    complaint = kipwatch("feed", captures / "clean.pcap", *flags).complaint
-    assert complaint.startswith("the table [kafka] does not fit")
+    line = kipwatch("feed", captures / "clean.pcap", *flags).error_line
+    assert line.startswith("the table [kafka] is invalid")
 
 
-def test_a_quiet_pipe_does_not_keep_the_feeder_from_its_end(captures: Path, tmp_path: Path) -> None:
+def test_the_feeder_ends_although_its_pipe_is_idle(captures: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "streaming.commands.main", "feed", "-", "--dry-run", "--ports", "9092"]
     log = tmp_path / "feeder.log"
     with log.open("wb") as output:
@@ -79,12 +79,12 @@ def test_a_quiet_pipe_does_not_keep_the_feeder_from_its_end(captures: Path, tmp_
 
 @pytest.mark.capture
 @needs_root
-def test_with_the_capability_alone_no_root_is_needed(tmp_path: Path) -> None:
+def test_the_capability_suffices_without_root(tmp_path: Path) -> None:
     command = ["setpriv", "--reuid=nobody", "--clear-groups", "--inh-caps=-all,+net_raw"]
     command += ["--ambient-caps=-all,+net_raw", "--bounding-set=-all,+net_raw", *_feed("--dry-run")]
     # Not below the folder of the test, which belongs to root alone.
     with TemporaryDirectory() as compiled:
-        _copy_what_is_compiled(Path(compiled))
+        _copy_compiled_code(Path(compiled))
         environment = {**os.environ, "NUMBA_CACHE_DIR": compiled}
         status = _status_of_short_run(command, tmp_path, environment)
     assert status["Uid"].split()[1] != "0"
@@ -102,14 +102,14 @@ def test_root_is_given_up_once_the_capture_is_open(tmp_path: Path) -> None:
 @needs_root
 def test_a_user_that_does_not_exist_is_one_line(kipwatch: Kipwatch) -> None:
     flags = ["--user", "no-such-user", "--feeder-metrics-address", "127.0.0.1:0"]
-    assert kipwatch("feed", *flags).complaint.startswith("there is no user 'no-such-user'")
+    assert kipwatch("feed", *flags).error_line.startswith("there is no user 'no-such-user'")
 
 
 @pytest.mark.capture
 @pytest.mark.skipif(not can_capture(), reason="no right to capture packets")
 def test_an_interface_that_is_missing_is_one_line(kipwatch: Kipwatch) -> None:
-    complaint = kipwatch("feed", "--interface", "lo,nope0", "--dry-run").complaint
-    assert complaint == "cannot capture on interface nope0: No such device"
+    line = kipwatch("feed", "--interface", "lo,nope0", "--dry-run").error_line
+    assert line == "cannot capture on interface nope0: No such device"
 
 
 def _feed(*flags: str) -> list[str]:
@@ -117,8 +117,8 @@ def _feed(*flags: str) -> list[str]:
     return [*command, "--feeder-metrics-address", "127.0.0.1:0", *flags]
 
 
-def _copy_what_is_compiled(folder: Path) -> None:
-    """Copy what was compiled to where another user may read and keep it."""
+def _copy_compiled_code(folder: Path) -> None:
+    """Copy compiled code to a folder that another user may read and write."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kipwatch" / "numba"
     if cache.is_dir():
         shutil.copytree(cache, folder / "kipwatch" / "numba")
@@ -126,18 +126,18 @@ def _copy_what_is_compiled(folder: Path) -> None:
         place.chmod(0o777)
 
 
-def _wait_for(told: str, log: Path, process: subprocess.Popen[bytes]) -> None:
+def _wait_for(text: str, log: Path, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + PATIENCE
-    while told not in log.read_text() and time.monotonic() < deadline:
+    while text not in log.read_text() and time.monotonic() < deadline:
         assert process.poll() is None, log.read_text()
         time.sleep(0.05)
-    assert told in log.read_text()
+    assert text in log.read_text()
 
 
 def _status_of_short_run(
     command: list[str], folder: Path, environment: dict[str, str] | None = None
 ) -> dict[str, str]:
-    """Run a feeder until it is ready, and give what the kernel says of it then."""
+    """Run a feeder until it is ready; return its status as of /proc."""
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed")
     log = folder / "feeder.log"

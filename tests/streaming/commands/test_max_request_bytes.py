@@ -1,4 +1,4 @@
-"""`--max-request-bytes` means the same wherever frames are read from a capture."""
+"""`--max-request-bytes` means the same in every command that reads captures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RULE = "wire/frame-size-invalid"
 
 @pytest.fixture
 def capture(tmp_path: Path) -> Path:
-    """A request of some three kilobytes, after which the broker closes."""
+    """A request of about three kilobytes, after which the broker closes."""
     exchange = Exchange()
     exchange.negotiate(client_id="app")
     topics = [{"name": f"a-topic-with-a-name-{number}"} for number in range(100)]

@@ -1,4 +1,4 @@
-"""Whatever a user does wrong is told in one line, with status 2 and never as a traceback."""
+"""Every mistake of a user is an error of one line with status 2, never a traceback."""
 
 from __future__ import annotations
 
@@ -28,13 +28,16 @@ MISTAKEN = [
     (["check"], "the following arguments are required: FILE; see `kipwatch check --help`"),
     (["check", "--nonsense", "x"], "unrecognized arguments: --nonsense; see `kipwatch check --help`"),
     (["check", "--js", "x"], "unrecognized arguments: --js"),
-    (["check", "--ports", "nine", "x"], "--ports takes port numbers separated by commas, not 'nine'"),
+    (["check", "--ports", "nine", "x"], "--ports must be port numbers separated by commas, not 'nine'"),
     (["decode", "--kind", "both", "x"], "invalid choice: 'both'"),
     (["decode", "--api", "apiversions", "x"], "there is no API 'apiversions'"),
     (["rules", "kip1313/nonsense"], "there is no rule 'kip1313/nonsense'; `kipwatch rules` lists them"),
     (["demo", "--seconds", "long"], "argument --seconds: invalid float value: 'long'"),
-    (["audit", "--records", "0"], "--records takes a number above 0"),
-    (["feed", "--ports", "nine"], "a flag's value does not fit: Expected `int`, got `str` - at `$.ports[0]`"),
+    (["audit", "--records", "0"], "--records must be a number above 0"),
+    (
+        ["feed", "--ports", "nine"],
+        "the value of a flag is invalid: Expected `int`, got `str` - at `$.ports[0]`",
+    ),
     (["feed", "--ports", "70000"], "Expected `int` <= 65535 - at `$.ports[0]`"),
     (["feed", "--cluster", "ä" * 13], "Expected at most 24 bytes - at `$.cluster`"),
     (["run", "--buckets", "0"], "Expected `int` >= 1 - at `$.buckets`"),
@@ -64,7 +67,7 @@ CONFIGURATIONS = [
 
 @pytest.fixture
 def port_in_use() -> Iterator[int]:
-    """A port that somebody listens on."""
+    """A port that is listened on."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
@@ -72,40 +75,40 @@ def port_in_use() -> Iterator[int]:
 @pytest.mark.parametrize("command", ["check", "decode", "feed"])
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_a_file_that_cannot_be_read(kipwatch: Kipwatch, captures: Path, command: str, name: str) -> None:
-    """The line names the file and what is the matter."""
-    complaint = kipwatch(command, captures / name).complaint
-    assert str(captures / name) in complaint
-    assert UNREADABLE[name] in complaint
+    """The line names the file and the reason."""
+    line = kipwatch(command, captures / name).error_line
+    assert str(captures / name) in line
+    assert UNREADABLE[name] in line
 
 
 @pytest.mark.parametrize("command", ["check", "decode"])
 def test_a_file_that_is_damaged_in_the_middle(kipwatch: Kipwatch, captures: Path, command: str) -> None:
-    """The line tells the byte; a file's header alone does not show it."""
-    complaint = kipwatch(command, captures / "damaged.pcap").complaint
-    assert "damaged.pcap: damaged: the packet at byte" in complaint
+    """The line names the byte; the header of the file is intact."""
+    line = kipwatch(command, captures / "damaged.pcap").error_line
+    assert "damaged.pcap: damaged: the packet at byte" in line
 
 
 @pytest.mark.parametrize("command", ["check", "decode"])
 def test_a_folder_with_a_file_that_is_no_capture(kipwatch: Kipwatch, tmp_path: Path, command: str) -> None:
     """The line names the file, not only the folder."""
     (tmp_path / "notes.txt").write_text("no capture")
-    assert str(tmp_path / "notes.txt") in kipwatch(command, tmp_path).complaint
+    assert str(tmp_path / "notes.txt") in kipwatch(command, tmp_path).error_line
 
 
 def test_the_file_that_is_fed_is_not_saved_over(kipwatch: Kipwatch, tmp_path: Path) -> None:
-    """Under whatever name: what is in it would be lost."""
+    """Under any name: its contents would be lost."""
     path, link = tmp_path / "a.pcap", tmp_path / "b.pcap"
     path.write_bytes(b"a capture")
     link.symlink_to(path)
-    assert f"--save would overwrite {link}" in kipwatch("feed", path, "--save", link).complaint
+    assert f"--save would overwrite {link}" in kipwatch("feed", path, "--save", link).error_line
     assert path.read_bytes() == b"a capture"
 
 
 @pytest.mark.parametrize(("arguments", "expected"), MISTAKEN, ids=lambda value: str(value)[:50])
 def test_a_mistaken_flag_or_value(kipwatch: Kipwatch, arguments: list[str], expected: str) -> None:
-    """The line names the flag and what would be right."""
+    """The line names the flag and what is valid."""
     ran = kipwatch(*arguments)
-    assert expected in ran.complaint
+    assert expected in ran.error_line
     assert ran.output == ""
 
 
@@ -114,71 +117,71 @@ def test_a_mistaken_configuration(kipwatch: Kipwatch, tmp_path: Path, content: b
     """The line names the file and the key."""
     path = tmp_path / "kipwatch.toml"
     path.write_bytes(content)
-    complaint = kipwatch("run", "--config", path).complaint
-    assert complaint.startswith(str(path))
-    assert expected in complaint
+    line = kipwatch("run", "--config", path).error_line
+    assert line.startswith(str(path))
+    assert expected in line
 
 
 @pytest.mark.parametrize("command", ["run", "demo"])
 def test_without_java(kipwatch: Kipwatch, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    """Told before Spark or a broker is touched, with what to install."""
+    """The error comes before Spark or a broker is started, and says what to install."""
     for name, value in WITHOUT_JAVA.items():
         monkeypatch.setenv(name, value)
-    complaint = kipwatch(command).complaint
-    assert complaint.startswith("no Java 17+")
-    assert "install openjdk-17-jre-headless" in complaint
+    line = kipwatch(command).error_line
+    assert line.startswith("no Java 17+")
+    assert "install openjdk-17-jre-headless" in line
 
 
-def test_the_demo_takes_no_other_kafka_than_its_own(kipwatch: Kipwatch, tmp_path: Path) -> None:
+def test_the_demo_accepts_no_other_kafka_than_its_own(kipwatch: Kipwatch, tmp_path: Path) -> None:
     path = tmp_path / "kipwatch.toml"
     path.write_text('[kafka]\n"security.protocol" = "ssl"')
-    assert "take [kafka] out of the configuration" in kipwatch("demo", "--config", path).complaint
+    assert "remove [kafka] from the configuration" in kipwatch("demo", "--config", path).error_line
 
 
-def test_a_suppression_past_its_day_is_told_of_before_the_query_starts(
+def test_an_expired_suppression_is_warned_of_before_the_query_starts(
     kipwatch: Kipwatch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name, value in WITHOUT_JAVA.items():
         monkeypatch.setenv(name, value)
     path = tmp_path / "kipwatch.toml"
     path.write_text('[[suppress]]\nrule = "wire/unknown-api"\nreason = "old"\nuntil = 2001-01-01')
-    told = kipwatch("run", "--config", path).errors.splitlines()
-    assert told[0].endswith("wire/unknown-api (old) ended on 2001-01-01 and suppresses no more")
+    warnings = kipwatch("run", "--config", path).errors.splitlines()
+    assert warnings[0].endswith("wire/unknown-api (old) expired on 2001-01-01")
 
 
 @pytest.mark.parametrize("address", ["9107", "127.0.0.1", "127.0.0.1:", ":9107", "127.0.0.1:²", "h:65536"])
-def test_a_metrics_address_that_is_none(captures: Path, address: str) -> None:
+def test_a_metrics_address_that_is_not_host_and_port(captures: Path, address: str) -> None:
     ran = run_process("feed", captures / "clean.pcap", "--feeder-metrics-address", address)
-    assert f"{address!r} is not host:port" in ran.complaint
+    assert f"{address!r} is not host:port" in ran.error_line
 
 
 def test_a_metrics_port_in_use_stops_the_feeder_before_it_needs_kafka(
     captures: Path, port_in_use: int
 ) -> None:
-    """Nobody listens at the bootstrap address: had the feeder gone there first, it would have said so."""
+    """Nobody listens at the bootstrap address: an earlier connection to it would be the error."""
     address = f"127.0.0.1:{port_in_use}"
     ran = run_process(
         "feed", captures / "clean.pcap", "--feeder-metrics-address", address, "--bootstrap", "127.0.0.1:1"
     )
-    assert f"cannot serve metrics on {address}: the port is in use" in ran.complaint
-    assert "--feeder-metrics-address" in ran.complaint
+    assert f"cannot serve metrics on {address}: the port is in use" in ran.error_line
+    assert "--feeder-metrics-address" in ran.error_line
 
 
 @pytest.mark.jvm
 def test_a_metrics_port_in_use_stops_the_query_before_it_needs_kafka_or_spark(port_in_use: int) -> None:
     address = f"127.0.0.1:{port_in_use}"
     ran = run_process("run", "--metrics-address", address, "--bootstrap", "127.0.0.1:1")
-    assert f"cannot serve metrics on {address}: the port is in use" in ran.complaint
+    assert f"cannot serve metrics on {address}: the port is in use" in ran.error_line
 
 
 @pytest.mark.parametrize(
     "arguments",
     [["nonsense"], ["check", "missing.pcap"], ["feed", "missing.pcap"], ["run", "--buckets", "x"]],
 )
-def test_a_real_process_keeps_to_one_line_too(arguments: list[str]) -> None:
-    """Nothing that is written behind the back of `main` comes along."""
+def test_a_real_process_prints_one_line_too(arguments: list[str]) -> None:
+    """No other output than that of `main` is printed."""
     ran = run_process(*arguments)
-    assert ran.complaint
+    assert ran.error_line
     assert ran.output == ""
 
 
@@ -190,17 +193,17 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
     assert f"usage: kipwatch {command}" in capsys.readouterr().out
 
 
-def test_the_map_lists_every_command(kipwatch: Kipwatch) -> None:
-    """Asked for, it is an answer; given for want of a command, it is misuse."""
-    asked, lost = kipwatch("--help"), kipwatch()
-    assert (asked.status, lost.status) == (0, 2)
-    assert asked.output == lost.output
+def test_the_overview_lists_every_command(kipwatch: Kipwatch) -> None:
+    """--help succeeds; no command at all is misuse."""
+    requested, missing = kipwatch("--help"), kipwatch()
+    assert (requested.status, missing.status) == (0, 2)
+    assert requested.output == missing.output
     for command, purpose in COMMANDS.items():
-        assert f"{command:<7}" in asked.output and purpose in asked.output
+        assert f"{command:<7}" in requested.output and purpose in requested.output
 
 
-def test_a_reader_that_goes_away_is_no_error(captures: Path) -> None:
-    """As `| head` does, also when all output fits into one buffer."""
+def test_a_closed_pipe_is_no_error(captures: Path) -> None:
+    """As by `| head`, also if all output fits into one buffer."""
     reading, writing = os.pipe()
     os.close(reading)
     ran = subprocess.run(

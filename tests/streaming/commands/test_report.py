@@ -1,4 +1,4 @@
-"""`kipwatch report`: the fleet as text, JSON and page; the versions of brokers and features."""
+"""`kipwatch report`: text, JSON and page; versions of brokers; features."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def features(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_text_names_every_client_and_tells_what_nobody_exercised(kipwatch: Kipwatch) -> None:
+def test_the_text_names_every_client_and_what_nobody_exercised(kipwatch: Kipwatch) -> None:
     ran = kipwatch("report", real_clients.CAPTURE)
     assert (ran.status, ran.errors) == (0, "")
     for expected in (
@@ -50,9 +50,7 @@ def test_violations_do_not_fail_a_report(kipwatch: Kipwatch, tmp_path: Path) -> 
     assert path.read_text().startswith("<!doctype html>")
 
 
-def test_versions_of_two_brokers_stand_beside_what_they_have_in_common(
-    kipwatch: Kipwatch, features: Path
-) -> None:
+def test_versions_of_two_brokers_are_shown_beside_those_in_common(kipwatch: Kipwatch, features: Path) -> None:
     captures = (planted.CAPTURE, real_clients.CAPTURE)
     output = kipwatch("report", "--versions", "--features", features, *captures).output
     assert "Produce (0)" in output
@@ -62,7 +60,7 @@ def test_versions_of_two_brokers_stand_beside_what_they_have_in_common(
 
 
 def test_a_capture_without_frames_is_2(kipwatch: Kipwatch, captures: Path) -> None:
-    assert "no Kafka frame is in them" in kipwatch("report", captures / "empty.pcap").complaint
+    assert "the captures hold no Kafka frame" in kipwatch("report", captures / "empty.pcap").error_line
 
 
 @pytest.mark.parametrize(
@@ -71,14 +69,14 @@ def test_a_capture_without_frames_is_2(kipwatch: Kipwatch, captures: Path) -> No
         ("share-groups = {Nonsense = 1}", "there is no API 'Nonsense'"),
         ("share-groups = {99999 = 1}", "there is no API '99999'"),
         ("share-groups = 1", "Expected `object`, got `int`"),
-        ("share-groups", "a feature is written `name = {76 = 1, 78 = 1}`"),
+        ("share-groups", "write a feature as `name = {76 = 1, 78 = 1}`"),
     ],
 )
 def test_mistaken_features_are_one_line(
     kipwatch: Kipwatch, captures: Path, features: Path, text: str, expected: str
 ) -> None:
     features.write_text(text)
-    assert expected in kipwatch("report", "--features", features, captures / "clean.pcap").complaint
+    assert expected in kipwatch("report", "--features", features, captures / "clean.pcap").error_line
 
 
 def test_it_runs_without_java(captures: Path) -> None:

@@ -1,4 +1,4 @@
-"""`kipwatch rules`: all of them in a line each, one of them as its page."""
+"""`kipwatch rules`: all rules, one line each; one rule as its page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_json_holds_every_rule_with_its_page(kipwatch: Kipwatch) -> None:
 
 
 def test_one_rule_is_explained(kipwatch: Kipwatch) -> None:
-    """Its page, and what the KIP demands."""
+    """Its page, and the sentence of the KIP."""
     output = kipwatch("rules", "kip1313/instance-id-zero").output
     assert "kip1313/instance-id-zero" in output
     assert "KIP-1313" in output

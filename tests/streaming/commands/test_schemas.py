@@ -26,7 +26,7 @@ def test_the_table_of_the_pinned_jar_is_the_committed_one(
 def test_what_is_no_jar_is_named(kipwatch: Kipwatch, tmp_path: Path) -> None:
     path = tmp_path / "text.jar"
     path.write_text("no jar")
-    assert kipwatch("schemas", "import", path).complaint.startswith(f"{path}: not a readable jar")
+    assert kipwatch("schemas", "import", path).error_line.startswith(f"{path}: not a readable jar")
 
 
 def test_alone_it_lists_the_apis_of_the_committed_release(kipwatch: Kipwatch) -> None:
@@ -43,9 +43,9 @@ def test_alone_it_lists_the_apis_of_the_committed_release(kipwatch: Kipwatch) ->
 
 
 def test_the_list_as_one_object(kipwatch: Kipwatch) -> None:
-    told = json.loads(kipwatch("schemas", "list", "--json").output)
-    assert (told["release"], told["overlay"], len(told["apis"])) == ("4.4.0", "KIP-1313", 95)
-    assert told["apis"][47] == {
+    listed = json.loads(kipwatch("schemas", "list", "--json").output)
+    assert (listed["release"], listed["overlay"], len(listed["apis"])) == ("4.4.0", "KIP-1313", 95)
+    assert listed["apis"][47] == {
         "api_key": 47,
         "api": "OffsetDelete",
         "versions": "0",
@@ -58,7 +58,7 @@ def test_the_list_as_one_object(kipwatch: Kipwatch) -> None:
 
 @pytest.fixture
 def older(tmp_path: Path) -> Path:
-    """The committed table as a release before might have been: without ApiVersions v5 and one API."""
+    """The committed table without ApiVersions v5, one field and one API, as an older release."""
     table = json.loads(COMMITTED_TABLE.read_text())
     kept = [message for message in table["messages"] if message.get("apiKey") != 93]
     for message in kept:
@@ -89,22 +89,25 @@ def test_two_releases_are_compared(kipwatch: Kipwatch, older: Path) -> None:
 
 
 def test_a_comparison_as_one_object(kipwatch: Kipwatch, older: Path) -> None:
-    told = json.loads(kipwatch("schemas", "diff", older, "committed", "--json").output)
-    assert (told["older"], told["newer"], len(told["added"]), told["removed"]) == ("4.3.9", "4.4.0", 1, {})
-    (changed,) = [message for message in told["messages"] if message["name"] == "ApiVersionsRequest"]
+    listed = json.loads(kipwatch("schemas", "diff", older, "committed", "--json").output)
+    assert (listed["older"], listed["newer"], len(listed["added"]), listed["removed"]) == (
+        "4.3.9",
+        "4.4.0",
+        1,
+        {},
+    )
+    (changed,) = [message for message in listed["messages"] if message["name"] == "ApiVersionsRequest"]
     assert changed["changes"] == [{"what": "versions", "before": "0-4", "after": "0-5"}]
     assert changed["fields"][1]["path"] == "nodeId"
 
 
-def test_releases_that_are_alike_say_so(kipwatch: Kipwatch) -> None:
+def test_equal_releases_are_said_to_be_so(kipwatch: Kipwatch) -> None:
     ran = kipwatch("schemas", "diff", "committed", "committed")
-    assert ran.output.splitlines()[1:] == ["nothing that decides bytes changed"]
+    assert ran.output.splitlines()[1:] == ["no change affects the bytes on the wire"]
 
 
-def test_a_schema_that_kafkas_generator_would_refuse_is_remarked_upon(
-    kipwatch: Kipwatch, tmp_path: Path
-) -> None:
-    """The table is made all the same."""
+def test_a_schema_that_kafkas_generator_would_refuse_has_a_remark(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    """The table is made nevertheless."""
     table = json.loads(COMMITTED_TABLE.read_text())
     path = tmp_path / "odd.jar"
     with zipfile.ZipFile(path, "w") as jar:

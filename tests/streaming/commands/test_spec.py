@@ -1,4 +1,4 @@
-"""`kipwatch check --spec`: the reading of a KIP is chosen, and a choice that is none is refused."""
+"""`kipwatch check --spec` chooses the reading of a KIP, and refuses unknown ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Kipwatch = Callable[..., Ran]
 
 @pytest.fixture
 def capture(tmp_path: Path) -> Path:
-    """A heartbeat of version 1 without a member ID: the KIP's text does not demand one there."""
+    """A heartbeat of version 1 without a member ID, which the text of the KIP does not require there."""
     exchange = Exchange()
     body = {"groupId": "g", "memberId": "", "memberEpoch": 0}
     exchange.request("ConsumerGroupHeartbeat", 1, body, client_id="app")
@@ -33,6 +33,6 @@ def test_the_reading_decides(kipwatch: Kipwatch, capture: Path, flags: list[str]
 
 
 @pytest.mark.parametrize("choice", ["kip1082=loose", "kip9=text"])
-def test_a_choice_that_is_none_is_refused_in_one_line(kipwatch: Kipwatch, choice: str) -> None:
+def test_an_unknown_choice_is_refused_in_one_line(kipwatch: Kipwatch, choice: str) -> None:
     ran = kipwatch("check", "--spec", choice, "any.pcap")
-    assert ran.complaint.startswith(f"spec: '{choice}' names no ")
+    assert ran.error_line.startswith(f"spec: '{choice}' names no ")

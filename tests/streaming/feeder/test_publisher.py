@@ -48,18 +48,18 @@ def test_a_wait_for_room_ends_when_the_feeder_is_to_stop() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "complaint"),
+    ("settings", "message"),
     [
         ({"enable.idempotence": False}, "the feeder itself decides enable.idempotence"),
         ({"message.timeout.ms": 5}, "the feeder itself decides message.timeout.ms"),
-        ({"bootstrap.servers": "here:1"}, "bootstrap alone names the brokers"),
-        ({"sasl.password": "sesame"}, "is a secret: name where it is"),
-        ({"no.such.setting": 1}, "the table \\[kafka\\] does not fit: No such configuration property"),
-        ({"security.protocol": "rot13"}, "the table \\[kafka\\] does not fit: Invalid value"),
+        ({"bootstrap.servers": "here:1"}, "`bootstrap` names the brokers"),
+        ({"sasl.password": "sesame"}, "is a secret: write env:NAME"),
+        ({"no.such.setting": 1}, "the table \\[kafka\\] is invalid: No such configuration property"),
+        ({"security.protocol": "rot13"}, "the table \\[kafka\\] is invalid: Invalid value"),
     ],
 )
-def test_settings_that_do_not_fit_are_one_clear_line(settings: dict[str, Setting], complaint: str) -> None:
-    with pytest.raises(UserError, match=complaint):
+def test_settings_that_do_not_fit_are_one_clear_line(settings: dict[str, Setting], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         publisher(settings)
 
 

@@ -47,7 +47,7 @@ def test_a_whole_file_is_read_in_silence(path: Path, capsys: pytest.CaptureFixtu
 def test_a_file_that_ends_inside_a_packet_gives_the_whole_ones_and_then_says_so(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
     seen = []
-    message = f"{path} ends inside a packet; what is whole was read"
+    message = f"{path} ends inside a packet; all complete packets were read"
     with pytest.raises(TruncatedCaptureError, match=message), open_capture(path) as reader:
         seen.extend(reader)
     assert len(seen) == COUNT - 1

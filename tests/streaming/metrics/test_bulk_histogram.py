@@ -1,4 +1,4 @@
-"""A histogram that takes equal observations together says what one by one would say."""
+"""Equal observations counted together have the same result as one by one."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ Page = dict[str, dict[tuple[str, ...], float]]
 
 
 def finding() -> Finding:
-    """A finding; what is not told apart here is empty."""
+    """A finding whose other fields are empty."""
     empty = {str: "", int: 0, dict[str, str]: {}, Evidence: Evidence(source="", bytes="")}
     fields = {name: empty.get(kind) for name, kind in get_type_hints(Finding).items()}
     return Finding(**fields | {"rule": RULE, "level": "violation", "role": "client", "occurrences": 1})
@@ -44,7 +44,7 @@ def report() -> Report:
     made.open_connections = [
         OpenConnections(f"software-{name}", "1.0", "WATCHED", EACH) for name in range(NAMES)
     ]
-    # As it travels from Spark's worker to the driver.
+    # As a worker of Spark sends it to the driver.
     return msgspec.msgpack.decode(msgspec.msgpack.encode(made), type=Report)
 
 

@@ -1,4 +1,4 @@
-"""The metrics page: what is on it from the start, that sums stay exact, and that labels stay few."""
+"""The metrics page: what is on it from the start, exact sums, few label values."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def page(registry: CollectorRegistry) -> dict[tuple[str, tuple[str, ...]], float
 
 
 def test_every_check_is_there_at_zero_before_anything_happened() -> None:
-    """A series that is born with its first violation would hide that violation from increase()."""
+    """increase() does not see the first violation of a series that begins with it."""
     samples = page(application().registry)
     for rule in RULES:
         for verdict in Verdict:
@@ -55,13 +55,13 @@ def test_every_reason_for_an_ending_is_there_at_zero_and_counted() -> None:
     metrics = application()
     metrics.count_ending(UNKNOWN_ENDING)
     samples = page(metrics.registry)
-    told = {ending.reason: samples["kipwatch_query_endings_total", (ending.reason,)] for ending in ENDINGS}
-    assert set(told.values()) == {0} and len(told) == len(ENDINGS)
+    counted = {ending.reason: samples["kipwatch_query_endings_total", (ending.reason,)] for ending in ENDINGS}
+    assert set(counted.values()) == {0} and len(counted) == len(ENDINGS)
     assert samples["kipwatch_query_endings_total", (UNKNOWN_ENDING.reason,)] == 1
 
 
 def test_the_definitions_and_the_two_pages_name_the_same_metrics() -> None:
-    """Nothing is exposed that is not defined, nothing is defined that nobody exposes, kinds agree."""
+    """Every exposed metric is defined, every defined metric is exposed, and types agree."""
     exposed = {}
     for registry in (application().registry, feeder().registry):
         for line in generate_latest(registry).decode().splitlines():
@@ -171,8 +171,8 @@ def get(exposition: Exposition, path: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
-def test_the_address_serves_metrics_and_answers_for_health_and_readiness(exposition: Exposition) -> None:
-    """Alive and ready are two questions; anything else is not there."""
+def test_the_address_serves_metrics_health_and_readiness(exposition: Exposition) -> None:
+    """Health and readiness are two probes; any other path is not found."""
     status, text = get(exposition, "/metrics")
     assert status == 200
     assert 'kipwatch_build_info{kafka="4.4.0",version="0.1.0"} 1.0' in text
@@ -182,7 +182,7 @@ def test_the_address_serves_metrics_and_answers_for_health_and_readiness(exposit
 
 
 def test_a_port_in_use_is_one_line_that_names_the_port_and_the_flag(exposition: Exposition) -> None:
-    """The user learns which port and what to change."""
+    """The message names the port and the flag to change."""
     with pytest.raises(UserError) as raised:
         serve(CollectorRegistry(), exposition.port, lambda: True, lambda: True)
     line = str(raised.value)

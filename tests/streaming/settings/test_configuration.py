@@ -1,4 +1,4 @@
-"""The configuration: defaults, one TOML file, flags of the same names that win."""
+"""The configuration: defaults, a TOML file, flags of the same names that override it."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_a_file_changes_what_it_names(tmp_path: Path) -> None:
     )
 
 
-def test_a_flag_wins_over_the_file(tmp_path: Path) -> None:
-    """What neither names stays at its default, listeners stay those of the file."""
+def test_a_flag_overrides_the_file(tmp_path: Path) -> None:
+    """What neither names has its default; listeners are those of the file."""
     text = 'cluster = "orders"\nbuckets = 8\nports = [1]\n[[listener]]\naddress = "h:1"\nname = "WATCHED"'
     given = given_flags("--config", written(tmp_path, text), "--buckets", "16", "--ports", "9092, 9093")
     assert (given.cluster, given.buckets, given.ports) == ("orders", 16, [9092, 9093])
@@ -61,26 +61,26 @@ def test_every_setting_but_the_tables_has_a_flag_with_its_default_in_the_help() 
 
 @pytest.mark.parametrize("name", ["buckets", "shuffle_partitions", "trigger_seconds"])
 @pytest.mark.parametrize("value", ["0", "-1", "1.5", "", "many"])
-def test_a_count_below_one_or_no_count_is_refused(name: str, value: str) -> None:
-    with pytest.raises(UserError, match=rf"a flag's value does not fit: .* at `\$\.{name}`"):
+def test_a_count_below_one_or_no_number_is_refused(name: str, value: str) -> None:
+    with pytest.raises(UserError, match=rf"the value of a flag is invalid: .* at `\$\.{name}`"):
         given_flags(f"--{name.replace('_', '-')}={value}")
 
 
 @pytest.mark.parametrize("name", ["cluster", "feeder"])
-def test_names_fill_the_envelope_and_no_more(name: str) -> None:
-    """Bytes count, not characters: a name that was cut off in a character could not be read back."""
+def test_names_may_fill_the_envelope_and_no_more(name: str) -> None:
+    """Bytes count, not characters: a name that is cut inside a character cannot be decoded."""
     assert getattr(given_flags(f"--{name}", "é" * 12), name) == "é" * 12
     with pytest.raises(UserError, match=rf"Expected at most 24 bytes - at `\$\.{name}`"):
         given_flags(f"--{name}", "é" * 12 + "x")
 
 
 @given(st.integers(0, 65535), st.sampled_from(["localhost", "10.0.0.1", "::1", "broker.example"]))
-def test_an_address_comes_apart_as_it_was_put_together(port: int, host: str) -> None:
+def test_an_address_is_split_into_host_and_port(port: int, host: str) -> None:
     assert host_and_port(f"{host}:{port}") == (host, port)
 
 
 @given(st.text(max_size=12))
-def test_any_other_text_is_a_users_error(text: str) -> None:
+def test_any_other_text_is_a_user_error(text: str) -> None:
     try:
         host, port = host_and_port(text)
     except UserError as error:

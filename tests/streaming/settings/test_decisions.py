@@ -1,4 +1,4 @@
-"""Decisions on rules: a suppression holds for what it names and until its day, and never in silence."""
+"""Decisions on rules: a suppression applies to what it names, until its day, and never silently."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from expectations.conversation.observation import ClusterDescription
+from expectations.conversation.observation import NO_NODE, ClusterDescription
 from expectations.judging.finding import Finding, Suppressed
 from expectations.rules.base.rule import Level
 from expectations.rules.catalogue import RULES
@@ -26,8 +26,8 @@ def decided(decisions: Decisions) -> list[Finding]:
     return [decisions.decide(finding) for finding in FINDINGS]
 
 
-def borne(today: date = UNTIL, **what: Any) -> tuple[list[str], SuppressionUse]:
-    """Which rules' findings one suppression covers, and what is told of it."""
+def suppressed_by(today: date = UNTIL, **what: Any) -> tuple[list[str], SuppressionUse]:
+    """The rules whose findings one suppression covers, and its use."""
     suppression = Suppression(**{"rule": RULE, "reason": "known", "until": UNTIL, **what})
     decisions = Decisions(Configuration(suppress=[suppression]), lambda: today)
     found = decided(decisions)
@@ -46,10 +46,10 @@ def borne(today: date = UNTIL, **what: Any) -> tuple[list[str], SuppressionUse]:
     ],
     ids=str,
 )
-def test_a_finding_is_suppressed_where_all_that_is_given_matches(what: dict[str, str]) -> None:
-    rules, use = borne(**what)
+def test_a_finding_is_suppressed_if_all_given_fields_match(what: dict[str, str]) -> None:
+    rules, use = suppressed_by(**what)
     assert rules == [RULE]
-    assert (use.findings, use.complaint) == (1, "")
+    assert (use.findings, use.warning) == (1, "")
 
 
 @pytest.mark.parametrize(
@@ -62,18 +62,18 @@ def test_a_finding_is_suppressed_where_all_that_is_given_matches(what: dict[str,
     ],
     ids=str,
 )
-def test_a_suppression_that_matches_nothing_is_told_of(what: dict[str, str]) -> None:
-    rules, use = borne(**what)
+def test_a_suppression_that_matches_nothing_has_a_warning(what: dict[str, str]) -> None:
+    rules, use = suppressed_by(**what)
     assert rules == []
-    assert "matches no finding" in use.complaint
+    assert "matches no finding" in use.warning
 
 
 @pytest.mark.parametrize(("today", "expired"), [(UNTIL, False), (date(2026, 7, 1), True)])
 def test_it_holds_until_and_including_its_day(today: date, expired: bool) -> None:
-    rules, use = borne(today)
+    rules, use = suppressed_by(today)
     assert bool(rules) is not expired
     assert use.expired is expired
-    assert ("ended on 2026-06-30" in use.complaint) is expired
+    assert ("expired on 2026-06-30" in use.warning) is expired
 
 
 def test_a_level_is_overridden() -> None:
@@ -82,13 +82,13 @@ def test_a_level_is_overridden() -> None:
     assert levels == {RULE: "information", "kip511/software-name-malformed": "violation"}
 
 
-def test_a_finding_that_nobody_decided_on_is_told_as_before() -> None:
-    """To the byte: `suppressed` stands only where something is."""
+def test_a_finding_without_a_decision_is_unchanged() -> None:
+    """To the byte: `suppressed` is present only in suppressed findings."""
     assert decided(Decisions(Configuration())) == FINDINGS
     assert b"suppressed" not in msgspec.json.encode(FINDINGS)
 
 
-def test_a_rule_that_is_off_is_left_out() -> None:
+def test_a_disabled_rule_is_left_out() -> None:
     decisions = Decisions(Configuration(disable=[RULE]))
     assert {rule.id for rule in RULES} - {rule.id for rule in decisions.rules} == {RULE}
     assert decisions.disabled == [RULE]
@@ -100,12 +100,16 @@ def test_rules_are_read_as_chosen() -> None:
     assert specs["kip511"] == "shipped"
 
 
-def test_what_is_configured_of_listeners_is_told_to_the_judges() -> None:
-    """A name, the cluster and the node, each only where it is given."""
-    listeners = [Listener("h:1", "WATCHED"), Listener("h:2", cluster_id="c", node_id=3)]
+def test_the_configured_listeners_are_terms_of_judging() -> None:
+    """A name, the cluster and the node, each only if it is given."""
+    listeners = [
+        Listener("h:1", "WATCHED"),
+        Listener("h:2", cluster_id="c", node_id=3),
+        Listener("h:3", cluster_id="c"),
+    ]
     terms = Decisions(Configuration(listener=listeners)).terms
     assert (terms.listener("h:1"), terms.listener("h:2")) == ("WATCHED", "h:2")
-    assert terms.brokers == {"h:2": ClusterDescription("c", 3)}
+    assert terms.brokers == {"h:2": ClusterDescription("c", 3), "h:3": ClusterDescription("c", NO_NODE)}
 
 
 @pytest.mark.parametrize(
@@ -117,6 +121,6 @@ def test_what_is_configured_of_listeners_is_told_to_the_judges() -> None:
     ],
     ids=["disable", "levels", "suppress"],
 )
-def test_a_rule_that_is_none_is_refused(configuration: Configuration) -> None:
+def test_a_rule_that_does_not_exist_is_refused(configuration: Configuration) -> None:
     with pytest.raises(UserError, match="names a rule 'kip1313/nonsense'; `kipwatch rules` lists them"):
         Decisions(configuration)

@@ -1,4 +1,4 @@
-"""One table of settings for both Kafka clients; secrets are looked up and stand nowhere."""
+"""One table of settings for both Kafka clients; secrets are looked up and written nowhere."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_password_from_the_environment_reaches_both_clients(monkeypatch: pytes
     )
 
 
-def test_a_password_may_stand_in_a_file(tmp_path: Path) -> None:
+def test_a_password_may_be_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("sesame\n")
     settings = LOGIN | {"sasl.password": f"file:{tmp_path / 'password'}"}
     assert librdkafka_settings("kafka:9092", settings)["sasl.password"] == "sesame"
@@ -55,16 +55,16 @@ def test_certificates_reach_the_jvm_by_content(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "complaint"),
+    ("settings", "message"),
     [
-        ({"sasl.password": "sesame"}, "is a secret: name where it is"),
+        ({"sasl.password": "sesame"}, "is a secret: write env:NAME"),
         ({"sasl.password": "env:KIPWATCH_NO_SUCH"}, "KIPWATCH_NO_SUCH is not set"),
         ({"ssl.ca.location": "/no/such"}, "cannot read /no/such"),
         ({"sasl.mechanism": "GSSAPI"}, "GSSAPI is not one of PLAIN"),
         ({"linger.ms": 5}, "kafka.linger.ms has no counterpart"),
     ],
 )
-def test_what_cannot_be_is_told_in_one_line(settings: dict[str, str | int], complaint: str) -> None:
-    with pytest.raises(UserError, match=complaint) as told:
+def test_a_mistake_is_an_error_of_one_line(settings: dict[str, str | int], message: str) -> None:
+    with pytest.raises(UserError, match=message) as raised:
         jvm_options("kafka:9092", settings)
-    assert "sesame" not in str(told.value)
+    assert "sesame" not in str(raised.value)

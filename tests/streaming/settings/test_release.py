@@ -1,4 +1,4 @@
-"""Another release than the committed one, wherever frames are decoded: here, and in Spark's workers."""
+"""Another release than the committed one, wherever frames are decoded, also in Spark's workers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_release_is_loaded_once(without_metadata: str) -> None:
     assert load_schemas(without_metadata) is schemas
 
 
-def test_what_is_no_release_is_a_users_error(tmp_path: Path) -> None:
+def test_what_is_no_release_is_a_user_error(tmp_path: Path) -> None:
     bad = tmp_path / "bad.json"
     bad.write_text('{"release": "1", "digest": "", "messages": [{"type": "gossip"}]}')
     with pytest.raises(UserError, match="type 'gossip' is not one of"):
@@ -54,7 +54,7 @@ def test_what_is_no_release_is_a_users_error(tmp_path: Path) -> None:
 
 
 def known(table: str | None) -> list[bool]:
-    """Whether the decode stage, sent to another process, knows a Metadata request and an ApiVersions."""
+    """Whether the decode stage in another process knows a Metadata and an ApiVersions request."""
     exchange = Exchange()
     exchange.request("Metadata", 12)
     exchange.request("ApiVersions", 0)

@@ -1,4 +1,4 @@
-"""The ledger of each connection: exact by itself, and all of them together are that of the capture."""
+"""The byte account of each connection is exact, and their sum is the ledger of the capture."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.ledger import Ledger, Reason
 from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
-from streaming.transcript.account import Account, accounts
+from streaming.transcript.account import ByteAccount, accounts
 from tests.decoders.wire.columnar.equality import batches_of, interleaved, packets_between
 from tests.decoders.wire.conversation import CLIENT, SCHEMAS, fed, tracker
 from tests.decoders.wire.test_reassembly import EVENTS
@@ -22,10 +22,10 @@ from tests.decoders.wire.test_reassembly import EVENTS
 OF_NO_CONNECTION = {Reason.AFTER_CLOSE, Reason.OTHER_PORT, Reason.UNORIENTED}
 
 
-def scalar(packets: Sequence[Packet], **options: object) -> tuple[list[Account], Ledger]:
-    """The accounts that the scalar tracker gives of connections, and the ledger of all."""
-    ended: list[Account] = []
-    followed = tracker(ended=lambda *connection: ended.append(Account.of(*connection)), **options)
+def scalar(packets: Sequence[Packet], **options: object) -> tuple[list[ByteAccount], Ledger]:
+    """The accounts of connections by the scalar tracker, and the ledger of the capture."""
+    ended: list[ByteAccount] = []
+    followed = tracker(ended=lambda *connection: ended.append(ByteAccount.of(*connection)), **options)
     fed(followed, packets)
     followed.finish()
     return ended, followed.ledger
@@ -43,20 +43,20 @@ def test_every_byte_is_in_the_account_of_one_connection(
     ]
     packets = [packet for packet in interleaved(talks, random) if random.random() >= loss]
     batches = map(PacketBatch.of, batches_of(packets, cuts))
-    *told, rest = accounts(SCHEMAS, batches, {9092}, MAX_FRAME)
+    *accounted, rest = accounts(SCHEMAS, batches, {9092}, MAX_FRAME)
     ended, ledger = scalar(packets)
-    assert Counter(map(repr, told)) == Counter(map(repr, ended))
-    for account in (*told, rest):
+    assert Counter(map(repr, accounted)) == Counter(map(repr, ended))
+    for account in (*accounted, rest):
         assert account.captured == account.framed + sum(account.skipped.values())
     assert rest.client is rest.server is None
     assert rest.skipped.keys() <= OF_NO_CONNECTION
     assert rest.framed == rest.lost == 0
-    assert sum(account.captured for account in (*told, rest)) == ledger.captured
-    assert sum(account.framed for account in told) == ledger.framed
+    assert sum(account.captured for account in (*accounted, rest)) == ledger.captured
+    assert sum(account.framed for account in accounted) == ledger.framed
 
 
 def test_what_belongs_to_no_connection_has_an_account_of_its_own() -> None:
     (rest,) = accounts(SCHEMAS, [PacketBatch.of(packets_between(EVENTS))], {1}, MAX_FRAME)
     size = sum(len(data) for _, data in EVENTS)
-    assert rest == Account(None, None, size, 0, {"other-port": size}, 0)
+    assert rest == ByteAccount(None, None, size, 0, {"other-port": size}, 0)
     assert rest.line == f"no connection: {size} captured = 0 framed + {size} other-port; 0 lost"

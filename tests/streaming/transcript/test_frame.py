@@ -1,4 +1,4 @@
-"""Whatever bytes a frame has, it is told whole: with its body, or with the reason why there is none."""
+"""Whatever the bytes of a frame, it has a body or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from decoders.frame.record import Direction, Endpoint, Kind, Record
 from decoders.schema.registry import default_schemas
-from streaming.transcript.frame import read_frame
-from streaming.transcript.speaker import Speaker, Speakers
+from streaming.transcript.client import ConnectedClient, ConnectedClients
+from streaming.transcript.frame import decode_frame
 from streaming.transcript.text import event_line, frame_lines
 
 SCHEMAS = default_schemas()
@@ -36,8 +36,8 @@ def record(kind: Kind, frame: bytes, *, missing: int = 0, paired: tuple[int, int
     )
 
 
-def told_whole(frame: Record) -> None:
-    read = read_frame(SCHEMAS, frame, Speaker())
+def assert_whole(frame: Record) -> None:
+    read = decode_frame(SCHEMAS, frame, ConnectedClient())
     assert read is not None
     assert (read.body is None) == (read.failure is not None)
     assert msgspec.json.decode(msgspec.json.encode(read))["kind"] == read.kind
@@ -48,25 +48,25 @@ def told_whole(frame: Record) -> None:
 @example(18, 4, b"", 0)
 def test_a_request_has_a_body_or_a_failure(key: int, version: int, rest: bytes, missing: int) -> None:
     frame = struct.pack(">hhih", key, version, 7, -1) + rest
-    told_whole(record(Kind.REQUEST, frame, missing=missing))
+    assert_whole(record(Kind.REQUEST, frame, missing=missing))
 
 
 @given(KEYS, VERSIONS, st.binary(max_size=60), st.integers(0, 1))
-def test_an_answer_has_a_body_or_a_failure(key: int, version: int, frame: bytes, missing: int) -> None:
-    told_whole(record(Kind.RESPONSE, frame, missing=missing, paired=(key, version)))
+def test_a_response_has_a_body_or_a_failure(key: int, version: int, frame: bytes, missing: int) -> None:
+    assert_whole(record(Kind.RESPONSE, frame, missing=missing, paired=(key, version)))
 
 
 @given(st.binary(max_size=9), st.integers(0, 1))
 def test_a_frame_too_short_for_a_header_has_a_failure(frame: bytes, missing: int) -> None:
-    told_whole(record(Kind.REQUEST, frame, missing=missing))
+    assert_whole(record(Kind.REQUEST, frame, missing=missing))
 
 
 def test_an_event_is_no_frame() -> None:
     for kind in (Kind.OPENED, Kind.CLOSED, Kind.GAP, Kind.HEARTBEAT):
-        assert read_frame(SCHEMAS, record(kind, b""), Speaker()) is None
+        assert decode_frame(SCHEMAS, record(kind, b""), ConnectedClient()) is None
 
 
-def test_events_that_tell_of_bytes_have_a_line() -> None:
+def test_events_about_bytes_have_a_line() -> None:
     assert (event_line(record(Kind.GAP, b"")) or "").endswith("-- some bytes were not captured")
     size = event_line(record(Kind.INVALID_SIZE, b"", missing=3)) or ""
     assert size.endswith("-- not a frame: its length would be 3")
@@ -74,8 +74,8 @@ def test_events_that_tell_of_bytes_have_a_line() -> None:
 
 
 def test_a_connection_that_closed_is_forgotten() -> None:
-    speakers = Speakers()
-    speakers.on(record(Kind.OPENED, b"")).software_name = "x"
-    assert speakers.on(record(Kind.GAP, b"")).software_name == "x"
-    assert speakers.on(record(Kind.CLOSED, b"")).software_name == "x"
-    assert speakers.on(record(Kind.OPENED, b"")).software_name is None
+    clients = ConnectedClients()
+    clients.of(record(Kind.OPENED, b"")).software_name = "x"
+    assert clients.of(record(Kind.GAP, b"")).software_name == "x"
+    assert clients.of(record(Kind.CLOSED, b"")).software_name == "x"
+    assert clients.of(record(Kind.OPENED, b"")).software_name is None
