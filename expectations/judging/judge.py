@@ -242,7 +242,7 @@ def _conforming(rule: Rule) -> tuple[str, str]:
 def _is_told(rule: Rule, kind: Kind, api_key: int | None, uses_header_v3: bool) -> bool:
     if rule.needs_header_v3 and not uses_header_v3:
         return False
-    return kind in rule.hears and (kind not in FRAMES or rule.apis is None or api_key in rule.apis)
+    return kind in rule.kinds and (kind not in FRAMES or rule.apis is None or api_key in rule.apis)
 
 
 def _add(known: Finding, fresh: Finding, judgement: Judgement) -> None:

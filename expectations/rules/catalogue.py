@@ -14,11 +14,11 @@ from expectations import rules as rules_package
 from expectations.rules.base.rule import NoState, Rule
 
 BASE = "base"
-"""The package of what rules of several families derive from."""
+"""The package of base classes, which holds no rule."""
 
 
 def _modules() -> list[str]:
-    """List the modules of all rules. A module whose name begins with `_` serves the rules beside it."""
+    """List the modules of all rules. A module whose name begins with `_` holds helpers, not a rule."""
     families = [
         package.name
         for package in pkgutil.iter_modules(rules_package.__path__)
@@ -55,28 +55,28 @@ RULE_STATES: type[msgspec.Struct] = msgspec.defstruct(
         if rule.State is not NoState
     ],
 )
-"""The states of one connection, a field for each rule that keeps one."""
+"""The rule states of one connection: a field for each rule that keeps a state."""
 NO_STATE = NoState()
 
 
 def rule_named(rule_id: str) -> Rule:
-    """Find a rule by its id. Raises KeyError when there is none."""
+    """Return the rule with an id. Raises KeyError if there is none."""
     return {rule.id: rule for rule in RULES}[rule_id]
 
 
 def kept_name(rule: Rule) -> str | None:
-    """Name the field of a rule's state, None if it keeps none."""
+    """Return the name of the field of a rule's state, None if it keeps none."""
     return None if rule.State is NoState else rule.state_name
 
 
 def state_of(states: Any, rule: Rule) -> Any:
-    """Pick one rule's state out of a connection's."""
+    """Return one rule's state from the states of a connection."""
     name = kept_name(rule)
     return NO_STATE if name is None else getattr(states, name)
 
 
 class ChangedStates:
-    """Picks, of the states of some rules, those that are not as they were when the connection began."""
+    """Selects, from the states of some rules, those that differ from the state of a new connection."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
@@ -84,7 +84,7 @@ class ChangedStates:
         self._new = self._pick(RULE_STATES())
 
     def __call__(self, states: Any) -> dict[str, Any]:
-        """Give them by name."""
+        """Return the changed states by name."""
         kept = zip(self._names, self._pick(states), self._new, strict=True)
         return {name: state for name, state, new in kept if state != new}
 

@@ -1,4 +1,4 @@
-"""Readings: by which text each KIP is judged, where the KIP as written and released Kafka differ."""
+"""Readings: which text each KIP is judged by, where the KIP and released Kafka differ."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ READINGS: Mapping[str, tuple[Spec, ...]] = {
     "kip35": (Spec.SHIPPED, Spec.TEXT),
     "kip1242": (Spec.SHIPPED, Spec.TEXT),
 }
-"""The readings of each KIP, by the family of its rules; the first one applies unless another is chosen."""
+"""The readings of each KIP, by the family of its rules; the first one is the default."""
 
 
 def read_choices(choices: Iterable[str]) -> dict[str, Spec]:
@@ -32,5 +32,5 @@ def _read_choice(choice: str) -> tuple[str, Spec]:
 
 
 def rules_read_as(choices: Mapping[str, Spec]) -> tuple[Rule, ...]:
-    """Give every rule, by id, in the reading chosen for its family."""
+    """Return every rule, ordered by id, in the reading chosen for its family."""
     return tuple(type(rule)(choices.get(rule.family, Spec.SHIPPED)) for rule in RULES)

@@ -1,7 +1,7 @@
 """What a rule about shared identities is: one offence, judged on the claims of several connections.
 
-Such a rule looks at one claim and at all others of the same identity that are known. What it says
-must follow from the claims alone, in whatever order they came.
+Such a rule compares one claim with all other known claims of the same identity. Its judgement must
+depend on the claims alone, not on the order in which they arrived.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from expectations.rules.base.rule import Judgement, NoState, Rule
 class IdentityRule(Rule):
     """A rule about the claims of one kind of identity.
 
-    A rule that `waits` accuses only when a claim had time to be followed by others that speak for it:
-    it goes by what did not happen. Any other goes by what did, so that nothing that comes later can
-    take it back.
+    A rule that `waits` accuses because something did not happen, so it is asked only after later claims
+    had time to arrive. Any other rule accuses because of what did happen, which no later claim changes.
     """
 
     kind: ClassVar[IdentityKind]
@@ -30,12 +29,12 @@ class IdentityRule(Rule):
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState
     ) -> Iterator[Judgement]:
-        """One connection alone is no opportunity."""
+        """Judge nothing: one connection alone is no opportunity to offend."""
         yield from ()
 
     @abstractmethod
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
-        """Judge a claim against all others of its identity, which come in the order of their beginning.
+        """Judge a claim against all others of its identity, which are ordered by their beginning.
 
-        None if it is no opportunity to offend.
+        Returns None if the claim is no opportunity to offend.
         """

@@ -1,7 +1,7 @@
-"""What the rules about ApiVersions have in common: whom they wait for before they judge.
+"""Base classes of the rules about ApiVersions, by what they wait for before they judge.
 
-A claim is judged when it is known that the broker understood it, an answer together with the request
-that it answers, and a refusal by whether the client leaves.
+A claim is judged once it is known that the broker understood it, a response together with its
+request, and a refusal by whether the client leaves the connection.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ FIRST_VERSION_WITH_SOFTWARE = 3
 
 
 class ClaimRule(Rule):
-    """A rule about what an ApiVersions request says, from `first_version` on.
+    """A rule about what an ApiVersions request claims, from version `first_version` on.
 
-    Judged is what the broker answered in the version of the request, and what it may have understood
-    because it had advertised that version. A broker that refuses the version has not read it.
+    A claim is judged if the broker responded in the version of the request, or had advertised that
+    version before. It is undecided otherwise: a broker that refuses the version has not read the body.
     """
 
     first_version: ClassVar[int] = FIRST_VERSION_WITH_SOFTWARE
@@ -35,7 +35,7 @@ class ClaimRule(Rule):
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState
     ) -> Iterator[Judgement]:
-        """Judge each claim when it is known whether the broker understood it."""
+        """Judge each claim once it is known whether the broker understood it."""
         negotiation = conversation.negotiation
         for asked in negotiation.given_up:
             yield from self._judge(asked, understood=asked.advertised)
@@ -45,7 +45,7 @@ class ClaimRule(Rule):
             if self._is_unreadable(observation):
                 yield undecided(observation.count)
         elif negotiation.answered is not None:
-            yield from self._judge_answered(negotiation.answered, observation)
+            yield from self._judge_with_response(negotiation.answered, observation)
 
     @abstractmethod
     def judge_claim(self, asked: Asked) -> Judgement:
@@ -54,12 +54,12 @@ class ClaimRule(Rule):
     def _is_unreadable(self, request: Observation) -> bool:
         return request.known and request.api_version >= self.first_version and request.body is None
 
-    def _judge_answered(self, asked: Asked, response: Observation) -> Iterator[Judgement]:
-        answer = response.body
-        if not isinstance(answer, Advertisement):
+    def _judge_with_response(self, asked: Asked, response: Observation) -> Iterator[Judgement]:
+        body = response.body
+        if not isinstance(body, Advertisement):
             yield from self._judge(asked, understood=asked.advertised)
-        elif answer.error_code != UNSUPPORTED_VERSION:
-            in_its_version = answer.body_version == asked.request.api_version
+        elif body.error_code != UNSUPPORTED_VERSION:
+            in_its_version = body.body_version == asked.request.api_version
             yield from self._judge(asked, understood=in_its_version or asked.advertised)
 
     def _judge(self, asked: Asked, *, understood: bool) -> Iterator[Judgement]:
@@ -67,45 +67,45 @@ class ClaimRule(Rule):
             yield self.judge_claim(asked) if understood else undecided()
 
 
-class AnswerRule(Rule):
-    """A rule about the broker's answer to ApiVersions."""
+class NegotiationResponseRule(Rule):
+    """A rule about the broker's response to ApiVersions."""
 
     apis = frozenset({API_VERSIONS})
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState
     ) -> Iterator[Judgement]:
-        """Judge each answer that is matched to its request."""
+        """Judge each response that is matched to its request."""
         for asked in conversation.negotiation.given_up:
-            yield from self.judge_unanswered(asked, conversation)
+            yield from self.judge_without_response(asked, conversation)
         if observation.api_key == API_VERSIONS and observation.is_matched:
-            yield from self.judge_answer(observation, conversation.negotiation.answered, conversation)
+            yield from self.judge_response(observation, conversation.negotiation.answered, conversation)
 
     @abstractmethod
-    def judge_answer(
+    def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
     ) -> Iterator[Judgement]:
-        """Judge an answer; `asked` is its request where that was read and makes claims."""
+        """Judge a response. `asked` is its request, None if it was not read or makes no claim."""
 
-    def judge_unanswered(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
-        """Judge a claim of which it will not be known how it was answered."""
+    def judge_without_response(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
+        """Judge a claim whose response will not be seen."""
         yield from ()
 
 
 class UsedState(msgspec.Struct, omit_defaults=True):
-    """Whether anything was sent after the refusal."""
+    """Whether a request was sent after the refusal."""
 
     used: bool = False
 
 
 class RefusedConnectionRule(Rule):
-    """A rule that a client leaves a connection whose ApiVersions was refused with `error`.
+    """A rule that a client leaves a connection on which ApiVersions was refused with `error`.
 
-    A request is held against it only if it was surely sent after the refusal was read.
+    A request offends only if it was certainly sent after the client had read the refusal.
     """
 
     error: ClassVar[int]
-    hears = REQUESTS
+    kinds = REQUESTS
     State = UsedState
 
     def judge(
@@ -121,7 +121,7 @@ class RefusedConnectionRule(Rule):
             yield undecided(observation.count)
 
     def close(self, conversation: Conversation, state: UsedState) -> Iterator[Judgement]:
-        """A client that sent nothing more has left, if all of the connection was seen."""
+        """A client that sent nothing more conforms if the rest of the connection was seen."""
         refused_at = conversation.negotiation.errors.get(self.error)
         if refused_at is None or state.used:
             return

@@ -1,4 +1,4 @@
-"""Rules that judge a request by its answer, which may come much later or not at all."""
+"""Rules that judge a request by its response, which may come much later or not at all."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from expectations.conversation.observation import Observation
 from expectations.rules.base.rule import Judgement, Rule, undecided
 
 AWAITED_LIMIT = 64
-"""Requests of one rule and connection that wait at once; the oldest is given up for another."""
+"""How many requests of one rule and connection may wait; one more makes the oldest undecided."""
 
 
 class Awaited(msgspec.Struct, omit_defaults=True):
-    """The requests that wait for their answer, by sequence; folded ones under their first."""
+    """The requests that wait for their response, by sequence; folded ones by their first sequence."""
 
     requests: dict[int, Observation] = {}
 
     def add(self, request: Observation) -> Iterator[Judgement]:
-        """Let a request wait. What is given up for it, and what is never answered, is undecided."""
+        """Let a request wait. Undecided is the one dropped for it, and one that expects no response."""
         if not request.owes_answer:
             yield undecided(request.count)
             return
@@ -30,25 +30,25 @@ class Awaited(msgspec.Struct, omit_defaults=True):
             yield undecided(self.requests.pop(next(iter(self.requests))).count)
         self.requests[request.first_sequence] = request
 
-    def take(self, answer: Observation) -> Observation | None:
-        """Give the request that an answer belongs to, and let as many wait no longer as were answered."""
-        request = self.requests.pop(answer.paired_sequence, None)
-        if request is not None and request.count > answer.count:
-            left = msgspec.structs.replace(request, count=request.count - answer.count)
+    def take(self, response: Observation) -> Observation | None:
+        """Return the request of a response, and subtract the response's count from what waits of it."""
+        request = self.requests.pop(response.paired_sequence, None)
+        if request is not None and request.count > response.count:
+            left = msgspec.structs.replace(request, count=request.count - response.count)
             self.requests[request.first_sequence] = left
         return request
 
     def give_up(self) -> Iterator[Judgement]:
-        """Nothing that waits will be known to be answered."""
+        """Drop all requests that wait: their responses will not be recognised. They are undecided."""
         if self.requests:
             yield undecided(sum(request.count for request in self.requests.values()))
             self.requests.clear()
 
 
-class AnswerRule(Rule):
-    """A rule on requests whose verdict stands in the answer.
+class ResponseRule(Rule):
+    """A rule on requests whose verdict depends on the response.
 
-    Requests that were not answered are undecided, and so are those whose answer a gap may have hidden.
+    A request is undecided if it has no response, or if a gap may have hidden the response.
     """
 
     State = Awaited
@@ -56,7 +56,7 @@ class AnswerRule(Rule):
     def judge(
         self, observation: Observation, conversation: Conversation, state: Awaited
     ) -> Iterator[Judgement]:
-        """Let requests wait, and judge each when its answer comes."""
+        """Let requests wait, and judge each when its response comes."""
         if observation.kind in (Kind.GAP, Kind.INVALID_SIZE):
             yield from state.give_up()
         elif observation.kind is Kind.REQUEST and self.awaits(observation, conversation):
@@ -64,18 +64,18 @@ class AnswerRule(Rule):
         elif observation.kind is Kind.RESPONSE and observation.is_matched:
             request = state.take(observation)
             if request is not None:
-                yield from self.judge_answer(request, observation, conversation)
+                yield from self.judge_response(request, observation, conversation)
 
     def close(self, conversation: Conversation, state: Awaited) -> Iterator[Judgement]:
-        """No answer comes any more."""
+        """Give up: no more responses will come."""
         yield from state.give_up()
 
     @abstractmethod
     def awaits(self, request: Observation, conversation: Conversation) -> bool:
-        """Whether the answer to a request is to be judged."""
+        """Whether the response to a request is to be judged."""
 
     @abstractmethod
-    def judge_answer(
-        self, request: Observation, answer: Observation, conversation: Conversation
+    def judge_response(
+        self, request: Observation, response: Observation, conversation: Conversation
     ) -> Iterator[Judgement]:
-        """Judge an answer, which may stand for several equal ones, by the request that it belongs to."""
+        """Judge a response, or `response.count` equal ones, together with its request."""

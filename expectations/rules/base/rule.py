@@ -1,10 +1,10 @@
 """What a rule is: one offence, judged on the facts of one connection.
 
-A rule reads facts and never parses. It is told each observation of a connection in stream order,
-after the conversation has taken it in, and answers with judgements. What it must remember between
-two observations stands in its own `State`, so that the state of a connection can be stored.
+A rule reads facts and never parses. It is called with each observation of a connection in stream
+order, after the conversation has processed it, and yields judgements. What it remembers between two
+observations is in its own `State`, so that the state of a connection can be stored.
 
-A rule's file is its page: the docstring of the class is published as it stands.
+A rule's file is its page: the docstring of the class is published unchanged.
 """
 
 from __future__ import annotations
@@ -15,16 +15,13 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
 from decoders.frame.record import Kind
-
-if TYPE_CHECKING:
-    from expectations.conversation.conversation import Conversation
-    from expectations.conversation.observation import Observation
-
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.observation import Observation
 
 REQUESTS = frozenset({Kind.REQUEST})
 RESPONSES = frozenset({Kind.RESPONSE})
@@ -40,7 +37,7 @@ class Level(enum.StrEnum):
 
 
 class Role(enum.StrEnum):
-    """Who is at fault. SENDER stands for a rule that binds both; its findings say which of them it was."""
+    """Who is at fault. SENDER marks a rule that binds both; each of its findings names CLIENT or BROKER."""
 
     CLIENT = "client"
     BROKER = "broker"
@@ -48,7 +45,7 @@ class Role(enum.StrEnum):
 
 
 class Verdict(enum.StrEnum):
-    """The outcome of one check. UNDECIDED: it depends on something that was not seen."""
+    """The outcome of one check. UNDECIDED: the outcome depends on something that was not seen."""
 
     CONFORMS = "conforms"
     VIOLATES = "violates"
@@ -69,11 +66,11 @@ class Spec(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a rule says of one opportunity, or of `count` equal ones.
+    """The verdict on one opportunity to offend, or on `count` equal ones.
 
-    `context` holds every part of the message that varies, by name. `level` and `role` are given only
-    where they differ from the rule's own. `subject` is the observation that offends, where it is not the one
-    the rule was just told of.
+    `context` holds the parts of the message that vary, by name. `level` and `role` are set only where
+    they differ from the rule's own. `subject` is the observation that offends, if it is not the one
+    being judged.
     """
 
     verdict: Verdict
@@ -96,12 +93,15 @@ class Rule(ABC):
     `family` is the id's first part, `state_name` the id as the name of a field. `section` names the
     place in the KIP and `requirement` says what it demands, in our own words. `message` is one line
     with the names of the context in braces. `implies` names the other rules that the same offence
-    breaks, always or sometimes. A rule is made for one reading of its KIP.
+    breaks, always or sometimes. A rule is made for one reading of its KIP, `spec`.
 
-    `hears` says which kinds of observations it is told of, and `apis`, where it is given, of which APIs
-    it is told requests and answers. One that `needs_header_v3` is told nothing as long as the connection has
-    not used that header. The rest they would pass over. Where a clean frame (`Observation.is_clean`) conforms
-    to a rule, whatever was said before, it `passes_clean`: the rule is not asked.
+    Four attributes say which observations need not be judged, so that the judge can skip the rule:
+
+    - `kinds`: the kinds of observations that the rule judges.
+    - `apis`: the APIs whose requests and responses it judges; None for all.
+    - `needs_header_v3`: the rule judges nothing until the connection has used request header 3.
+    - `passes_clean`: a clean frame (`Observation.is_clean`) conforms, whatever the connection's facts are,
+      and is counted without calling the rule.
     """
 
     id: ClassVar[str]
@@ -114,7 +114,7 @@ class Rule(ABC):
     level: ClassVar[Level]
     role: ClassVar[Role]
     implies: ClassVar[tuple[str, ...]] = ()
-    hears: ClassVar[frozenset[Kind]] = frozenset(Kind)
+    kinds: ClassVar[frozenset[Kind]] = frozenset(Kind)
     apis: ClassVar[frozenset[int] | None] = None
     needs_header_v3: ClassVar[bool] = False
     passes_clean: ClassVar[bool] = False
@@ -133,11 +133,11 @@ class Rule(ABC):
 
     @property
     def page(self) -> str:
-        """The rule's page, as its file tells it, and what else the offence may break."""
-        told = inspect.cleandoc(type(self).__doc__ or "")
+        """The docstring of the rule's class, and the rules that the same offence may break."""
+        written = inspect.cleandoc(type(self).__doc__ or "")
         if not self.implies:
-            return told
-        return f"{told}\n\nThe same offence may also break {', '.join(self.implies)}."
+            return written
+        return f"{written}\n\nThe same offence may also break {', '.join(self.implies)}."
 
     @property
     def summary(self) -> str:
@@ -146,10 +146,10 @@ class Rule(ABC):
 
     @abstractmethod
     def judge(self, observation: Observation, conversation: Conversation, state: Any) -> Iterator[Judgement]:
-        """Judge one observation, which the conversation has already taken in."""
+        """Judge one observation, which the conversation has already processed."""
 
     def close(self, conversation: Conversation, state: Any) -> Iterator[Judgement]:
-        """Judge what was left pending when the connection closed."""
+        """Judge what is still pending when the connection closes."""
         yield from ()
 
 
@@ -159,10 +159,10 @@ def _equal(verdict: Verdict, count: int) -> Judgement:
 
 
 def conforms(count: int = 1) -> Judgement:
-    """`count` opportunities to offend were not taken."""
+    """Return the judgement that `count` opportunities to offend were not taken."""
     return _equal(Verdict.CONFORMS, count)
 
 
 def undecided(count: int = 1) -> Judgement:
-    """`count` opportunities could not be judged."""
+    """Return the judgement that `count` opportunities cannot be decided."""
     return _equal(Verdict.UNDECIDED, count)

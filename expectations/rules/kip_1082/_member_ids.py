@@ -42,7 +42,7 @@ def disagreement(heartbeat: Heartbeat, request: Observation) -> str:
 class MemberIdRule(Rule):
     """A rule on the member ID of each heartbeat that has one. Heartbeats that were not read are undecided."""
 
-    hears = REQUESTS
+    kinds = REQUESTS
     apis = frozenset(HEARTBEAT_APIS)
 
     def judge(

@@ -47,7 +47,7 @@ class MemberIdAssignedLate(Rule):
     message = 'a member joins group "{group}" without an ID of its own'
     level = Level.INFORMATION
     role = Role.CLIENT
-    hears = REQUESTS
+    kinds = REQUESTS
     apis = frozenset({CONSUMER_GROUP_HEARTBEAT})
 
     def judge(

@@ -49,7 +49,7 @@ class MemberIdEmpty(Rule):
     message = "{api} v{version}{place} has {observed}{reading}"
     level = Level.VIOLATION
     role = Role.CLIENT
-    hears = REQUESTS
+    kinds = REQUESTS
     apis = frozenset(HEARTBEAT_APIS)
     implies = ("wire/malformed-request",)
 

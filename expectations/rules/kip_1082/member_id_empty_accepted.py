@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from decoders.protocol import HEARTBEAT_APIS, INVALID_REQUEST
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Heartbeat, Observation
-from expectations.rules.base.response_rule import AnswerRule
+from expectations.rules.base.response_rule import ResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 from expectations.rules.kip_1082._member_ids import disagreement, weight_of_missing
 
 
-class MemberIdEmptyAccepted(AnswerRule):
+class MemberIdEmptyAccepted(ResponseRule):
     """Checks that a broker refuses a heartbeat without the member ID that it must have.
 
     ## Why it matters
@@ -45,14 +45,14 @@ class MemberIdEmptyAccepted(AnswerRule):
             return False
         return not heartbeat.has_member_id and weight_of_missing(heartbeat, request, self.spec) is not None
 
-    def judge_answer(
-        self, request: Observation, answer: Observation, conversation: Conversation
+    def judge_response(
+        self, request: Observation, response: Observation, conversation: Conversation
     ) -> Iterator[Judgement]:
         """Look at the error of the answer."""
-        if answer.errors == (0,) and isinstance(request.body, Heartbeat):
+        if response.errors == (0,) and isinstance(request.body, Heartbeat):
             context = {"reading": disagreement(request.body, request)}
-            yield Judgement(Verdict.VIOLATES, answer.count, "error 42, INVALID_REQUEST", "error 0", context)
-        elif answer.errors == (INVALID_REQUEST,):
-            yield conforms(answer.count)
+            yield Judgement(Verdict.VIOLATES, response.count, "error 42, INVALID_REQUEST", "error 0", context)
+        elif response.errors == (INVALID_REQUEST,):
+            yield conforms(response.count)
         else:
-            yield undecided(answer.count)
+            yield undecided(response.count)

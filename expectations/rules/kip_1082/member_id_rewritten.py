@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from decoders.protocol import HEARTBEAT_APIS
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Heartbeat, HeartbeatAnswer, Observation
-from expectations.rules.base.response_rule import AnswerRule
+from expectations.rules.base.response_rule import ResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
-class MemberIdRewritten(AnswerRule):
+class MemberIdRewritten(ResponseRule):
     """Checks that a broker keeps the member ID that the client made.
 
     ## Why it matters
@@ -40,15 +40,15 @@ class MemberIdRewritten(AnswerRule):
         """Whether the client names a member."""
         return isinstance(request.body, Heartbeat) and request.body.has_member_id
 
-    def judge_answer(
-        self, request: Observation, answer: Observation, conversation: Conversation
+    def judge_response(
+        self, request: Observation, response: Observation, conversation: Conversation
     ) -> Iterator[Judgement]:
         """Compare the two member IDs."""
-        body = answer.body
+        body = response.body
         if not isinstance(body, HeartbeatAnswer) or not isinstance(request.body, Heartbeat):
-            yield undecided(answer.count)
+            yield undecided(response.count)
         elif body.error_code == 0:
-            yield _judge_ids(request.body.member_id, body.member_id, answer.count)
+            yield _judge_ids(request.body.member_id, body.member_id, response.count)
 
 
 def _judge_ids(given: str | None, answered: str | None, count: int) -> Judgement:

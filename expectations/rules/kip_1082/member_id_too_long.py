@@ -56,7 +56,7 @@ class MemberIdTooLong(Rule):
     message = "{api} v{version} has a member ID of {observed} (by released Kafka; the KIP has no limit)"
     level = Level.VIOLATION
     role = Role.CLIENT
-    hears = REQUESTS
+    kinds = REQUESTS
     apis = frozenset(SHARE_APIS)
     implies = ("kip1082/member-id-not-uuid",)
 

@@ -8,11 +8,11 @@ from decoders.protocol import NO_ERROR, UNSUPPORTED_VERSION
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Advertisement, Observation
-from expectations.rules.base.negotiation_rule import AnswerRule
+from expectations.rules.base.negotiation_rule import NegotiationResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
-class HalfIdentifiedAccepted(AnswerRule):
+class HalfIdentifiedAccepted(NegotiationResponseRule):
     """Checks that a broker refuses a client that names a cluster without a broker, or the reverse.
 
     ## Why it matters
@@ -37,21 +37,21 @@ class HalfIdentifiedAccepted(AnswerRule):
     role = Role.BROKER
     implies = ("kip1242/half-identified",)
 
-    def judge_answer(
+    def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
     ) -> Iterator[Judgement]:
         """Judge the answer to a half-identified request."""
         if asked is None or not asked.claim.is_half_identified:
             return
-        answer = response.body
-        if not isinstance(answer, Advertisement):
+        body = response.body
+        if not isinstance(body, Advertisement):
             yield undecided()
-        elif answer.error_code == NO_ERROR and answer.body_version == asked.request.api_version:
+        elif body.error_code == NO_ERROR and body.body_version == asked.request.api_version:
             yield Judgement(Verdict.VIOLATES, expected="error 42, INVALID_REQUEST", observed="error 0")
-        elif answer.error_code not in (NO_ERROR, UNSUPPORTED_VERSION):
+        elif body.error_code not in (NO_ERROR, UNSUPPORTED_VERSION):
             yield conforms()
 
-    def judge_unanswered(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
+    def judge_without_response(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
         """A close in place of the answer is no acceptance, if it was the broker that closed."""
         if asked.claim.is_half_identified:
             yield conforms() if conversation.was_refused_by_closing else undecided()

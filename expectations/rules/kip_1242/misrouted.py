@@ -8,11 +8,11 @@ from decoders.protocol import NO_ERROR, REBOOTSTRAP_REQUIRED
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import NO_NODE, Advertisement, Observation, SoftwareClaim
-from expectations.rules.base.negotiation_rule import AnswerRule
+from expectations.rules.base.negotiation_rule import NegotiationResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
-class Misrouted(AnswerRule):
+class Misrouted(NegotiationResponseRule):
     """Checks that a client reaches the broker that it means to reach.
 
     ## Why it matters
@@ -37,21 +37,21 @@ class Misrouted(AnswerRule):
     level = Level.INFORMATION
     role = Role.CLIENT
 
-    def judge_answer(
+    def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
     ) -> Iterator[Judgement]:
         """Judge the answer to a client that gave IDs."""
         if asked is None or not asked.claim.gives_ids:
             return
-        answer = response.body
-        if not isinstance(answer, Advertisement):
+        body = response.body
+        if not isinstance(body, Advertisement):
             yield undecided()
-        elif answer.error_code == REBOOTSTRAP_REQUIRED:
+        elif body.error_code == REBOOTSTRAP_REQUIRED:
             yield self._violates(asked)
-        elif answer.error_code == NO_ERROR:
+        elif body.error_code == NO_ERROR:
             yield conforms()
 
-    def judge_unanswered(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
+    def judge_without_response(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
         """What the broker made of the IDs was not seen."""
         if asked.claim.gives_ids:
             yield undecided()

@@ -23,10 +23,10 @@ ACCEPTED_LIMIT = 16
 
 
 class Accepted(msgspec.Struct, frozen=True, array_like=True):
-    """A claim and the answer that accepted it."""
+    """A claim and the response that accepted it."""
 
     claim: SoftwareClaim
-    answer: Observation
+    response: Observation
 
 
 class AcceptedState(msgspec.Struct, omit_defaults=True):
@@ -71,14 +71,14 @@ class MisroutedAccepted(Rule):
         if observation.kind is Kind.REQUEST and observation.api_key == SASL_HANDSHAKE:
             state.accepted.clear()
         elif observation.kind is Kind.RESPONSE and observation.is_matched:
-            yield from self._hear_answer(observation, conversation, state)
+            yield from self._apply_response(observation, conversation, state)
 
     def close(self, conversation: Conversation, state: AcceptedState) -> Iterator[Judgement]:
         """Nothing more will be known of the broker."""
         if state.accepted:
             yield undecided(len(state.accepted))
 
-    def _hear_answer(
+    def _apply_response(
         self, response: Observation, conversation: Conversation, state: AcceptedState
     ) -> Iterator[Judgement]:
         if response.api_key == API_VERSIONS and _accepts_ids(response, conversation):
@@ -116,15 +116,15 @@ class MisroutedAccepted(Rule):
             expected=expected,
             observed=observed,
             context={"expected": expected, "observed": observed},
-            subject=accepted.answer,
+            subject=accepted.response,
         )
 
 
 def _accepts_ids(response: Observation, conversation: Conversation) -> bool:
     """Whether an answer accepts a request in its version that gives both IDs."""
-    asked, answer = conversation.negotiation.answered, response.body
-    if asked is None or not isinstance(answer, Advertisement):
+    asked, body = conversation.negotiation.answered, response.body
+    if asked is None or not isinstance(body, Advertisement):
         return False
     gives_both = asked.claim.cluster_id is not None and asked.claim.node_id != NO_NODE
-    in_its_version = answer.body_version == asked.request.api_version
-    return gives_both and answer.error_code == NO_ERROR and in_its_version
+    in_its_version = body.body_version == asked.request.api_version
+    return gives_both and body.error_code == NO_ERROR and in_its_version

@@ -8,11 +8,11 @@ from decoders.protocol import NO_ERROR, REBOOTSTRAP_REQUIRED
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Advertisement, Observation
-from expectations.rules.base.negotiation_rule import FIRST_VERSION_WITH_SOFTWARE, AnswerRule
+from expectations.rules.base.negotiation_rule import FIRST_VERSION_WITH_SOFTWARE, NegotiationResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
-class RebootstrapWithoutCause(AnswerRule):
+class RebootstrapWithoutCause(NegotiationResponseRule):
     """Checks that a broker demands a rebootstrap only of a client that was misrouted.
 
     ## Why it matters
@@ -37,17 +37,17 @@ class RebootstrapWithoutCause(AnswerRule):
     level = Level.VIOLATION
     role = Role.BROKER
 
-    def judge_answer(
+    def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
     ) -> Iterator[Judgement]:
         """Judge each answer with error 129, and each acceptance of a client that gave no IDs."""
-        answer = response.body
-        if not isinstance(answer, Advertisement):
+        body = response.body
+        if not isinstance(body, Advertisement):
             yield undecided()
-        elif answer.error_code == NO_ERROR:
+        elif body.error_code == NO_ERROR:
             if asked is not None and not asked.claim.gives_ids:
                 yield conforms()
-        elif answer.error_code == REBOOTSTRAP_REQUIRED:
+        elif body.error_code == REBOOTSTRAP_REQUIRED:
             yield self._judge_refusal(response, asked, conversation)
 
     def _judge_refusal(

@@ -45,7 +45,7 @@ class ClientIdChanged(Rule):
     message = "{api} v{version} carries the client ID {observed}, the first request carried {expected}"
     level = Level.IMPROVEMENT
     role = Role.CLIENT
-    hears = REQUESTS
+    kinds = REQUESTS
     needs_header_v3 = True
 
     def judge(

@@ -45,7 +45,7 @@ class ClientIdDropped(Rule):
     message = "{api} v{version} on header v{header} has no client ID, which the first request gave"
     level = Level.VIOLATION
     role = Role.CLIENT
-    hears = REQUESTS
+    kinds = REQUESTS
     needs_header_v3 = True
 
     def judge(

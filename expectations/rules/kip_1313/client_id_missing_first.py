@@ -44,7 +44,7 @@ class ClientIdMissingFirst(Rule):
     message = "the very first request has a null client ID{later}"
     level = Level.IMPROVEMENT
     role = Role.CLIENT
-    hears = REQUESTS
+    kinds = REQUESTS
     implies = ("kip1313/client-id-repeated",)
     State = MissingFirstState
 

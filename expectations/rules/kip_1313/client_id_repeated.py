@@ -53,7 +53,7 @@ class ClientIdRepeated(Rule):
     message = 'a later request on header v3 carries the client ID "{client_id}" ({reading})'
     level = Level.VIOLATION
     role = Role.CLIENT
-    hears = REQUESTS
+    kinds = REQUESTS
     needs_header_v3 = True
 
     def judge(

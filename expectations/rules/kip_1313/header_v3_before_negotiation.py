@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from decoders.protocol import API_VERSIONS, UNSUPPORTED_VERSION
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Advertisement, Observation
-from expectations.rules.base.response_rule import AnswerRule, Awaited
+from expectations.rules.base.response_rule import Awaited, ResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
-class HeaderV3BeforeNegotiation(AnswerRule):
+class HeaderV3BeforeNegotiation(ResponseRule):
     """Checks that ApiVersions on header v3 reaches only brokers that can read it.
 
     ## Why it matters
@@ -50,16 +50,16 @@ class HeaderV3BeforeNegotiation(AnswerRule):
         lowest, highest = ranges.get(API_VERSIONS, (0, -1))
         return not lowest <= request.api_version <= highest
 
-    def judge_answer(
-        self, request: Observation, answer: Observation, conversation: Conversation
+    def judge_response(
+        self, request: Observation, response: Observation, conversation: Conversation
     ) -> Iterator[Judgement]:
         """Tell a proper answer from one that the client cannot use."""
-        body = answer.body
+        body = response.body
         if isinstance(body, Advertisement):
             is_refusal = body.error_code == UNSUPPORTED_VERSION
             usable = not is_refusal or body.body_version == 0
             yield conforms() if usable else _violates(request, "got a refusal that it cannot read")
-        elif answer.failure is not None:
+        elif response.failure is not None:
             yield _violates(request, "got an answer that cannot be decoded")
         else:
             yield undecided()

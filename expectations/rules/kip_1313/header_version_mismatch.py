@@ -48,7 +48,7 @@ class HeaderVersionMismatch(Rule):
     message = "{api} v{version} only makes sense on header v{header}, which is not its own"
     level = Level.VIOLATION
     role = Role.CLIENT
-    hears = REQUESTS
+    kinds = REQUESTS
     passes_clean = True
     implies = ("wire/malformed-request", "wire/unknown-api")
 

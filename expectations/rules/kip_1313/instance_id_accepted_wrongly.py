@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
-from expectations.rules.base.response_rule import AnswerRule
+from expectations.rules.base.response_rule import ResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Spec, Verdict, conforms, undecided
 from expectations.rules.kip_1313._instance_ids import changed, first_gave_id, missing, zero_at_first
 
@@ -15,7 +15,7 @@ REFUSALS = ((42,), (0, 42))
 """INVALID_REQUEST in every error field, or in some beside no error."""
 
 
-class InstanceIdAcceptedWrongly(AnswerRule):
+class InstanceIdAcceptedWrongly(ResponseRule):
     """Checks that a broker refuses a request whose client instance ID is missing or has changed.
 
     ## Why it matters
@@ -57,21 +57,21 @@ class InstanceIdAcceptedWrongly(AnswerRule):
         """Whether the request must be refused, as far as is known."""
         return self._fault(request, conversation) is not None
 
-    def judge_answer(
-        self, request: Observation, answer: Observation, conversation: Conversation
+    def judge_response(
+        self, request: Observation, response: Observation, conversation: Conversation
     ) -> Iterator[Judgement]:
         """Look for a refusal in every error field."""
-        if answer.errors == ACCEPTED and first_gave_id(conversation) is not None:
-            yield self._violates(request, answer, conversation)
-        elif answer.errors in REFUSALS:
-            yield conforms(answer.count)
+        if response.errors == ACCEPTED and first_gave_id(conversation) is not None:
+            yield self._violates(request, response, conversation)
+        elif response.errors in REFUSALS:
+            yield conforms(response.count)
         else:
-            yield undecided(answer.count)
+            yield undecided(response.count)
 
-    def _violates(self, request: Observation, answer: Observation, conversation: Conversation) -> Judgement:
+    def _violates(self, request: Observation, response: Observation, conversation: Conversation) -> Judgement:
         return Judgement(
             Verdict.VIOLATES,
-            answer.count,
+            response.count,
             expected="error 42, INVALID_REQUEST",
             observed="error 0",
             context={"fault": self._fault(request, conversation) or ""},

@@ -36,7 +36,7 @@ class InstanceIdChanged(Rule):
     message = "the client instance ID changed from {expected} to {observed}"
     level = Level.VIOLATION
     role = Role.CLIENT
-    hears = REQUESTS
+    kinds = REQUESTS
     needs_header_v3 = True
     implies = ("kip1313/member-id-differs",)
 

@@ -38,7 +38,7 @@ class InstanceIdMissing(Rule):
     message = "a request carries no client instance ID ({missing}) although the first one did"
     level = Level.VIOLATION
     role = Role.CLIENT
-    hears = REQUESTS
+    kinds = REQUESTS
     needs_header_v3 = True
 
     def judge(

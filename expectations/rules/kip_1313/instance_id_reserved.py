@@ -47,7 +47,7 @@ class InstanceIdReserved(Rule):
     message = "the client instance ID {observed} is reserved"
     level = Level.IMPROVEMENT
     role = Role.CLIENT
-    hears = REQUESTS
+    kinds = REQUESTS
     needs_header_v3 = True
 
     def judge(

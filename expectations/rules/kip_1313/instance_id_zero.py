@@ -35,7 +35,7 @@ class InstanceIdZero(Rule):
     message = "the first request uses header v3 with a client instance ID of zero"
     level = Level.VIOLATION
     role = Role.CLIENT
-    hears = REQUESTS
+    kinds = REQUESTS
     needs_header_v3 = True
 
     def judge(

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from decoders.protocol import INVALID_REQUEST, SASL_HANDSHAKE
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
-from expectations.rules.base.response_rule import AnswerRule
+from expectations.rules.base.response_rule import ResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
-class SaslHandshakeRefused(AnswerRule):
+class SaslHandshakeRefused(ResponseRule):
     """Checks that a broker takes SaslHandshake without a client instance ID.
 
     ## Why it matters
@@ -40,14 +40,14 @@ class SaslHandshakeRefused(AnswerRule):
         """Whether the check might be made wrongly."""
         return request.api_key == SASL_HANDSHAKE and conversation.instance_id is not None
 
-    def judge_answer(
-        self, request: Observation, answer: Observation, conversation: Conversation
+    def judge_response(
+        self, request: Observation, response: Observation, conversation: Conversation
     ) -> Iterator[Judgement]:
         """Look for the error that a missing ID would bring."""
-        if answer.errors is None:
-            yield undecided(answer.count)
-        elif INVALID_REQUEST not in answer.errors:
-            yield conforms(answer.count)
+        if response.errors is None:
+            yield undecided(response.count)
+        elif INVALID_REQUEST not in response.errors:
+            yield conforms(response.count)
         else:
             observed = "error 42, INVALID_REQUEST"
-            yield Judgement(Verdict.VIOLATES, answer.count, expected="any other answer", observed=observed)
+            yield Judgement(Verdict.VIOLATES, response.count, expected="any other answer", observed=observed)

@@ -50,7 +50,7 @@ class TelemetryIdMismatch(Rule):
     message = "{api} v{version} gives the client instance ID {observed}, the connection goes by {expected}"
     level = Level.VIOLATION
     role = Role.CLIENT
-    hears = REQUESTS
+    kinds = REQUESTS
     apis = frozenset({GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY})
     implies = ("kip1313/instance-id-missing",)
 

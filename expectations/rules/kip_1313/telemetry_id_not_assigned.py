@@ -9,11 +9,11 @@ from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import ZERO
 from expectations.conversation.observation import Observation, TelemetryIdentity
 from expectations.conversation.telemetry import asked_identity
-from expectations.rules.base.response_rule import AnswerRule
+from expectations.rules.base.response_rule import ResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
-class TelemetryIdNotAssigned(AnswerRule):
+class TelemetryIdNotAssigned(ResponseRule):
     """Checks that a broker assigns a client instance ID to a telemetry client that has none.
 
     ## Why it matters
@@ -42,15 +42,15 @@ class TelemetryIdNotAssigned(AnswerRule):
         """Whether the request asks for an ID."""
         return asked_identity(request) == ZERO
 
-    def judge_answer(
-        self, request: Observation, answer: Observation, conversation: Conversation
+    def judge_response(
+        self, request: Observation, response: Observation, conversation: Conversation
     ) -> Iterator[Judgement]:
         """Look at the ID that came with success."""
-        if not isinstance(answer.body, TelemetryIdentity):
+        if not isinstance(response.body, TelemetryIdentity):
             yield undecided()
-        elif answer.errors != (0,):
+        elif response.errors != (0,):
             return
-        elif answer.body.instance_id != ZERO:
+        elif response.body.instance_id != ZERO:
             yield conforms()
         else:
             yield Judgement(Verdict.VIOLATES, expected="a generated client instance ID", observed=ZERO)

@@ -9,7 +9,7 @@ from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import ZERO
 from expectations.conversation.observation import Observation, TelemetryIdentity
 from expectations.conversation.telemetry import asked_identity
-from expectations.rules.base.response_rule import AnswerRule
+from expectations.rules.base.response_rule import ResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Spec, Verdict, conforms, undecided
 
 _ECHO = "brokers have always echoed it; the KIP's table demands zero"
@@ -20,7 +20,7 @@ _READINGS = {
 }
 
 
-class TelemetryIdNotEchoed(AnswerRule):
+class TelemetryIdNotEchoed(ResponseRule):
     """Checks that a broker answers a telemetry client's own instance ID as it is expected to.
 
     ## Why it matters
@@ -53,14 +53,14 @@ class TelemetryIdNotEchoed(AnswerRule):
         """Whether the request gives an ID."""
         return asked_identity(request) not in (None, ZERO)
 
-    def judge_answer(
-        self, request: Observation, answer: Observation, conversation: Conversation
+    def judge_response(
+        self, request: Observation, response: Observation, conversation: Conversation
     ) -> Iterator[Judgement]:
         """Compare the two IDs, by the reading that applies."""
-        if not isinstance(answer.body, TelemetryIdentity):
+        if not isinstance(response.body, TelemetryIdentity):
             yield undecided()
-        elif answer.errors == (0,):
-            yield self._judge_ids(asked_identity(request) or ZERO, answer.body.instance_id)
+        elif response.errors == (0,):
+            yield self._judge_ids(asked_identity(request) or ZERO, response.body.instance_id)
 
     def _judge_ids(self, given: str, observed: str) -> Judgement:
         expected = ZERO if self.spec is Spec.TEXT else given

@@ -45,7 +45,7 @@ class ApiNotAdvertised(Rule):
     message = "{api} v{version} is used although the broker does not advertise that API"
     level = Level.VIOLATION
     role = Role.CLIENT
-    hears = REQUESTS
+    kinds = REQUESTS
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState

@@ -8,11 +8,11 @@ from decoders.protocol import NO_ERROR
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked, own_range
 from expectations.conversation.observation import Advertisement, Observation
-from expectations.rules.base.negotiation_rule import AnswerRule
+from expectations.rules.base.negotiation_rule import NegotiationResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
-class ApiversionsV0Dropped(AnswerRule):
+class ApiversionsV0Dropped(NegotiationResponseRule):
     """Checks that a broker goes on supporting version 0 of ApiVersions.
 
     ## Why it matters
@@ -36,15 +36,15 @@ class ApiversionsV0Dropped(AnswerRule):
     role = Role.BROKER
     implies = ("kip511/unsupported-answer-not-v0",)
 
-    def judge_answer(
+    def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
     ) -> Iterator[Judgement]:
         """Judge what each advertisement says of ApiVersions itself."""
-        answer = response.body
-        if not isinstance(answer, Advertisement):
+        body = response.body
+        if not isinstance(body, Advertisement):
             yield undecided()
-        elif answer.error_code == NO_ERROR:
-            yield self._judge_range(own_range(answer))
+        elif body.error_code == NO_ERROR:
+            yield self._judge_range(own_range(body))
 
     def _judge_range(self, own: tuple[int, int] | None) -> Judgement:
         if own is not None and own[0] <= 0:

@@ -9,11 +9,11 @@ from decoders.protocol import NO_ERROR
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Advertisement, Observation
-from expectations.rules.base.negotiation_rule import AnswerRule
+from expectations.rules.base.negotiation_rule import NegotiationResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
-class RangeInverted(AnswerRule):
+class RangeInverted(NegotiationResponseRule):
     """Checks that an advertisement gives each API one range, whose lowest version is not above its highest.
 
     ## Why it matters
@@ -37,15 +37,15 @@ class RangeInverted(AnswerRule):
     level = Level.VIOLATION
     role = Role.BROKER
 
-    def judge_answer(
+    def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
     ) -> Iterator[Judgement]:
         """Judge each advertisement as a whole."""
-        answer = response.body
-        if not isinstance(answer, Advertisement):
+        body = response.body
+        if not isinstance(body, Advertisement):
             yield undecided()
-        elif answer.error_code == NO_ERROR:
-            wrong = _contradictions(answer)
+        elif body.error_code == NO_ERROR:
+            wrong = _contradictions(body)
             yield self._violates(wrong) if wrong else conforms()
 
     def _violates(self, wrong: list[str]) -> Judgement:
@@ -58,7 +58,7 @@ class RangeInverted(AnswerRule):
         )
 
 
-def _contradictions(answer: Advertisement) -> list[str]:
-    inverted = [f"API {key} from {low} to {high}" for key, low, high in answer.ranges if low > high]
-    listed = Counter(key for key, _, _ in answer.ranges)
+def _contradictions(body: Advertisement) -> list[str]:
+    inverted = [f"API {key} from {low} to {high}" for key, low, high in body.ranges if low > high]
+    listed = Counter(key for key, _, _ in body.ranges)
     return inverted + [f"API {key} listed {count} times" for key, count in listed.items() if count > 1]

@@ -8,11 +8,11 @@ from decoders.protocol import NO_ERROR
 from expectations.conversation.conversation import Advertised, Conversation
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Advertisement, Observation
-from expectations.rules.base.negotiation_rule import AnswerRule
+from expectations.rules.base.negotiation_rule import NegotiationResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
-class RangesChanged(AnswerRule):
+class RangesChanged(NegotiationResponseRule):
     """Checks that a broker advertises the same versions throughout a connection.
 
     ## Why it matters
@@ -38,12 +38,12 @@ class RangesChanged(AnswerRule):
     level = Level.INFORMATION
     role = Role.BROKER
 
-    def judge_answer(
+    def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
     ) -> Iterator[Judgement]:
         """Hold each advertisement against the one before."""
-        answer, before, now = response.body, conversation.superseded, conversation.advertised
-        if not isinstance(answer, Advertisement) or answer.error_code != NO_ERROR or now is None:
+        body, before, now = response.body, conversation.superseded, conversation.advertised
+        if not isinstance(body, Advertisement) or body.error_code != NO_ERROR or now is None:
             return
         if before is None:
             if not conversation.unbroken:

@@ -47,7 +47,7 @@ class VersionOutOfRange(Rule):
     message = "{api} v{version} is outside the advertised range {lowest} to {highest}"
     level = Level.VIOLATION
     role = Role.CLIENT
-    hears = REQUESTS
+    kinds = REQUESTS
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState

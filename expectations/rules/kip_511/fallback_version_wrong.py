@@ -46,7 +46,7 @@ class FallbackVersionWrong(Rule):
     message = "after error 35 ApiVersions was retried with v{version} instead of {expected}"
     level = Level.VIOLATION
     role = Role.CLIENT
-    hears = REQUESTS
+    kinds = REQUESTS
     apis = frozenset({API_VERSIONS})
 
     def judge(

@@ -8,12 +8,12 @@ from decoders.protocol import NO_ERROR, UNSUPPORTED_VERSION
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Advertisement, Observation
-from expectations.rules.base.negotiation_rule import AnswerRule
+from expectations.rules.base.negotiation_rule import NegotiationResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 from expectations.rules.kip_511._software_pattern import is_claim_well_formed
 
 
-class MalformedNameAccepted(AnswerRule):
+class MalformedNameAccepted(NegotiationResponseRule):
     """Checks that a broker refuses a malformed client software name or version.
 
     ## Why it matters
@@ -40,26 +40,26 @@ class MalformedNameAccepted(AnswerRule):
     role = Role.BROKER
     implies = ("kip511/software-name-malformed", "kip511/software-version-malformed")
 
-    def judge_answer(
+    def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
     ) -> Iterator[Judgement]:
         """Judge the answer to a malformed claim."""
         if asked is None or is_claim_well_formed(asked.claim, self.spec):
             return
-        answer = response.body
-        if not isinstance(answer, Advertisement):
+        body = response.body
+        if not isinstance(body, Advertisement):
             yield undecided()
-        elif answer.error_code == NO_ERROR and answer.body_version == asked.request.api_version:
+        elif body.error_code == NO_ERROR and body.body_version == asked.request.api_version:
             yield Judgement(
                 Verdict.VIOLATES,
                 expected="error 42, INVALID_REQUEST",
                 observed="error 0",
                 context={"name": asked.claim.name, "version_text": asked.claim.version},
             )
-        elif answer.error_code not in (NO_ERROR, UNSUPPORTED_VERSION):
+        elif body.error_code not in (NO_ERROR, UNSUPPORTED_VERSION):
             yield conforms()
 
-    def judge_unanswered(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
+    def judge_without_response(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
         """A close in place of the answer is no acceptance, if it was the broker that closed."""
         if not is_claim_well_formed(asked.claim, self.spec):
             yield conforms() if conversation.was_refused_by_closing else undecided()

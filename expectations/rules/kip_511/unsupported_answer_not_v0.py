@@ -8,11 +8,11 @@ from decoders.protocol import API_VERSIONS, UNSUPPORTED_VERSION
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import OTHER_HEADER, Advertisement, Observation
-from expectations.rules.base.negotiation_rule import AnswerRule
+from expectations.rules.base.negotiation_rule import NegotiationResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
-class UnsupportedAnswerNotV0(AnswerRule):
+class UnsupportedAnswerNotV0(NegotiationResponseRule):
     """Checks that a broker refuses an unsupported version of ApiVersions in the layout of version 0.
 
     ## Why it matters
@@ -37,22 +37,22 @@ class UnsupportedAnswerNotV0(AnswerRule):
     role = Role.BROKER
     implies = ("kip511/wellformed-name-refused", "wire/trailing-bytes")
 
-    def judge_answer(
+    def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
     ) -> Iterator[Judgement]:
         """Judge each answer with error 35, and any other to a version that is known to be unsupported."""
-        answer = response.body
+        body = response.body
         if asked is not None and asked.request.uses_header_v3:
             return
-        if isinstance(answer, Advertisement) and answer.error_code == UNSUPPORTED_VERSION:
-            proper = answer.body_version == 0 and response.oddity is None
-            yield conforms() if proper else self._violates(f"error 35 in {_layout(answer)}")
+        if isinstance(body, Advertisement) and body.error_code == UNSUPPORTED_VERSION:
+            proper = body.body_version == 0 and response.oddity is None
+            yield conforms() if proper else self._violates(f"error 35 in {_layout(body)}")
         elif _is_unsupported(response, conversation):
             yield self._violates("something else")
-        elif answer is None and not response.known:
+        elif body is None and not response.known:
             yield undecided()
 
-    def judge_unanswered(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
+    def judge_without_response(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
         """Whether the broker supported the version was not seen."""
         if not asked.advertised:
             yield undecided()
@@ -66,11 +66,11 @@ class UnsupportedAnswerNotV0(AnswerRule):
         )
 
 
-def _layout(answer: Advertisement) -> str:
-    if answer.body_version == OTHER_HEADER:
+def _layout(body: Advertisement) -> str:
+    if body.body_version == OTHER_HEADER:
         return "response header 1"
-    left_over = " with bytes left over" if answer.body_version == 0 else ""
-    return f"body version {answer.body_version}{left_over}"
+    left_over = " with bytes left over" if body.body_version == 0 else ""
+    return f"body version {body.body_version}{left_over}"
 
 
 def _is_unsupported(response: Observation, conversation: Conversation) -> bool:

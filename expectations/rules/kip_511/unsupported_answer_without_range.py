@@ -8,11 +8,11 @@ from decoders.protocol import UNSUPPORTED_VERSION
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked, own_range
 from expectations.conversation.observation import Advertisement, Observation
-from expectations.rules.base.negotiation_rule import AnswerRule
+from expectations.rules.base.negotiation_rule import NegotiationResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
-class UnsupportedAnswerWithoutRange(AnswerRule):
+class UnsupportedAnswerWithoutRange(NegotiationResponseRule):
     """Checks that a refusal of an ApiVersions version tells which versions there are.
 
     ## Why it matters
@@ -37,20 +37,20 @@ class UnsupportedAnswerWithoutRange(AnswerRule):
     level = Level.IMPROVEMENT
     role = Role.BROKER
 
-    def judge_answer(
+    def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
     ) -> Iterator[Judgement]:
         """Judge each answer with error 35."""
-        answer = response.body
-        if not isinstance(answer, Advertisement):
+        body = response.body
+        if not isinstance(body, Advertisement):
             yield undecided()
-        elif answer.error_code != UNSUPPORTED_VERSION:
+        elif body.error_code != UNSUPPORTED_VERSION:
             return
-        elif own_range(answer) is not None:
+        elif own_range(body) is not None:
             yield conforms()
         else:
             yield Judgement(
                 Verdict.VIOLATES,
                 expected="an entry for API key 18",
-                observed=f"{len(answer.ranges)} entries, none of them for API key 18",
+                observed=f"{len(body.ranges)} entries, none of them for API key 18",
             )

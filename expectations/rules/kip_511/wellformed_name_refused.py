@@ -8,12 +8,12 @@ from decoders.protocol import INVALID_REQUEST, NO_ERROR
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Advertisement, Observation
-from expectations.rules.base.negotiation_rule import AnswerRule
+from expectations.rules.base.negotiation_rule import NegotiationResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Spec, Verdict, conforms, undecided
 from expectations.rules.kip_511._software_pattern import is_claim_well_formed
 
 
-class WellformedNameRefused(AnswerRule):
+class WellformedNameRefused(NegotiationResponseRule):
     """Checks that a broker does not refuse a client whose software name and version are well formed.
 
     ## Why it matters
@@ -38,21 +38,21 @@ class WellformedNameRefused(AnswerRule):
     level = Level.VIOLATION
     role = Role.BROKER
 
-    def judge_answer(
+    def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
     ) -> Iterator[Judgement]:
         """Judge whether a claim that is valid in every reading was taken."""
         if asked is None or not _is_valid(asked):
             return
-        answer = response.body
-        if not isinstance(answer, Advertisement):
+        body = response.body
+        if not isinstance(body, Advertisement):
             yield undecided()
-        elif answer.error_code == NO_ERROR:
+        elif body.error_code == NO_ERROR:
             yield conforms()
-        elif answer.error_code == INVALID_REQUEST:
+        elif body.error_code == INVALID_REQUEST:
             yield undecided() if _is_bound_to_id(asked, conversation) else self._violates(asked)
 
-    def judge_unanswered(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
+    def judge_without_response(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
         """Without its answer a valid claim may have been refused."""
         if _is_valid(asked):
             yield undecided()

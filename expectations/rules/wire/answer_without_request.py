@@ -44,7 +44,7 @@ class AnswerWithoutRequest(Rule):
     message = "an answer with correlation ID {observed} came although no request waits for one"
     level = Level.VIOLATION
     role = Role.BROKER
-    hears = RESPONSES
+    kinds = RESPONSES
     passes_clean = True
 
     def judge(

@@ -45,7 +45,7 @@ class CorrelationMismatch(Rule):
     message = "an answer has correlation ID {observed}, which is not that of the oldest open request"
     level = Level.VIOLATION
     role = Role.BROKER
-    hears = RESPONSES
+    kinds = RESPONSES
     passes_clean = True
 
     def judge(

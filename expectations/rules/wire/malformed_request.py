@@ -44,7 +44,7 @@ class MalformedRequest(Rule):
     level = Level.VIOLATION
     role = Role.CLIENT
     implies = ("kip1313/header-version-mismatch",)
-    hears = REQUESTS
+    kinds = REQUESTS
     passes_clean = True
 
     def judge(

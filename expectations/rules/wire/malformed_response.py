@@ -45,7 +45,7 @@ class MalformedResponse(Rule):
     level = Level.VIOLATION
     role = Role.BROKER
     implies = ("kip511/unsupported-answer-not-v0",)
-    hears = RESPONSES
+    kinds = RESPONSES
     passes_clean = True
 
     def judge(

@@ -45,7 +45,7 @@ class TrailingBytes(Rule):
     level = Level.IMPROVEMENT
     role = Role.SENDER
     implies = ("kip511/unsupported-answer-not-v0",)
-    hears = FRAMES
+    kinds = FRAMES
     passes_clean = True
 
     def judge(

@@ -45,7 +45,7 @@ class UnknownApi(Rule):
     message = "none of the loaded schemas has API {key} v{version}"
     level = Level.INFORMATION
     role = Role.CLIENT
-    hears = REQUESTS
+    kinds = REQUESTS
     passes_clean = True
 
     def judge(
