@@ -90,7 +90,7 @@ class Soak:
         while time.monotonic() - self._began < seconds:
             time.sleep(SAMPLE_SECONDS)
             for child in (self._query, self._feeder):
-                child.demand_life()
+                child.check_running()
             page = scrape(self._page_at)
             if page is not None:
                 yield self._sample(page)

@@ -1,4 +1,4 @@
-"""Child processes: other commands of kipwatch, each on a leash, with a log of its own."""
+"""Other commands of kipwatch as child processes, each under a guard and with its own log file."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import IO
 from streaming.broker import child_guard
 from streaming.user_error import UserError
 
-PATIENCE = 45.0
-"""Seconds that a command may take to finish what it has begun when it is told to stop."""
+STOP_SECONDS = 45.0
+"""How long a command may take to finish when it is stopped."""
 
 
 class Child:
@@ -27,35 +27,35 @@ class Child:
         self.log = log
         command = [sys.executable, "-u", "-m", "streaming.commands.main", *arguments]
         with log.open("wb") as output:
-            self._guard = child_guard.start(command, output, source, PATIENCE)
+            self._guard = child_guard.start(command, output, source, STOP_SECONDS)
 
     @property
     def process_id(self) -> int:
-        """The process above the command."""
+        """The process ID of the guard, whose child is the command."""
         return self._guard.pid
 
-    def demand_life(self) -> None:
-        """Raise UserError with its last words if the command has ended."""
+    def check_running(self) -> None:
+        """Raise UserError with the last line of the log if the command has ended."""
         if self._guard.poll() is not None:
-            raise UserError(f"{self._name} ended early: {self._last_words()}")
+            raise UserError(f"{self._name} ended early: {self._last_line()}")
 
-    def wait_for(self, sign: str, seconds: float) -> None:
-        """Wait until a text stands in the log. Raises UserError when it does not come in time."""
+    def wait_for(self, text: str, seconds: float) -> None:
+        """Wait until the log contains a text. Raises UserError after `seconds`."""
         deadline = time.monotonic() + seconds
-        while sign not in self.log.read_text(errors="replace"):
-            self.demand_life()
+        while text not in self.log.read_text(errors="replace"):
+            self.check_running()
             if time.monotonic() > deadline:
-                raise UserError(f"{self._name} did not get ready in {seconds:.0f} s: {self._last_words()}")
+                raise UserError(f"{self._name} was not ready within {seconds:.0f} s: {self._last_line()}")
             time.sleep(0.1)
 
     def wait(self, seconds: float) -> None:
-        """Wait until the command has ended by itself, at most so long, then make sure of it."""
+        """Wait at most `seconds` until the command ends by itself, then stop it."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._guard.wait(seconds)
         self.stop()
 
     def stop(self) -> None:
-        """Tell the command to finish and wait until it has; no harm when it has ended already."""
+        """Stop the command and wait until it has ended; a command that has ended already is no error."""
         child_guard.stop(self._guard)
 
     def __enter__(self) -> Child:
@@ -66,6 +66,6 @@ class Child:
     ) -> None:
         self.stop()
 
-    def _last_words(self) -> str:
+    def _last_line(self) -> str:
         lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
-        return lines[-1].removeprefix("kipwatch: ") if lines else "it said nothing"
+        return lines[-1].removeprefix("kipwatch: ") if lines else "it printed nothing"

@@ -1,4 +1,4 @@
-"""Faults of a broker, which the front commits on connections whose client ID asks for one."""
+"""Faults of a broker, which the front simulates on connections whose client ID requests one."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ RENAMING, INVERTING = "kipwatch-1313-renamed", "kipwatch-1313-inverted"
 Body = dict[str, Any]
 
 
-def _rename(answer: Body) -> Body:
-    """Give the member another ID than the one it came with."""
-    return {**answer, "memberId": new_member_id()}
+def _rename(body: Body) -> Body:
+    """Return another member ID than the client's own."""
+    return {**body, "memberId": new_member_id()}
 
 
-def _invert(answer: Body) -> Body:
-    """Advertise an API whose lowest version is above the highest: the last one listed, which nobody needs."""
-    *others, last = answer["apiKeys"]
-    return {**answer, "apiKeys": [*others, {**last, "minVersion": last["maxVersion"] + 1}]}
+def _invert(body: Body) -> Body:
+    """Advertise a lowest version above the highest for the last API, which no client uses."""
+    *others, last = body["apiKeys"]
+    return {**body, "apiKeys": [*others, {**last, "minVersion": last["maxVersion"] + 1}]}
 
 
 _FAULTS: Mapping[tuple[str, str], Callable[[Body], Body]] = {
     (RENAMING, "ConsumerGroupHeartbeat"): _rename,
     (INVERTING, "ApiVersions"): _invert,
 }
-"""By the client ID that asks for it and the API whose answer is altered."""
+"""The faults by client ID and by the API whose response is altered."""
 
 
-def altered(schemas: Schemas, client_id: str | None, request: Request, answer: bytes) -> bytes:
-    """Give the broker's answer as this client gets it: as it is, unless it asks to be wronged."""
+def altered(schemas: Schemas, client_id: str | None, request: Request, response: bytes) -> bytes:
+    """Return the broker's response, altered if the client ID requests a fault of this API."""
     fault = _FAULTS.get((client_id or "", request.api.name)) if request.api else None
     if fault is None or request.api is None:
-        return answer
+        return response
     key, version, number = request.api.key, request.api_version, request.correlation_id or 0
-    body = read_response(schemas, answer, key, version).body or {}
+    body = read_response(schemas, response, key, version).body or {}
     return write_response(schemas, key, version, number, fault(body))

@@ -1,4 +1,4 @@
-"""Reading the findings topic: each finding as it is made, the latest of each id at the end."""
+"""Reads the findings topic: new findings as they arrive, and the latest state of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DECODER = msgspec.json.Decoder(Finding)
 
 
 class FindingsTopic:
-    """Follows the topic from its beginning."""
+    """Reads the topic from its beginning. `findings` holds the latest state of each finding by ID."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._consumer = Consumer(
@@ -28,7 +28,7 @@ class FindingsTopic:
         self.findings: dict[str, Finding] = {}
 
     def poll(self, seconds: float) -> list[Finding]:
-        """Give the findings that are new since the last call, waiting at most so long for the first."""
+        """Return the findings that are new since the last call, waiting at most `seconds` for them."""
         fresh = []
         deadline = time.monotonic() + seconds
         while message := self._consumer.poll(max(0.0, deadline - time.monotonic())):
@@ -41,5 +41,5 @@ class FindingsTopic:
         return fresh
 
     def close(self) -> None:
-        """Leave."""
+        """Close the consumer."""
         self._consumer.close()

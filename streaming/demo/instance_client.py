@@ -1,6 +1,6 @@
-"""A small client that speaks KIP-1313: header v3, a client instance ID, the client ID only once.
+"""A small KIP-1313 client: header v3, a client instance ID, the client ID in the first request only.
 
-It sends what it is told to, so that it can also misbehave.
+Its callers can override these, so that it can also break the rules.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from decoders.codec.response import read_response
 from decoders.schema.registry import Api, Schemas
 from streaming.broker.ports import HOST
 
-PATIENCE = 10.0
-"""Seconds to wait for an answer."""
+TIMEOUT = 10.0
+"""Seconds to wait for a response."""
 SOFTWARE = {"clientSoftwareName": "kipwatch-demo", "clientSoftwareVersion": "1.0"}
 _LENGTH = struct.Struct(">i")
 
 
 class Unset:
-    """Stands for a value that the client chooses itself."""
+    """The type of a value that the client chooses itself."""
 
 
 UNSET = Unset()
 
 
 class ConnectionClosedError(ConnectionError):
-    """The broker closed the connection instead of answering."""
+    """The broker closed the connection instead of responding."""
 
 
 def new_instance_id() -> bytes:
     """Make a client instance ID.
 
-    Its first byte is not zero: GetTelemetrySubscriptions v1 with such an ID reads as version 0, too, so
-    that nobody who only listens can tell which it is.
+    Its first byte is not zero: GetTelemetrySubscriptions v1 with such an ID also reads as version 0, so that
+    a capture does not tell which it is.
     """
     return bytes([secrets.randbelow(255) + 1]) + secrets.token_bytes(15)
 
@@ -62,7 +62,7 @@ class InstanceClient:
         self._client_id = client_id
         self.instance_id = instance_id
         self._correlation_id = 0
-        self._socket = socket.create_connection(address, PATIENCE, source_address=(host, 0))
+        self._socket = socket.create_connection(address, TIMEOUT, source_address=(host, 0))
 
     def __enter__(self) -> InstanceClient:
         return self
@@ -72,8 +72,8 @@ class InstanceClient:
     ) -> None:
         self._socket.close()
 
-    def beside(self) -> InstanceClient:
-        """Connect to the same server again, under the same IDs."""
+    def another_connection(self) -> InstanceClient:
+        """Connect to the same server again, with the same IDs."""
         return InstanceClient(self._schemas, self._server, self._client_id, self.instance_id, self._host)
 
     @property
@@ -83,14 +83,14 @@ class InstanceClient:
         return f"{host}:{port}"
 
     def newest(self, api: str) -> int:
-        """The newest version of an API: the one on header v3."""
+        """The newest version of an API, which uses header v3."""
         return self._api(api).versions.highest
 
     def key(self, api: str) -> int:
         """An API's key."""
         return self._api(api).key
 
-    def ask(
+    def request(
         self,
         api: str,
         body: dict[str, Any],
@@ -99,25 +99,25 @@ class InstanceClient:
         client_id: str | Unset | None = UNSET,
         instance_id: bytes | Unset = UNSET,
     ) -> dict[str, Any]:
-        """Send a request and wait for its answer's body.
+        """Send a request and return the body of its response.
 
-        Without a version the newest is used, with the client's own instance ID, and with the client
-        ID in the first request and in those on an older header only. Raises ConnectionClosedError.
+        By default it uses the newest version and the client's own instance ID, and sends the client ID in the
+        first request and in those with an older header. Raises ConnectionClosedError.
         """
         chosen = self.newest(api) if version is None else version
         frame = self.frame(api, chosen, body, client_id, instance_id)
         return self.exchange(frame, api, chosen)
 
     def exchange(self, frame: bytes, api: str, version: int) -> dict[str, Any]:
-        """Send a frame as it is and wait for its answer's body. Raises ConnectionClosedError."""
+        """Send a frame and return the body of its response. Raises ConnectionClosedError."""
         self.send(frame)
-        answer = read_frame(self._socket)
-        if answer is None:
+        response = read_frame(self._socket)
+        if response is None:
             raise ConnectionClosedError(f"the connection was closed after {api} v{version}")
-        return read_response(self._schemas, answer, self.key(api), version).body or {}
+        return read_response(self._schemas, response, self.key(api), version).body or {}
 
     def send(self, frame: bytes) -> None:
-        """Send a frame as it is and leave the answer where it is."""
+        """Send a frame without reading the response."""
         self._socket.sendall(_LENGTH.pack(len(frame)) + frame)
 
     def frame(
@@ -128,11 +128,11 @@ class InstanceClient:
         client_id: str | Unset | None = UNSET,
         instance_id: bytes | Unset = UNSET,
     ) -> bytes:
-        """Write a request, without sending it, with the next correlation ID."""
+        """Encode a request with the next correlation ID, without sending it."""
         self._correlation_id += 1
-        on_header_v3 = self._api(api).request_header_version(version) == 3
+        uses_header_v3 = self._api(api).request_header_version(version) == 3
         if isinstance(client_id, Unset):
-            client_id = None if on_header_v3 and self._correlation_id > 1 else self._client_id
+            client_id = None if uses_header_v3 and self._correlation_id > 1 else self._client_id
         if isinstance(instance_id, Unset):
             instance_id = self.instance_id
         return write_request(
@@ -142,7 +142,7 @@ class InstanceClient:
             self._correlation_id,
             client_id,
             body,
-            client_instance_id=instance_id if on_header_v3 else None,
+            client_instance_id=instance_id if uses_header_v3 else None,
         )
 
     def _api(self, name: str) -> Api:
@@ -153,7 +153,7 @@ class InstanceClient:
 
 
 def read_frame(connection: socket.socket) -> bytes | None:
-    """Read one length-prefixed frame; None when the peer closed the connection first."""
+    """Read one length-prefixed frame; None if the peer has closed the connection."""
     prefix = _read_exactly(connection, _LENGTH.size)
     return None if prefix is None else _read_exactly(connection, _LENGTH.unpack(prefix)[0])
 

@@ -1,8 +1,8 @@
-"""Lifting and lowering: how a broker of today is made to speak KIP-1313.
+"""Lowers KIP-1313 requests to versions that a released broker knows, and lifts its responses.
 
-A request on header v3 is lowered to the version before it, which is the newest the real broker
-knows; its answer is lifted again. Both are decoded and written anew, so that the body follows where
-KIP-1313 changes it: OffsetDelete, GetTelemetrySubscriptions and PushTelemetry.
+A request with header v3 is lowered to the previous version, the newest that the broker knows; its response is
+lifted. Both are decoded and encoded again, since KIP-1313 changes the bodies of OffsetDelete,
+GetTelemetrySubscriptions and PushTelemetry.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _TELEMETRY = ("GetTelemetrySubscriptions", "PushTelemetry")
 
 
 class CannotLiftError(ValueError):
-    """The broker's answer cannot be read, so it cannot be lifted."""
+    """The broker's response cannot be decoded, so it cannot be lifted."""
 
 
 def is_lifted(request: Request) -> bool:
-    """Whether a request is on header v3, which no released broker reads."""
+    """Whether a request has header v3, which no released broker reads."""
     return request.header_version == 3
 
 
 def lower_request(schemas: Schemas, request: Request, client_id: str | None) -> bytes:
-    """Write a request on header v3 anew as the version before it, with the connection's client ID."""
+    """Encode a request with header v3 as the previous version, with the connection's client ID."""
     body = dict(request.body or {})
     if _api(request).name in _TELEMETRY:
         body["clientInstanceId"] = identifier_text(request.client_instance_id or bytes(16))
@@ -44,15 +44,15 @@ def lower_request(schemas: Schemas, request: Request, client_id: str | None) -> 
     )
 
 
-def lift_response(schemas: Schemas, request: Request, answer: bytes) -> bytes:
-    """Write the broker's answer to a lowered request anew as one to the request itself.
+def lift_response(schemas: Schemas, request: Request, frame: bytes) -> bytes:
+    """Encode the broker's response to a lowered request as a response to the request itself.
 
-    Raises CannotLiftError when the answer cannot be read.
+    Raises CannotLiftError if the response cannot be decoded.
     """
     api, version = _api(request), _number(request.api_version)
-    response = read_response(schemas, answer, api.key, version - 1)
+    response = read_response(schemas, frame, api.key, version - 1)
     if response.body is None:
-        raise CannotLiftError(f"the answer to {api.name} v{version - 1} cannot be read: {response.failure}")
+        raise CannotLiftError(f"the response to {api.name} v{version - 1} cannot be read: {response.failure}")
     body = dict(response.body)
     if api.name in _TELEMETRY:
         body.pop("clientInstanceId", None)
@@ -61,21 +61,23 @@ def lift_response(schemas: Schemas, request: Request, answer: bytes) -> bytes:
     return write_response(schemas, api.key, version, _number(request.correlation_id), body)
 
 
-def lift_advertisement(schemas: Schemas, api_version: int, answer: bytes) -> bytes:
-    """Lift the ranges in the answer to an ApiVersions request of today."""
-    response = read_response(schemas, answer, API_VERSIONS, api_version)
+def lift_advertisement(schemas: Schemas, api_version: int, frame: bytes) -> bytes:
+    """Lift the ranges in the response to an ApiVersions request with an older header."""
+    response = read_response(schemas, frame, API_VERSIONS, api_version)
     if response.body is None or response.body_version is None or response.correlation_id is None:
-        raise CannotLiftError(f"the answer to ApiVersions v{api_version} cannot be read: {response.failure}")
+        raise CannotLiftError(
+            f"the response to ApiVersions v{api_version} cannot be read: {response.failure}"
+        )
     body = dict(response.body)
     lift_ranges(schemas, body)
     return write_response(schemas, API_VERSIONS, response.body_version, response.correlation_id, body)
 
 
 def lift_ranges(schemas: Schemas, advertisement: dict[str, Any]) -> None:
-    """Raise by one the highest version of each API whose next version is on header v3.
+    """Raise the highest version of each API by one if that version uses header v3.
 
-    The telemetry APIs are listed, too: a broker without an exporter of metrics answers them, but does
-    not say so.
+    The telemetry APIs are added: a broker without an exporter of metrics supports them without advertising
+    them.
     """
     entries = advertisement["apiKeys"]
     for entry in entries:
@@ -94,7 +96,7 @@ def _telemetry_ranges(schemas: Schemas, listed: set[int]) -> Iterator[dict[str, 
 
 
 def refusal(schemas: Schemas, request: Request) -> bytes | None:
-    """INVALID_REQUEST as the answer to a request; None where its answer has no error field of its own."""
+    """Return an INVALID_REQUEST response; None if the response has no error field of its own."""
     api, version = _api(request), _number(request.api_version)
     refused = {"errorCode": INVALID_REQUEST}
     if not any(_is_error_code(field, version) for field in api.response.struct.fields):

@@ -1,6 +1,6 @@
-"""How the KIP-1313 client of the demo misbehaves: a function an offence, on a connection of its own.
+"""What the demo's client sends for each planted offence: one function per offence and connection.
 
-Each is given `settle`: how long to wait, in seconds, until an answer has surely been read.
+`settle` is the time in seconds after which a response has certainly been read.
 """
 
 from __future__ import annotations
@@ -24,91 +24,91 @@ from streaming.demo.scenario import (
 
 ZERO_ID, ONE_ID = bytes(16), bytes(15) + b"\1"
 OLDER = 5
-"""The newest version of ApiVersions on header 2: what begins with it is bound to no instance ID."""
+"""The newest ApiVersions with header 2: a connection that begins with it has no instance ID."""
 
 
 def change_instance_id(client: InstanceClient, _settle: float) -> None:
-    """Go on under another instance ID."""
+    """Continue with another instance ID."""
     api_versions(client)
-    _leave_under(client, new_instance_id())
+    _leave_with(client, new_instance_id())
 
 
 def drop_instance_id(client: InstanceClient, _settle: float) -> None:
-    """Go on without an instance ID."""
+    """Continue without an instance ID."""
     api_versions(client)
-    _leave_under(client, ZERO_ID)
+    _leave_with(client, ZERO_ID)
 
 
-def _leave_under(client: InstanceClient, instance_id: bytes) -> None:
-    """Send a heartbeat, whose answer can carry the refusal of another instance ID."""
+def _leave_with(client: InstanceClient, instance_id: bytes) -> None:
+    """Send a heartbeat, whose response has an error field for a refused instance ID."""
     heartbeat(client, member_id_of(client), LEAVE, instance_id=instance_id)
 
 
 def begin_with_zero(client: InstanceClient, _settle: float) -> None:
-    """Give the zero ID from the beginning."""
+    """Send the zero ID from the first request on."""
     api_versions(client, instance_id=ZERO_ID)
     find_coordinator(client, instance_id=ZERO_ID)
 
 
-def be_number_one(client: InstanceClient, _settle: float) -> None:
-    """Give an ID that is reserved."""
+def use_reserved_id(client: InstanceClient, _settle: float) -> None:
+    """Send a reserved instance ID."""
     api_versions(client, instance_id=ONE_ID)
     find_coordinator(client, instance_id=ONE_ID)
 
 
 def repeat_client_id(client: InstanceClient, _settle: float) -> None:
-    """Give a client ID in a later request on header 3, too."""
+    """Send a client ID in a later request with header 3, too."""
     api_versions(client)
     find_coordinator(client, client_id="repeated")
 
 
-def hide_client_id(client: InstanceClient, _settle: float) -> None:
-    """Never give a client ID."""
+def omit_client_id(client: InstanceClient, _settle: float) -> None:
+    """Never send a client ID."""
     api_versions(client, client_id=None)
     find_coordinator(client, client_id=None)
 
 
 def drop_client_id(client: InstanceClient, _settle: float) -> None:
-    """Leave the client ID out behind an older header."""
+    """Omit the client ID with an older header."""
     api_versions(client, version=OLDER)
     find_coordinator(client)
     find_coordinator(client, version=client.newest("FindCoordinator") - 1, client_id=None)
 
 
 def change_client_id(client: InstanceClient, _settle: float) -> None:
-    """Give another client ID behind an older header."""
+    """Send another client ID with an older header."""
     api_versions(client, version=OLDER)
     find_coordinator(client)
     find_coordinator(client, version=client.newest("FindCoordinator") - 1, client_id="another")
 
 
-def push_under_another_id(client: InstanceClient, _settle: float) -> None:
-    """Push telemetry under another ID than the one that the broker assigned."""
+def push_with_another_id(client: InstanceClient, _settle: float) -> None:
+    """Push telemetry with another ID than the one that the broker assigned."""
     api_versions(client, version=OLDER)
-    client.ask("GetTelemetrySubscriptions", {}, version=0)
+    client.request("GetTelemetrySubscriptions", {}, version=0)
     other = {"clientInstanceId": identifier_text(client.instance_id), "metrics": ""}
-    client.ask("PushTelemetry", other, version=0)
+    client.request("PushTelemetry", other, version=0)
 
 
 def send_trailing_bytes(client: InstanceClient, _settle: float) -> None:
-    """Send a byte behind the body."""
+    """Send a byte after the body."""
     api_versions(client, version=OLDER)
     frame = client.frame("FindCoordinator", OLDER, {"keyType": 0, "coordinatorKeys": [GROUP]})
     client.exchange(frame + b"\0", "FindCoordinator", OLDER)
 
 
-def use_an_unknown_api(client: InstanceClient, _settle: float) -> None:
-    """Ask for an API that nobody has."""
+def use_unknown_api(client: InstanceClient, _settle: float) -> None:
+    """Use an API that does not exist."""
     api_versions(client, version=OLDER)
     frame = client.frame("Metadata", 0, {})
     client.exchange(b"\x03\xe7" + frame[2:], "Metadata", 0)
 
 
-def use_a_controllers_api(client: InstanceClient, settle: float) -> None:
-    """Ask for an API that the broker does not advertise."""
+def use_controller_api(client: InstanceClient, settle: float) -> None:
+    """Use an API that the broker does not advertise."""
     api_versions(client, version=OLDER)
     time.sleep(settle)
-    client.ask("Vote", {}, version=0)
+    client.request("Vote", {}, version=0)
 
 
 def empty_member_id(client: InstanceClient, _settle: float) -> None:
@@ -118,7 +118,7 @@ def empty_member_id(client: InstanceClient, _settle: float) -> None:
 
 
 def change_member_id(client: InstanceClient, _settle: float) -> None:
-    """Come back as another member."""
+    """Rejoin with another member ID."""
     api_versions(client, version=OLDER)
     for _ in range(2):
         member_id = new_member_id()
@@ -127,7 +127,7 @@ def change_member_id(client: InstanceClient, _settle: float) -> None:
 
 
 def leave_as(member_id: Callable[[InstanceClient], str]) -> Callable[[InstanceClient, float], None]:
-    """Leave the group under the member ID that is given."""
+    """Return a script that leaves the group with the given member ID."""
 
     def leave(client: InstanceClient, _settle: float) -> None:
         api_versions(client)
@@ -136,29 +136,29 @@ def leave_as(member_id: Callable[[InstanceClient], str]) -> Callable[[InstanceCl
     return leave
 
 
-def share_as_a_long_member(client: InstanceClient, _settle: float) -> None:
-    """Give a member ID that is too long."""
+def send_long_member_id(client: InstanceClient, _settle: float) -> None:
+    """Send a member ID that is too long, to a share group."""
     api_versions(client, version=OLDER)
     long = {"groupId": GROUP, "memberId": "x" * 37, "memberEpoch": LEAVE}
-    client.ask("ShareGroupHeartbeat", long, version=1)
+    client.request("ShareGroupHeartbeat", long, version=1)
 
 
 def join_without_member_id(client: InstanceClient, _settle: float) -> None:
-    """Let the broker make the member ID."""
+    """Join with an empty member ID, so that the broker assigns one."""
     api_versions(client, version=OLDER)
     heartbeat(client, "", JOIN, group=f"{GROUP}-late", version=0)
 
 
-def leave_range(client: InstanceClient, settle: float) -> None:
-    """Ask for a version that is not advertised."""
+def use_unadvertised_version(client: InstanceClient, settle: float) -> None:
+    """Use a version that is not advertised."""
     api_versions(client)
     time.sleep(settle)
     # Its newest released version is unstable, so the broker does not advertise it.
-    client.ask("InitProducerId", {"transactionalId": None, "transactionTimeoutMs": 1000})
+    client.request("InitProducerId", {"transactionalId": None, "transactionTimeoutMs": 1000})
 
 
-def fall_back_wrongly(client: InstanceClient, settle: float) -> None:
-    """Ask in a version that the broker just refused."""
+def repeat_refused_version(client: InstanceClient, settle: float) -> None:
+    """Use the ApiVersions version again that the broker just refused."""
     unknown = client.newest("ApiVersions") + 1
     for pause in (0.0, settle):
         time.sleep(pause)
@@ -167,56 +167,56 @@ def fall_back_wrongly(client: InstanceClient, settle: float) -> None:
 
 
 def malform_software_name(client: InstanceClient, _settle: float) -> None:
-    """Give a software name that no broker takes."""
+    """Send a software name that no broker accepts."""
     api_versions(client, body={"clientSoftwareName": "kipwatch demo!"})
 
 
 def malform_software_version(client: InstanceClient, _settle: float) -> None:
-    """Give a software version that no broker takes."""
+    """Send a software version that no broker accepts."""
     api_versions(client, body={"clientSoftwareVersion": "1.0 (demo)"})
 
 
-def keep_the_connection(client: InstanceClient, settle: float) -> None:
-    """Go on after a refusal."""
+def keep_connection(client: InstanceClient, settle: float) -> None:
+    """Use the connection after a refusal."""
     api_versions(client, version=OLDER, body={"clientSoftwareName": "kipwatch demo!"})
     time.sleep(settle)
     find_coordinator(client, version=OLDER)
 
 
-def name_half_a_broker(client: InstanceClient, _settle: float) -> None:
+def name_cluster_only(client: InstanceClient, _settle: float) -> None:
     """Name a cluster and no node."""
     api_versions(client, body={"clusterId": "of-another-demo"})
 
 
-def ignore_the_rebootstrap(client: InstanceClient, settle: float) -> None:
-    """Go on after being told to bootstrap anew."""
+def ignore_rebootstrap(client: InstanceClient, settle: float) -> None:
+    """Use the connection after REBOOTSTRAP_REQUIRED."""
     api_versions(client, version=OLDER, body={"clusterId": "of-another-demo", "nodeId": 1})
     time.sleep(settle)
     find_coordinator(client, version=OLDER)
 
 
 def null_member_id(client: InstanceClient, _settle: float) -> None:
-    """Send null for a member ID, which must not be null."""
+    """Send null as the member ID, which is not nullable."""
     api_versions(client, version=OLDER)
     member_id = new_member_id()
     body = {"groupId": GROUP, "memberId": member_id, "memberEpoch": LEAVE}
     frame = client.frame("ConsumerGroupHeartbeat", 1, body)
-    # A compact string is its length plus one and its bytes; a null one is a single zero.
+    # A compact string is its length plus one and its bytes; null is a single zero byte.
     text = bytes([len(member_id) + 1]) + member_id.encode()
     client.exchange(frame.replace(text, b"\0"), "ConsumerGroupHeartbeat", 1)
 
 
-def share_its_instance_id(client: InstanceClient, _settle: float) -> None:
-    """Present an ID that another software, which is connected all the while, presents, too."""
-    with client.beside() as other:
+def share_instance_id(client: InstanceClient, _settle: float) -> None:
+    """Use an instance ID at the same time as a connection of other client software."""
+    with client.another_connection() as other:
         api_versions(other, body={"clientSoftwareName": "kipwatch-other"})
         api_versions(client)
         find_coordinator(other)
 
 
-def share_its_member_id(client: InstanceClient, _settle: float) -> None:
-    """Heartbeat for a member in turns with another connection."""
-    with client.beside() as other:
+def share_member_id(client: InstanceClient, _settle: float) -> None:
+    """Send heartbeats of a member alternately on two connections."""
+    with client.another_connection() as other:
         member_id = member_id_of(client)
         for connection in (other, client):
             api_versions(connection)
@@ -226,12 +226,12 @@ def share_its_member_id(client: InstanceClient, _settle: float) -> None:
 
 
 def negotiate(client: InstanceClient, _settle: float) -> None:
-    """Do nothing wrong."""
+    """Negotiate versions; the fault is the broker's."""
     api_versions(client)
 
 
 def join_and_leave(client: InstanceClient, _settle: float) -> None:
-    """Do nothing wrong."""
+    """Join and leave a group; the fault is the broker's."""
     api_versions(client)
     member_id = member_id_of(client)
     for epoch in (JOIN, LEAVE):

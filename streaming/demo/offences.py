@@ -1,4 +1,4 @@
-"""The offences that the demo plants: each on a connection of its own, to be found there and nowhere else."""
+"""The offences that the demo plants: each on a connection of its own, with the rules it must violate."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ CLIENT_ID = "kipwatch-1313"
 
 
 @dataclass(frozen=True, slots=True)
-class Planted:
-    """One connection's offences: the rules that must be found there, no others, and how it is played.
+class PlantedOffence:
+    """The offences of one connection: its findings must be exactly of these rules.
 
-    `play` is given the client and `settle`: how long to wait, in seconds, until an answer has surely
-    been read. `expects_close` tells that the broker ends the connection instead of answering. Under
-    another `client_id` than the usual one the client is wronged by the front.
+    `play` is called with the client and `settle`, the time in seconds after which a response has certainly
+    been read. With `expects_close` the broker closes the connection instead of responding. Other client IDs
+    than the usual one make the front simulate a fault of the broker.
     """
 
     name: str
@@ -36,8 +36,8 @@ def _planted(
     *rules: str,
     expects_close: bool = False,
     client_id: str = CLIENT_ID,
-) -> Planted:
-    return Planted(name, frozenset(rules), play, expects_close, client_id)
+) -> PlantedOffence:
+    return PlantedOffence(name, frozenset(rules), play, expects_close, client_id)
 
 
 _DIFFERS = "kip1313/member-id-differs"
@@ -45,12 +45,12 @@ PLANTED = (
     _planted("instance ID changed", scripts.change_instance_id, "kip1313/instance-id-changed", _DIFFERS),
     _planted("instance ID missing", scripts.drop_instance_id, "kip1313/instance-id-missing"),
     _planted("instance ID zero", scripts.begin_with_zero, "kip1313/instance-id-zero"),
-    _planted("instance ID reserved", scripts.be_number_one, "kip1313/instance-id-reserved"),
+    _planted("instance ID reserved", scripts.use_reserved_id, "kip1313/instance-id-reserved"),
     _planted("client ID repeated", scripts.repeat_client_id, "kip1313/client-id-repeated"),
-    _planted("client ID never given", scripts.hide_client_id, "kip1313/client-id-missing-first"),
+    _planted("client ID never given", scripts.omit_client_id, "kip1313/client-id-missing-first"),
     _planted("client ID dropped", scripts.drop_client_id, "kip1313/client-id-dropped"),
     _planted("client ID changed", scripts.change_client_id, "kip1313/client-id-changed"),
-    _planted("telemetry under another ID", scripts.push_under_another_id, "kip1313/telemetry-id-mismatch"),
+    _planted("telemetry under another ID", scripts.push_with_another_id, "kip1313/telemetry-id-mismatch"),
     _planted("member ID of its own", scripts.leave_as(lambda _: new_member_id()), _DIFFERS),
     _planted("empty member ID", scripts.empty_member_id, "kip1082/member-id-empty"),
     _planted("member ID changed", scripts.change_member_id, "kip1082/member-id-changed"),
@@ -72,7 +72,7 @@ PLANTED = (
     ),
     _planted(
         "member ID too long",
-        scripts.share_as_a_long_member,
+        scripts.send_long_member_id,
         "kip1082/member-id-too-long",
         "kip1082/member-id-not-uuid",
     ),
@@ -89,32 +89,37 @@ PLANTED = (
     ),
     _planted(
         "connection kept after a refusal",
-        scripts.keep_the_connection,
+        scripts.keep_connection,
         "kip511/software-name-malformed",
         "kip511/connection-kept",
     ),
     _planted(
         "the refused version again",
-        scripts.fall_back_wrongly,
+        scripts.repeat_refused_version,
         "kip511/fallback-version-wrong",
         "wire/unknown-api",
     ),
-    _planted("version out of range", scripts.leave_range, "kip35/version-out-of-range", expects_close=True),
+    _planted(
+        "version out of range",
+        scripts.use_unadvertised_version,
+        "kip35/version-out-of-range",
+        expects_close=True,
+    ),
     _planted(
         "API not advertised",
-        scripts.use_a_controllers_api,
+        scripts.use_controller_api,
         "kip35/api-not-advertised",
         expects_close=True,
     ),
-    _planted("half a broker named", scripts.name_half_a_broker, "kip1242/half-identified"),
+    _planted("half a broker named", scripts.name_cluster_only, "kip1242/half-identified"),
     _planted(
         "rebootstrap ignored",
-        scripts.ignore_the_rebootstrap,
+        scripts.ignore_rebootstrap,
         "kip1242/misrouted",
         "kip1242/rebootstrap-ignored",
     ),
     _planted("bytes left over", scripts.send_trailing_bytes, "wire/trailing-bytes"),
-    _planted("API unknown", scripts.use_an_unknown_api, "wire/unknown-api", expects_close=True),
+    _planted("API unknown", scripts.use_unknown_api, "wire/unknown-api", expects_close=True),
     _planted(
         "null member ID",
         scripts.null_member_id,
@@ -122,8 +127,8 @@ PLANTED = (
         "kip1082/member-id-empty",
         expects_close=True,
     ),
-    _planted("instance ID shared", scripts.share_its_instance_id, "kip1313/instance-id-shared"),
-    _planted("member ID shared", scripts.share_its_member_id, "kip1082/member-id-shared"),
+    _planted("instance ID shared", scripts.share_instance_id, "kip1313/instance-id-shared"),
+    _planted("member ID shared", scripts.share_member_id, "kip1082/member-id-shared"),
     _planted(
         "member renamed by the broker",
         scripts.join_and_leave,
@@ -137,11 +142,11 @@ PLANTED = (
         client_id=INVERTING,
     ),
 )
-"""What the demo plants, each on a connection of its own."""
+"""All planted offences."""
 
 
-def play(planted: Planted, client: InstanceClient, settle: float) -> None:
-    """Play one planted offence. Raises ConnectionClosedError when the broker should have answered."""
+def play(planted: PlantedOffence, client: InstanceClient, settle: float) -> None:
+    """Play one planted offence. Raises ConnectionClosedError if a response was expected."""
     try:
         planted.play(client, settle)
     except ConnectionClosedError:

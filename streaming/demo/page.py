@@ -1,4 +1,4 @@
-"""Reading a metrics page, as Prometheus would."""
+"""Scrapes and parses a metrics page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 from prometheus_client.parser import text_string_to_metric_families
 
-PATIENCE = 5.0
+TIMEOUT = 5.0
+"""Seconds."""
 
 
 class MetricsPage:
@@ -22,13 +23,13 @@ class MetricsPage:
         ]
 
     def total(self, name: str, **labels: str) -> float:
-        """Add up the samples of a metric that carry these labels."""
+        """Return the sum of a metric's samples that have these labels."""
         return sum(
             value for sample, own, value in self._samples if sample == name and labels.items() <= own.items()
         )
 
     def by(self, name: str, *labels: str) -> Mapping[tuple[str, ...], float]:
-        """Add the samples of a metric up by some of its labels."""
+        """Return the sums of a metric's samples by some of its labels."""
         sums: dict[tuple[str, ...], float] = {}
         for sample, own, value in self._samples:
             if sample == name:
@@ -38,9 +39,9 @@ class MetricsPage:
 
 
 def scrape(address: str) -> MetricsPage | None:
-    """Read the page at host:port; None when nobody answers."""
+    """Read the page at host:port; None if there is no response."""
     try:
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=PATIENCE) as answer:
-            return MetricsPage(answer.read().decode())
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=TIMEOUT) as response:
+            return MetricsPage(response.read().decode())
     except (urllib.error.URLError, OSError):
         return None

@@ -1,8 +1,8 @@
-"""The whole road on one machine: broker, front, feeder and query, brought up and taken down in order.
+"""The whole road on one machine: starts and ends broker, front, feeder and query in order.
 
-The feeder captures on the loopback interface where that is allowed. Elsewhere relays stand before
-the broker and the front, write what passes as packets, and the feeder reads those from its standard
-input. Everything after the packets is the same.
+The feeder captures on the loopback interface if that is permitted. Otherwise relays stand before the broker
+and the front and record packets, which the feeder reads from its standard input. Everything after the packets
+is the same.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Say = Callable[[str], None]
 
 
 class Road:
-    """Everything the demo stands on. A context manager; leaving it ends all it started."""
+    """The processes of the demo. A context manager; leaving it ends all of them."""
 
     def __init__(
         self,
@@ -46,9 +46,9 @@ class Road:
         say: Say,
         judging: Sequence[str] = (),
     ) -> None:
-        """`folder` takes logs, checkpoint and the recorded capture. `say` is told of each step.
+        """`folder` holds logs, checkpoint and the recorded capture. `say` is called with each step.
 
-        `judging` are flags for the query, by which it judges as `configuration` says.
+        `judging` holds the flags that pass the decisions of `configuration` on to the query.
         """
         self._judging = judging
         self._folder, self._capture, self._configuration, self._say = folder, capture, configuration, say
@@ -77,16 +77,16 @@ class Road:
 
     @property
     def internal(self) -> str:
-        """The listener that is not watched: the topics' bootstrap."""
+        """The bootstrap address of the topics, a listener that is not watched."""
         return self.broker.internal
 
-    def demand_life(self) -> None:
-        """Raise UserError if any part has died."""
-        self.feeder.demand_life()
-        self.application.demand_life()
+    def check_running(self) -> None:
+        """Raise UserError if the feeder or the query has ended."""
+        self.feeder.check_running()
+        self.application.check_running()
 
     def end_feeding(self) -> None:
-        """Stop the feeder once it has published all it saw."""
+        """Stop the feeder when it has published all packets."""
         for relay in self._relays:
             relay.close()
         if self._capture:
@@ -96,7 +96,7 @@ class Road:
             self.feeder.wait(DRAIN_SECONDS)
 
     def _build(self) -> None:
-        jars("broker", self._say)  # which fetches all of them, with their progress shown
+        jars("broker", self._say)  # fetches all jars, and reports progress
         watched, internal, relayed = free_ports(3)
         self._start_application(f"127.0.0.1:{internal}")
         self._say("starting the broker: Kafka 4.4.0, KRaft, listeners WATCHED and INTERNAL")
@@ -112,9 +112,9 @@ class Road:
             self._start_capturing_feeder([watched, front.address[1]])
         else:
             self._start_relayed_feeder(watched, relayed, front)
-        # It was started first, to start beside the broker, and must end before the broker does.
+        # It started first, at the same time as the broker, and must end before the broker does.
         self._stack.callback(self.application.stop)
-        self.demand_life()
+        self.check_running()
 
     def _start_application(self, bootstrap: str) -> None:
         self._say("starting the Structured Streaming query")
@@ -134,7 +134,7 @@ class Road:
         self.feeder.wait_for('"feeder": "ready"', READY_SECONDS)
 
     def _start_relayed_feeder(self, watched: int, relayed: int, front: Front) -> None:
-        self._say("starting the feeder: no right to capture here (CAP_NET_RAW), so relays record what passes")
+        self._say("starting the feeder: capturing is not permitted (CAP_NET_RAW), so relays record")
         reading, writing = os.pipe()
         self._pipe = PacketPipe(os.fdopen(writing, "wb"))
         self._stack.callback(self._pipe.close)
@@ -163,7 +163,7 @@ class Road:
 
 
 class PacketPipe:
-    """Writes packets from any thread as one pcap stream, in the order they were seen."""
+    """Writes packets of any thread as one pcap stream, in the order of the calls."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream

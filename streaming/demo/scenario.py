@@ -1,4 +1,4 @@
-"""What is played on the KIP-1313 connections: the requests, and one conversation as it should be."""
+"""The requests of the demo's KIP-1313 client, and a conversation that breaks no rule."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ RETRY_SECONDS = 0.25
 
 
 def api_versions(client: InstanceClient, **how: Any) -> dict[str, Any]:
-    """Open the conversation."""
-    return client.ask("ApiVersions", {**SOFTWARE, **how.pop("body", {})}, **how)
+    """Send ApiVersions, the first request of a conversation."""
+    return client.request("ApiVersions", {**SOFTWARE, **how.pop("body", {})}, **how)
 
 
 def find_coordinator(client: InstanceClient, **how: Any) -> dict[str, Any]:
-    """Ask who coordinates the group."""
-    return client.ask("FindCoordinator", {"keyType": 0, "coordinatorKeys": [GROUP]}, **how)
+    """Send FindCoordinator for the group."""
+    return client.request("FindCoordinator", {"keyType": 0, "coordinatorKeys": [GROUP]}, **how)
 
 
 def heartbeat(
     client: InstanceClient, member_id: str, epoch: int, group: str = GROUP, **how: Any
 ) -> dict[str, Any]:
-    """Join, go on or leave a consumer group."""
+    """Send a heartbeat that joins, stays in or leaves a consumer group."""
     body: dict[str, Any] = {"groupId": group, "memberId": member_id, "memberEpoch": epoch}
     if epoch == JOIN:
         body |= {
@@ -38,29 +38,29 @@ def heartbeat(
             "subscribedTopicNames": [TOPIC],
             "topicPartitions": [],
         }
-    return client.ask("ConsumerGroupHeartbeat", body, **how)
+    return client.request("ConsumerGroupHeartbeat", body, **how)
 
 
 def converse(client: InstanceClient, _settle: float = 0.0) -> None:
-    """One conversation by the book, over the APIs that KIP-1313 touches."""
+    """A conversation that breaks no rule, with all APIs that KIP-1313 changes."""
     api_versions(client)
-    client.ask("Metadata", {"topics": [{"name": TOPIC}], "allowAutoTopicCreation": False})
+    client.request("Metadata", {"topics": [{"name": TOPIC}], "allowAutoTopicCreation": False})
     await_coordinator(client)
     member_id = member_id_of(client)
-    answer = join(client, member_id)
+    body = join(client, member_id)
     for _ in range(3):
-        answer = heartbeat(client, member_id, answer["memberEpoch"])
+        body = heartbeat(client, member_id, body["memberEpoch"])
     heartbeat(client, member_id, LEAVE)
     join(client, member_id)
     heartbeat(client, member_id, LEAVE)
     topics = [{"name": TOPIC, "partitions": [{"partitionIndex": 0}]}]
-    client.ask("OffsetDelete", {"groupId": GROUP, "topics": topics})
-    subscription = client.ask("GetTelemetrySubscriptions", {})["subscriptionId"]
-    client.ask("PushTelemetry", {"subscriptionId": subscription, "terminating": True, "metrics": ""})
+    client.request("OffsetDelete", {"groupId": GROUP, "topics": topics})
+    subscription = client.request("GetTelemetrySubscriptions", {})["subscriptionId"]
+    client.request("PushTelemetry", {"subscriptionId": subscription, "terminating": True, "metrics": ""})
 
 
 def await_coordinator(client: InstanceClient) -> None:
-    """Ask until the group has a coordinator; a broker that has just started makes one first."""
+    """Wait until the group has a coordinator, which a new broker has to create first."""
     for _ in range(ATTEMPTS):
         if not find_coordinator(client)["coordinators"][0]["errorCode"]:
             return
@@ -69,20 +69,20 @@ def await_coordinator(client: InstanceClient) -> None:
 
 
 def join(client: InstanceClient, member_id: str) -> dict[str, Any]:
-    """Join the group, and again with the same member ID as long as the coordinator is not ready."""
+    """Join the group; retry with the same member ID until the coordinator is ready."""
     for _ in range(ATTEMPTS):
-        answer = heartbeat(client, member_id, JOIN)
-        if not answer["errorCode"]:
-            return answer
+        body = heartbeat(client, member_id, JOIN)
+        if not body["errorCode"]:
+            return body
         time.sleep(RETRY_SECONDS)
-    raise ConnectionClosedError(f"the coordinator answers a join with error {answer['errorCode']}")
+    raise ConnectionClosedError(f"the coordinator refuses a join with error {body['errorCode']}")
 
 
 def member_id_of(client: InstanceClient) -> str:
-    """Give the member ID that a client should use: its instance ID."""
+    """Return the member ID that a client should use: its instance ID as text."""
     return identifier_text(client.instance_id)
 
 
 def new_member_id() -> str:
-    """Make a member ID as a client without an instance ID should."""
+    """Make the member ID of a client without an instance ID, as KIP-1082 recommends."""
     return secrets.token_urlsafe(16)

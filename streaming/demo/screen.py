@@ -1,4 +1,4 @@
-"""What the demo shows: each step, each finding as it is made, the counts as they grow, tables at the end."""
+"""The output of the demo: steps, findings, counts, and tables at the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.text import Text
 from expectations.judging.finding import Finding
 from expectations.report.coverage import Coverage
 from expectations.report.tables import coverage_table, finding_line, findings_list
-from streaming.demo.offences import Planted
+from streaming.demo.offences import PlantedOffence
 from streaming.demo.page import MetricsPage
 from streaming.metrics import definitions as metrics
 
@@ -22,19 +22,19 @@ class Screen:
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False)
-        self._began = time.monotonic()
+        self._started = time.monotonic()
         self._counts = ""
 
     def say(self, text: str) -> None:
-        """Tell of a step."""
+        """Print a step."""
         self._line(Text(text))
 
     def finding(self, finding: Finding) -> None:
-        """Tell of a finding."""
+        """Print a finding."""
         self._line(finding_line(finding))
 
     def counts(self, feeder: MetricsPage | None, application: MetricsPage | None) -> None:
-        """Tell how far the road has come, when that has changed."""
+        """Print the counts of feeder and query, if they have changed."""
         if feeder is None or application is None:
             return
         counts = (
@@ -51,15 +51,15 @@ class Screen:
         self,
         findings: Iterable[Finding],
         coverage: Sequence[Coverage],
-        planted: Sequence[tuple[Planted, bool]],
+        planted: Sequence[tuple[PlantedOffence, bool]],
     ) -> None:
-        """Show what was found, what was planted, and how often each rule had something to judge."""
+        """Print the tables of findings, of planted offences, and of rule coverage."""
         self.part("Findings", findings_list(findings))
         self.part("Planted", _planted_table(planted))
         self.part("Rule coverage", coverage_table(coverage))
 
     def verdict(self, succeeded: bool, found: int, planted: int) -> None:
-        """Say in one line how it went."""
+        """Print the result in one line."""
         if succeeded:
             text = f"all {planted} planted offences were found, and nothing else violates a rule"
         else:
@@ -67,15 +67,17 @@ class Screen:
         self._line(Text(text, "bold green" if succeeded else "bold red"))
 
     def part(self, heading: str, content: RenderableType) -> None:
-        """Show one part of the conclusion under its heading."""
+        """Print one table under its heading."""
         self._console.print(f"\n[bold]{heading}[/]")
         self._console.print(content)
 
     def _line(self, text: Text) -> None:
-        self._console.print(Text(f"{time.monotonic() - self._began:6.1f} s  ", "dim") + text, soft_wrap=True)
+        self._console.print(
+            Text(f"{time.monotonic() - self._started:6.1f} s  ", "dim") + text, soft_wrap=True
+        )
 
 
-def _planted_table(planted: Sequence[tuple[Planted, bool]]) -> Table:
+def _planted_table(planted: Sequence[tuple[PlantedOffence, bool]]) -> Table:
     table = Table("planted", "rules", "found", box=None, pad_edge=False)
     for offence, found in planted:
         word = Text("found", "green") if found else Text("NOT FOUND", "bold red")

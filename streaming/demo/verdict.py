@@ -1,4 +1,4 @@
-"""The demo's verdict: whether all was found that was planted, and nothing else."""
+"""The verdict of the demo: whether all planted offences were found, and nothing else."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from expectations.judging.finding import Finding
 from expectations.rules.base.rule import Level, Rule
 from expectations.rules.catalogue import RULES
-from streaming.demo.offences import PLANTED, Planted
+from streaming.demo.offences import PLANTED, PlantedOffence
 
-Played = Mapping[str, Planted]
-"""What was planted, by the address and port of the client that played it."""
+Played = Mapping[str, PlantedOffence]
+"""The planted offences by the address and port of the client that played them."""
 
 
-def found_of(
+def offences_found(
     findings: Sequence[Finding], played: Played, rules: Iterable[Rule] = RULES
-) -> list[tuple[Planted, bool]]:
-    """Tell of each offence to plant whether its own connection shows all its rules, and no other.
+) -> list[tuple[PlantedOffence, bool]]:
+    """Return each planted offence, and whether its connection violates all its rules and no others.
 
-    Of the rules that are judged by: those that are off find nothing.
+    Only `rules` count: disabled ones find nothing.
     """
     judged = {rule.id for rule in rules}
     shown: dict[str, set[str]] = {}
@@ -28,8 +28,8 @@ def found_of(
     return [(planted, planted.rules & judged == shown.get(planted.name, set())) for planted in PLANTED]
 
 
-def violations_beside(findings: Sequence[Finding], played: Played) -> list[Finding]:
-    """Give the violations that nobody planted on that connection."""
+def unplanted_violations(findings: Sequence[Finding], played: Played) -> list[Finding]:
+    """Return the violations that were not planted on their connections."""
     return [
         finding
         for finding in findings
@@ -39,5 +39,5 @@ def violations_beside(findings: Sequence[Finding], played: Played) -> list[Findi
 
 
 def same_findings(left: Sequence[Finding], right: Sequence[Finding]) -> bool:
-    """Whether two sources found the same: rule, 4-tuple, occurrences and context of each."""
+    """Whether two sources have equal findings: rule, 4-tuple, occurrences and context of each."""
     return sorted(map(str, (f.likeness() for f in left))) == sorted(map(str, (f.likeness() for f in right)))

@@ -1,4 +1,4 @@
-"""Ordinary traffic: real clients (librdkafka, by confluent-kafka) that break no rule."""
+"""Ordinary traffic: real clients (librdkafka through confluent-kafka) that break no rule."""
 
 import threading
 import time
@@ -13,14 +13,14 @@ from streaming.user_error import UserError
 TOPIC = "kipwatch-demo"
 MESSAGES = 300
 
-# Seconds that one step may take; the slowest, the first group of a new broker, needs three.
+# Seconds that one step may take; the slowest, the first group of a new broker, takes three.
 _PATIENCE = 30.0
 
 
 def run_workload(bootstrap: str, say: Callable[[str], None], stop: threading.Event) -> None:
-    """Play every client once, tell each to `say`, and close all; give way to `stop`.
+    """Run every client once, report each to `say`, and close all; ends early when `stop` is set.
 
-    Raises UserError when a client fails or is not done in time.
+    Raises UserError if a client fails or takes too long.
     """
     clients = _Clients(bootstrap, stop)
     steps: tuple[tuple[str, Callable[[], None]], ...] = (
@@ -37,13 +37,13 @@ def run_workload(bootstrap: str, say: Callable[[str], None], stop: threading.Eve
             step()
     except KafkaException as error:
         raise UserError(
-            f"a client failed at {bootstrap}: {error.args[0].str()}; does the broker run?"
+            f"a client failed at {bootstrap}: {error.args[0].str()}; check that the broker runs"
         ) from error
 
 
 @dataclass(frozen=True, slots=True)
 class _Clients:
-    """The clients, each closed when its method returns."""
+    """The clients, one per method; each is closed when its method returns."""
 
     bootstrap: str
     stop: threading.Event
@@ -68,7 +68,7 @@ class _Clients:
             self._read(consumer)
 
     def leave_and_rejoin(self) -> None:
-        """The same client object leaves and joins again, and so keeps its member ID as KIP-1082 wants."""
+        """Leave and rejoin with one client object, which keeps its member ID as KIP-1082 requires."""
         with self._consumer("demo-consumer", "consumer") as consumer:
             consumer.subscribe([TOPIC])
             self._read(consumer)
@@ -99,12 +99,12 @@ class _Clients:
         deadline = time.monotonic() + _PATIENCE
         while not self.stop.is_set() and not done():
             if time.monotonic() > deadline:
-                raise UserError(f"{failure} in {_PATIENCE:.0f} s; does the broker at {self.bootstrap} run?")
+                raise UserError(f"{failure} in {_PATIENCE:.0f} s; check that {self.bootstrap} runs")
 
     def _consumer(self, name: str, protocol: str) -> Consumer:
         group = {"group.id": name, "group.protocol": protocol, "auto.offset.reset": "earliest"}
         return Consumer(self._configuration(name) | group)
 
     def _configuration(self, client_id: str) -> dict[str, str | int]:
-        # librdkafka logs to standard error by itself, where the demo has its screen; what matters is raised.
+        # Errors are raised; librdkafka's own log would mix with the output of the demo.
         return {"bootstrap.servers": self.bootstrap, "client.id": client_id, "log_level": 2}

@@ -19,7 +19,7 @@ from streaming.feeder.packet_filter import machine_code, tcp_ports_filter
 from streaming.feeder.ring import Ring
 
 BUFFER_BYTES = 64 * 1024 * 1024
-"""What the kernel may hold for each interface while nobody reads."""
+"""Size of the ring per interface: packets that the kernel holds until they are read."""
 
 # Of linux/if_packet.h, linux/if_ether.h and asm-generic/socket.h; the socket module lacks them.
 _SOL_PACKET, _PACKET_IGNORE_OUTGOING = 263, 23
@@ -32,11 +32,11 @@ _LINKS = {1: LinkType.ETHERNET, _ARPHRD_LOOPBACK: LinkType.ETHERNET, 0xFFFE: Lin
 
 
 class CaptureError(Exception):
-    """An interface cannot be captured: one line that says why, and what to do."""
+    """An interface cannot be captured; the message is one line that says why, and what to do."""
 
 
 def can_capture() -> bool:
-    """Whether this process has the right to capture packets."""
+    """Whether this process is permitted to capture packets."""
     try:
         _packet_socket().close()
     except CaptureError:
@@ -45,20 +45,20 @@ def can_capture() -> bool:
 
 
 class InterfaceCapture:
-    """TCP packets from and to some ports of some interfaces. A context manager; made, it captures.
+    """TCP packets from and to some ports of some interfaces. A context manager that captures once it is made.
 
-    Without `ports` it captures all TCP. Raises CaptureError where an interface or the right to capture
-    is missing. What was opened stays open when the process gives up the right.
+    Without `ports` it captures all TCP. Raises CaptureError if an interface or the privilege to capture is
+    missing. The sockets stay open when the process gives up the privilege.
     """
 
     def __init__(
         self, interfaces: Sequence[str], ports: Collection[int], buffer_bytes: int = BUFFER_BYTES
     ) -> None:
-        self._sources: dict[int, _Interface] = {}
+        self._sources: dict[int, _InterfaceSocket] = {}
         self._poll = select.poll()
         with ExitStack() as undo:
             for name in interfaces:
-                source = undo.enter_context(_Interface(name, ports, buffer_bytes))
+                source = undo.enter_context(_InterfaceSocket(name, ports, buffer_bytes))
                 self._sources[source.descriptor] = source
                 self._poll.register(source.descriptor, select.POLLIN)
             self._undo = undo.pop_all()
@@ -72,25 +72,25 @@ class InterfaceCapture:
         self._undo.close()
 
     def packets(self, timeout: float) -> PacketBatch:
-        """Give what was captured since the last call; wait for the first at most `timeout` seconds.
+        """Return the packets since the last call; wait for the first at most `timeout` seconds.
 
-        Each interface's packets stay in their order. Raises CaptureError when an interface has gone.
+        Packets of one interface stay in order. Raises CaptureError if an interface has gone.
         """
         for descriptor, event in self._poll.poll(timeout * 1000):
             if event & select.POLLERR:
-                self._sources[descriptor].demand_life()
+                self._sources[descriptor].check()
         batches = [source.ring.read() for source in self._sources.values()]
         captured = [batch for batch in batches if batch.size] or batches[:1]
         together = PacketBatch.joined(captured)
         if len(captured) == 1:
             return together
-        # A clock that was set back does not reorder what one interface saw.
+        # A clock that is set back must not reorder the packets of one interface.
         times = np.concatenate([np.maximum.accumulate(batch.captured_at) for batch in captured])
         return together.chosen(np.argsort(times, kind="stable"))
 
     @property
     def dropped(self) -> int:
-        """How many packets the kernel has thrown away so far because nobody read them in time."""
+        """How many packets the kernel has dropped so far because they were not read in time."""
         return sum(source.ring.dropped for source in self._sources.values())
 
     @property
@@ -104,7 +104,7 @@ class InterfaceCapture:
         return {source.link_type for source in self._sources.values()}
 
 
-class _Interface:
+class _InterfaceSocket:
     """One interface: its socket and its ring."""
 
     def __init__(self, name: str, ports: Collection[int], buffer_bytes: int) -> None:
@@ -119,7 +119,7 @@ class _Interface:
             self._socket.close()
             raise CaptureError(f"cannot capture on interface {name}: {error}") from error
 
-    def __enter__(self) -> _Interface:
+    def __enter__(self) -> _InterfaceSocket:
         return self
 
     def __exit__(
@@ -130,24 +130,24 @@ class _Interface:
 
     @property
     def descriptor(self) -> int:
-        """What to poll for blocks of the ring."""
+        """The descriptor to poll for blocks of the ring."""
         return self._socket.fileno()
 
-    def demand_life(self) -> None:
-        """Raise CaptureError when the interface went down or away."""
+    def check(self) -> None:
+        """Raise CaptureError if the interface is down or gone."""
         if error := self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             raise CaptureError(f"capture on interface {self._name} ended: {os.strerror(error)}")
 
     def _listen(self, ports: Collection[int], buffer_bytes: int) -> None:
-        # Bound to no protocol the socket gets nothing: no packet slips in before the filter.
+        # Without a protocol the socket receives nothing before the filter is attached.
         self._socket.bind((self._name, _ETH_P_NONE))
         kind = self._socket.getsockname()[3]
         if kind not in _LINKS:
-            raise CaptureError(f"packets of its kind ({kind}) are not understood; use tcpdump -w instead")
+            raise CaptureError(f"its link layer ({kind}) is not supported; use tcpdump -w instead")
         self.link_type = _LINKS[kind]
         self._attach_filter(ports)
         if kind == _ARPHRD_LOOPBACK:
-            # There every packet is seen as it goes out and again as it comes in.
+            # Every packet of loopback is both outgoing and incoming.
             self._socket.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
         self.ring = Ring(self._socket, self.link_type, buffer_bytes)
         self._socket.bind((self._name, _ETH_P_ALL))
@@ -163,4 +163,4 @@ def _packet_socket() -> socket.socket:
     try:
         return socket.socket(socket.AF_PACKET, socket.SOCK_RAW, _ETH_P_NONE)
     except PermissionError as error:
-        raise CaptureError("no right to capture packets: run as root or with CAP_NET_RAW") from error
+        raise CaptureError("not permitted to capture packets: run as root or with CAP_NET_RAW") from error

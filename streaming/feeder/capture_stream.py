@@ -1,4 +1,4 @@
-"""One capture file, or a stream of the same form: pcap or pcapng, plain or compressed."""
+"""Reads one capture file or stream: pcap or pcapng, plain or compressed."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ _MAGIC_SIZE = 4
 
 
 class CaptureStream:
-    """The packets of a stream. Raises UserError, which names it, when it is no capture or is damaged.
+    """The packets of a stream. Raises UserError, which names it, if it is no capture or is damaged.
 
-    Another iteration goes on behind the last packet, for a file that grows and is not compressed.
+    A further iteration continues after the last packet, for a file that grows and is not compressed.
     """
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
         self._name = name
-        begun = stream.read(_MAGIC_SIZE)
-        self._decompressed = decompressed(cast("io.BufferedIOBase", stream), begun)
+        start = stream.read(_MAGIC_SIZE)
+        self._decompressed = decompressed(cast("io.BufferedIOBase", stream), start)
         if self._decompressed is not None:
-            stream, begun = io.BufferedReader(self._decompressed), b""
-        with self._named():
-            self._reader = read_capture(stream, begun)
+            stream, start = io.BufferedReader(self._decompressed), b""
+        with self._naming_errors():
+            self._reader = read_capture(stream, start)
 
     def __iter__(self) -> Iterator[Packet]:
-        with self._named():
+        with self._naming_errors():
             yield from self._reader
 
     def batches(self, has_more: Callable[[], bool] | None = None) -> Iterator[PacketBatch]:
-        """Give the packets many at a time, as `read_batches` does."""
-        with self._named():
+        """Yield the packets in batches, as `read_batches` does."""
+        with self._naming_errors():
             yield from read_batches(self._reader, has_more=has_more)
 
     @property
     def truncated(self) -> bool:
-        """Whether what was read ends inside a packet, or inside what is compressed."""
+        """Whether the stream ended inside a packet, or inside compressed data."""
         is_cut_off = self._decompressed is not None and self._decompressed.truncated
         return self._reader.truncated or is_cut_off
 
     @property
     def position(self) -> int:
-        """How many bytes, decompressed, lie behind what was read."""
+        """The byte offset, decompressed, after the last packet read."""
         return self._reader.position
 
     @contextmanager
-    def _named(self) -> Iterator[None]:
+    def _naming_errors(self) -> Iterator[None]:
         try:
             yield
         except (PcapError, CompressionError) as error:
@@ -64,7 +64,7 @@ class CaptureStream:
 
 @contextmanager
 def open_file(path: Path) -> Iterator[CaptureStream]:
-    """Open a capture file. Raises UserError when it cannot be read or is no capture."""
+    """Open a capture file. Raises UserError if it cannot be read or is no capture."""
     try:
         stream = path.open("rb")
     except OSError as error:

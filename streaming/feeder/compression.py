@@ -1,4 +1,4 @@
-"""Compressed captures, read as if they were not: gzip and zstd, told by their first bytes."""
+"""Decompresses captures while they are read: gzip and zstd, detected by their first bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _PIECE = 4096
-"""Compressed bytes taken at a time: even so few may become megabytes."""
+"""Compressed bytes that are read at a time; they may decompress to megabytes."""
 
 
 class CompressionError(ValueError):
@@ -21,7 +21,7 @@ class CompressionError(ValueError):
 
 
 class _Member(Protocol):
-    """One compressed member of a file; the objects of zlib and zstandard agree on this."""
+    """Decompressor of one member of a file: what zlib and zstandard have in common."""
 
     @property
     def eof(self) -> bool: ...
@@ -44,25 +44,25 @@ _MEMBERS: dict[bytes, Callable[[], _Member]] = {b"\x1f\x8b": _gzip, b"\x28\xb5\x
 
 
 class Decompressed(io.RawIOBase):
-    """What compressed bytes stand for; one member may follow another.
+    """The decompressed bytes of a source of one or more members.
 
-    `truncated` tells at the end whether the last member is not whole. Reading raises CompressionError.
+    At the end `truncated` says whether the last member is incomplete. Reading raises CompressionError.
     """
 
-    def __init__(self, source: io.BufferedIOBase, begun: bytes, member: Callable[[], _Member]) -> None:
-        """Read on in a source of which the bytes `begun` were taken; `member` begins a decompressor."""
+    def __init__(self, source: io.BufferedIOBase, start: bytes, member: Callable[[], _Member]) -> None:
+        """`start` holds the first bytes, which were read from `source`; `member` makes a decompressor."""
         self._source = source
-        self._compressed = begun
-        self._begin = member
+        self._compressed = start
+        self._new_member = member
         self._member: _Member | None = None
         self._ready = memoryview(b"")
 
     def readable(self) -> bool:
-        """Say that it can be read."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Fill a buffer as far as something is ready; 0 only at the end."""
+        """Read at least one byte into a buffer; returns 0 at the end only."""
         while not self._ready and self._refill():
             pass
         target = memoryview(buffer).cast("B")
@@ -72,15 +72,15 @@ class Decompressed(io.RawIOBase):
 
     @property
     def truncated(self) -> bool:
-        """Whether a member was begun and has not ended."""
+        """Whether the last member has not ended."""
         return self._member is not None
 
     def _refill(self) -> bool:
-        """Decompress one piece; False at the end of the source."""
+        """Decompress one piece; returns False at the end of the source."""
         piece = self._compressed or self._source.read1(_PIECE)
         if not piece:
             return False
-        self._member = self._member or self._begin()
+        self._member = self._member or self._new_member()
         try:
             self._ready = memoryview(self._member.decompress(piece))
         except (zlib.error, zstandard.ZstdError) as error:
@@ -91,9 +91,9 @@ class Decompressed(io.RawIOBase):
         return True
 
 
-def decompressed(source: io.BufferedIOBase, begun: bytes) -> Decompressed | None:
-    """Decompress a source of which the bytes `begun` were taken; None where it is not compressed."""
+def decompressed(source: io.BufferedIOBase, start: bytes) -> Decompressed | None:
+    """Decompress a source whose first bytes, `start`, were read; None if it is not compressed."""
     for magic, member in _MEMBERS.items():
-        if begun.startswith(magic):
-            return Decompressed(source, begun, member)
+        if start.startswith(magic):
+            return Decompressed(source, start, member)
     return None

@@ -1,4 +1,4 @@
-"""The feeder: packets in, records out, until the source ends or it is told to stop."""
+"""The feeder: reads packets and publishes records, until the source ends or it is stopped."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.pcap import PcapWriter
 from streaming.feeder.capture import InterfaceCapture
 from streaming.feeder.feeder_metrics import FeederMetrics
-from streaming.feeder.heartbeat import INTERVAL, Heartbeat
-from streaming.feeder.log import tell
+from streaming.feeder.heartbeat import INTERVAL, FeederHeartbeats
+from streaming.feeder.log import log_event
 from streaming.feeder.outlet import Outlet
 from streaming.feeder.own_traffic import OwnTraffic
 from streaming.settings.configuration import Configuration
@@ -26,22 +26,22 @@ from streaming.settings.release import load_schemas
 from streaming.user_error import UserError
 
 DRAIN_SECONDS = 10.0
-"""How long a feeder that is told to stop goes on reading what was captured until then."""
+"""How long a stopping feeder continues to read packets that were captured before the stop."""
 FLUSH_SECONDS = 30.0
-"""How long Kafka has, at the end, to take what waits."""
+"""How long the feeder waits at the end for Kafka to accept the remaining records."""
 METRICS_INTERVAL = 0.5
 STUCK_AFTER = 60.0
-"""Seconds for which one batch may be worked on before the feeder counts as ill."""
+"""Seconds that one batch may take before the feeder counts as unhealthy."""
 
 Batches = Iterator[PacketBatch]
-"""A source: batches of packets, an empty one whenever there was nothing for a moment."""
+"""A source: batches of packets; an empty one if there were none for a moment."""
 
 
 class Feeder:
     """One run of the feeder over one source.
 
-    Of a live `capture` drops are counted, and heartbeats tell how far its clock has come; `own` takes out
-    the connections of the feeder itself; setting `stopping` asks `run` to finish.
+    With a live `capture`, drops are counted and heartbeats publish its clock. `own` removes the feeder's own
+    connections. Setting `stopping` makes `run` finish.
     """
 
     def __init__(
@@ -65,20 +65,20 @@ class Feeder:
             max_frame=configuration.max_request_bytes,
         )
         self._cutter = ColumnarCutter(self._schemas)
-        # What is to be compiled is so before packets come, and while there are rights to keep it on disk.
+        # Compile before packets arrive, and before the process changes to a user who may not write the cache.
         self._cutter.cut(self._tracker.feed(PacketBatch.of([])))
         self._metrics = FeederMetrics(version=version("kipwatch"), kafka=self._schemas.release)
         self._save = save
         self._writer: PcapWriter | None = None
         self._capture = capture
         self._own = own
-        self._heartbeat = Heartbeat(run, cluster, feeder)
+        self._heartbeats = FeederHeartbeats(run, cluster, feeder)
         self._outlet: Outlet
         self._running = False
         self._stopping = stopping or threading.Event()
         self._stopped_at: int | None = None
         self._busy_since: float | None = None
-        self._measured_at = self._beat_at = 0.0
+        self._measured_at = self._heartbeat_at = 0.0
         self._dropped = self._unread = 0
 
     @property
@@ -87,41 +87,42 @@ class Feeder:
         return self._metrics.registry
 
     def is_healthy(self) -> bool:
-        """Whether the feeder still moves; waiting for packets is no standstill."""
+        """Whether no batch is stuck; waiting for packets is healthy."""
         busy_since = self._busy_since
         return busy_since is None or time.monotonic() - busy_since < STUCK_AFTER
 
     def is_ready(self) -> bool:
-        """Whether it runs, and its records are taken as they come."""
-        return self._running and self._outlet.is_taken
+        """Whether it runs, and the outlet accepts records without delay."""
+        return self._running and self._outlet.is_accepting
 
     def waits(self) -> bool:
-        """Take note that Kafka has no room; tells whether to wait for it, which is no standstill."""
+        """Note that the publisher waits for Kafka, which is healthy; returns whether to go on waiting."""
         self._busy_since = time.monotonic()
         self._measure_if_due()
         return not self._stopping.is_set()
 
     def run(self, batches: Batches, outlet: Outlet) -> None:
-        """Feed until the source ends or it is asked to finish, then bring out what is left.
+        """Feed until the source ends or `stopping` is set, then flush the outlet.
 
-        Raises UserError when not all records were taken.
+        Raises UserError if Kafka did not accept all records.
         """
         self._outlet, self._running = outlet, True
-        tell("ready")
+        log_event("ready")
         try:
             for packets in batches:
                 self._busy_since = time.monotonic()
-                self._take(packets)
-                self._do_what_is_due()
+                self._process(packets)
+                self._poll_outlet()
+                self._measure_if_due()
                 self._busy_since = None
                 if self._is_done(packets):
                     break
         finally:
-            # A source that fails in its middle does not take along what was read before.
+            # If the source fails, what was read before is published nevertheless.
             self._finish()
 
     def _is_done(self, packets: PacketBatch) -> bool:
-        """Whether it is to stop, and what was captured until then is read, or takes too long."""
+        """Whether to stop now: all packets captured before the stop are read, or that takes too long."""
         if not self._stopping.is_set() or self._capture is None:
             return self._stopping.is_set()
         if self._stopped_at is None:
@@ -133,31 +134,30 @@ class Feeder:
         self._unread = self._capture.unread if takes_too_long else 0
         return takes_too_long
 
-    def _take(self, packets: PacketBatch) -> None:
+    def _process(self, packets: PacketBatch) -> None:
         if self._save is not None:
-            self._keep(packets, self._save)
-        strangers = self._own.sift(packets, self._tracker.ledger) if self._own else packets
-        self._outlet.publish_batch(self._cutter.cut(self._tracker.feed(strangers)))
-        if self._capture and time.monotonic() - self._beat_at > INTERVAL:
-            self._beat_at = time.monotonic()
+            self._write(packets, self._save)
+        others = self._own.without_own(packets, self._tracker.ledger) if self._own else packets
+        self._outlet.publish_batch(self._cutter.cut(self._tracker.feed(others)))
+        if self._capture and time.monotonic() - self._heartbeat_at > INTERVAL:
+            self._heartbeat_at = time.monotonic()
             read_until = int(packets.captured_at[-1]) if packets.size else time.time_ns()
-            self._outlet.publish(self._heartbeat.at(read_until))
+            self._outlet.publish(self._heartbeats.at(read_until))
 
-    def _keep(self, packets: PacketBatch, save: BinaryIO) -> None:
+    def _write(self, packets: PacketBatch, save: BinaryIO) -> None:
         try:
             for packet in packets.packets():
                 self._writer = self._writer or PcapWriter(save, packet.link_type)
                 self._writer.write(packet)
         except ValueError as error:
-            raise UserError(f"--save takes packets of one kind: {error}") from error
+            raise UserError(f"--save cannot mix link layers: {error}") from error
 
-    def _do_what_is_due(self) -> None:
-        self._outlet.attend()
+    def _poll_outlet(self) -> None:
+        self._outlet.poll()
         if self._outlet.fatal:
             raise UserError(
-                f"Kafka takes nothing more of this run: {self._outlet.fatal}; start the feeder again"
+                f"Kafka accepts no more records of this run: {self._outlet.fatal}; start the feeder again"
             )
-        self._measure_if_due()
 
     def _measure_if_due(self) -> None:
         if time.monotonic() - self._measured_at >= METRICS_INTERVAL:
@@ -183,20 +183,20 @@ class Feeder:
 
     def _finish(self) -> None:
         self._outlet.publish_batch(self._cutter.cut(self._tracker.finish()))
-        # Before the flush, which reads no packet: what is dropped meanwhile was not to be captured.
+        # Before the flush, which reads no packets: drops during the flush do not count.
         self._measure()
         left = self._outlet.flush(FLUSH_SECONDS)
         self._account_records()
         fates, ledger = self._outlet.fates, self._tracker.ledger.fates()
         packets = {"dropped_packets": self._dropped, "unread_packets": self._unread}
-        tell("stopped", records=fates, left=left, **packets, bytes=ledger)
+        log_event("stopped", records=fates, left=left, **packets, bytes=ledger)
         lost = left + fates.get("refused", 0)
         if lost:
-            raise UserError(f"Kafka did not take {lost} records; see that it runs, and what it said above")
+            raise UserError(f"Kafka did not accept {lost} records; check that it runs, and its errors above")
 
 
 def open_save(path: Path) -> BinaryIO:
-    """Open the file that keeps what is captured. Raises UserError."""
+    """Open the pcap file for the captured packets. Raises UserError."""
     try:
         return path.open("wb")
     except OSError as error:

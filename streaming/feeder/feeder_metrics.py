@@ -11,7 +11,7 @@ from streaming.metrics import instruments
 
 
 class FeederMetrics:
-    """What the feeder exposes. Its counters follow totals that the feeder keeps."""
+    """The metrics of the feeder. Its counters follow totals that the feeder keeps."""
 
     def __init__(self, *, version: str, kafka: str) -> None:
         self.registry = instruments.page(version, kafka)
@@ -33,7 +33,7 @@ class FeederMetrics:
         self._account(self._bytes, totals)
 
     def account_packets(self, totals: Mapping[str, int], *, opaque_connections: int) -> None:
-        """Raise the counters of packets by fate, and of connections that are not Kafka."""
+        """Raise the counters of packets by fate, and of connections that are not Kafka, to their totals."""
         self._account(self._packets, totals)
         self._opaque.reach(opaque_connections)
 
@@ -56,7 +56,7 @@ class FeederMetrics:
 
 
 class _Total:
-    """A counter that is raised to totals which somebody else keeps."""
+    """A counter that is raised to a total that is kept elsewhere."""
 
     def __init__(self, counter: Counter) -> None:
         self._counter = counter

@@ -1,8 +1,7 @@
-"""A folder of files that one capture was written to in turn, as `tcpdump -C`, `-G` and `dumpcap -b` do.
+"""A folder of rotated capture files, as `tcpdump -C`, `-G` and `dumpcap -b` write them.
 
-The files are ordered by their first packets: names wrap around in a ring, and times of files change
-when they are copied. A file and its compressed copy count once. A packet's `position` counts the
-bytes of the files before its own as well.
+Files are ordered by their first packets: names wrap around in a ring, and file times change when files are
+copied. A file and its compressed copy count once. A packet's `position` includes the bytes of earlier files.
 """
 
 from __future__ import annotations
@@ -20,26 +19,26 @@ from streaming.feeder.capture_stream import CaptureStream, open_file
 from streaming.user_error import UserError
 
 POLL_SECONDS = 0.5
-"""How long a followed folder is left alone where it holds nothing new."""
+"""Seconds between two looks at a followed folder that holds nothing new."""
 _COMPRESSED = (".gz", ".zst")
 
 
-class Place(NamedTuple):
-    """Where a file stands among the others: by the time of its first packet, then by name."""
+class FileOrder(NamedTuple):
+    """The order of files: by the time of the first packet, in nanoseconds, then by name."""
 
-    began_at: int
+    first_captured_at: int
     name: str
 
 
 class CaptureFolder:
-    """The packets of all files, once."""
+    """The packets of all files of a folder, each once."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises UserError when the folder holds no packet, or anything that is no capture."""
-        places = {place: path for path in _paths(folder) if (place := _place(path))}
-        if not places:
-            raise UserError(f"{folder} holds no capture with a packet in it; name a capture or its folder")
-        self.files = [places[place] for place in sorted(places)]
+        """Raises UserError if the folder holds no packet, or a file that is no capture."""
+        ordered = {order: path for path in _paths(folder) if (order := _order(path))}
+        if not ordered:
+            raise UserError(f"{folder} holds no capture with packets; name a capture or a folder of captures")
+        self.files = [ordered[order] for order in sorted(ordered)]
         self.truncated = False
 
     def __iter__(self) -> Iterator[Packet]:
@@ -47,31 +46,31 @@ class CaptureFolder:
             yield from batch.packets()
 
     def batches(self) -> Iterator[PacketBatch]:
-        """Give the packets many at a time; each batch is good until the next but one."""
+        """Yield the packets in batches; each is valid until the next but one is read."""
         before = 0
         for path in self.files:
             with open_file(path) as file:
-                yield from _behind(before, file)
+                yield from _shifted(before, file)
                 self.truncated |= file.truncated
                 before += file.position
 
 
 def follow(folder: Path) -> Iterator[PacketBatch]:
-    """Give what the folder holds and then what is written to it, for ever; an empty batch after a pause.
+    """Yield the packets of a folder and then new ones for ever; an empty batch after a pause.
 
-    A file is read to its end when a later one is there. One that ends inside a packet all the same, or
-    is damaged, is read as far as it is whole, which standard error tells. What is no capture is passed over.
+    A file is complete when a later one exists. If it then ends inside a packet, or is damaged, its complete
+    packets are read and a warning goes to standard error. Files that are no captures are ignored.
     """
-    before, reached = 0, None
+    before, last = 0, None
     while True:
-        found = _next(folder, reached)
+        found = _next(folder, last)
         if found is None:
-            yield _nothing()
+            yield _pause()
             continue
-        reached, path = found
+        last, path = found
         try:
             with open_file(path) as file:
-                yield from _follow_file(folder, reached, before, file)
+                yield from _follow_file(folder, last, before, file)
                 before += file.position
                 if file.truncated:
                     raise UserError(f"{path} ends inside a packet; all complete packets were read")
@@ -80,53 +79,53 @@ def follow(folder: Path) -> Iterator[PacketBatch]:
 
 
 def first_packet(folder: Path) -> Packet:
-    """Give the first packet of a folder's first file. Raises UserError as CaptureFolder."""
+    """Return the first packet of a folder's first file. Raises UserError like CaptureFolder."""
     return next(iter(CaptureFolder(folder)))
 
 
-def _follow_file(folder: Path, place: Place, before: int, file: CaptureStream) -> Iterator[PacketBatch]:
+def _follow_file(folder: Path, order: FileOrder, before: int, file: CaptureStream) -> Iterator[PacketBatch]:
     while True:
-        # Asked before the rest is read: whoever begins the next file has written all of this one.
-        is_complete = _next(folder, place) is not None
-        yield from _behind(before, file)
+        # Checked before the rest is read: when the next file exists, this one is written completely.
+        is_complete = _next(folder, order) is not None
+        yield from _shifted(before, file)
         if is_complete:
             return
-        yield _nothing()
+        yield _pause()
 
 
-def _behind(before: int, file: CaptureStream) -> Iterator[PacketBatch]:
+def _shifted(before: int, file: CaptureStream) -> Iterator[PacketBatch]:
     return (batch._replace(positions=before + batch.positions) for batch in file.batches())
 
 
-def _nothing() -> PacketBatch:
+def _pause() -> PacketBatch:
     time.sleep(POLL_SECONDS)
     return PacketBatch.of([])
 
 
-def _next(folder: Path, reached: Place | None) -> tuple[Place, Path] | None:
-    """Find the first file behind a place."""
+def _next(folder: Path, last: FileOrder | None) -> tuple[FileOrder, Path] | None:
+    """Return the first file after another, or after none."""
     later = {}
     for path in _paths(folder):
         with suppress(UserError, FileNotFoundError):
-            place = _place(path)
-            if place and (reached is None or place > reached):
-                later[place] = path
+            order = _order(path)
+            if order and (last is None or order > last):
+                later[order] = path
     return min(later.items(), default=None)
 
 
 def _paths(folder: Path) -> list[Path]:
-    """List the files in reverse, so that of a file and its compressed copies the plain one is met last."""
+    """List the files in reverse, so that a plain file comes after its compressed copies and replaces them."""
     try:
         return sorted((path for path in folder.iterdir() if path.is_file()), reverse=True)
     except OSError as error:
         raise UserError(f"cannot read {folder}: {error.strerror}") from error
 
 
-def _place(path: Path) -> Place | None:
-    """Place a file; None where it has no packet yet. Raises UserError where it is no capture."""
+def _order(path: Path) -> FileOrder | None:
+    """Return the order of a file; None if it has no packet yet. Raises UserError if it is no capture."""
     if not path.stat().st_size:
         return None
     with open_file(path) as file:
         first = next(iter(file), None)
     name = path.with_suffix("").name if path.suffix in _COMPRESSED else path.name
-    return Place(first.captured_at, name) if first else None
+    return FileOrder(first.captured_at, name) if first else None

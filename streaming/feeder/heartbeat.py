@@ -1,4 +1,4 @@
-"""The feeder's heartbeat: a record that says how far its capture clock has come."""
+"""The feeder's heartbeats: records of how far its capture clock has advanced."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from decoders.frame.record import Endpoint, Kind, Record
 
 INTERVAL = 5.0
 """Seconds between two heartbeats."""
-_NOWHERE = Endpoint("0.0.0.0:0")
+_NO_ENDPOINT = Endpoint("0.0.0.0:0")
 
 
-class Heartbeat:
-    """Makes the heartbeats of one run. They belong to no connection, and have an ID of their own."""
+class FeederHeartbeats:
+    """Makes the heartbeats of one run. They share a connection ID, which is that of no connection."""
 
     def __init__(self, run: int, cluster: str, feeder: str) -> None:
         self._run, self._cluster, self._feeder = run, cluster, feeder
@@ -22,15 +22,15 @@ class Heartbeat:
         self._connection = hashlib.blake2b(named.encode(), digest_size=16).digest()
 
     def at(self, captured_at: int) -> Record:
-        """Say that everything captured before a time, in nanoseconds since the epoch, was read."""
+        """Make a heartbeat: all packets captured before a time, in nanoseconds since the epoch, were read."""
         return Record(
             kind=Kind.HEARTBEAT,
             connection=self._connection,
             run=self._run,
             sequence=next(self._numbers),
             captured_at=captured_at,
-            client=_NOWHERE,
-            server=_NOWHERE,
+            client=_NO_ENDPOINT,
+            server=_NO_ENDPOINT,
             cluster=self._cluster,
             feeder=self._feeder,
         )

@@ -1,10 +1,10 @@
-"""What the feeder tells whoever runs it: a JSON object a line on standard output."""
+"""The log of the feeder: one JSON object per line on standard output."""
 
 from __future__ import annotations
 
 import json
 
 
-def tell(event: str, **facts: object) -> None:
-    """Tell of an event at once; `facts` are what belongs to it."""
-    print(json.dumps({"feeder": event, **facts}), flush=True)
+def log_event(event: str, **fields: object) -> None:
+    """Log an event with its fields, and flush."""
+    print(json.dumps({"feeder": event, **fields}), flush=True)

@@ -1,4 +1,4 @@
-"""Where the feeder's records go: to Kafka, or only onto the screen."""
+"""Outlets of the feeder: what they have in common, and the dry run, which prints records."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ _ARROWS = {Direction.TO_BROKER: "→", Direction.TO_CLIENT: "←", Direction.NON
 
 
 class Outlet(Protocol):
-    """What takes the records of a feeder."""
+    """A destination of records: Kafka or, in a dry run, standard output."""
 
     def publish(self, record: Record) -> None:
-        """Take a record."""
+        """Publish a record."""
 
     def publish_batch(self, batch: FrameBatch) -> None:
-        """Take all records of a batch, and do meanwhile what is due."""
+        """Publish all records of a batch, polling in between."""
 
-    def attend(self) -> None:
-        """Do what is due; called often."""
+    def poll(self) -> None:
+        """Process delivery reports; to be called often."""
 
     def flush(self, seconds: float) -> int:
-        """Bring out everything, at most so long. Gives how many records are left."""
+        """Publish all waiting records, within a time limit. Returns how many remain."""
 
     @property
-    def is_taken(self) -> bool:
-        """Whether records are brought out as they come."""
+    def is_accepting(self) -> bool:
+        """Whether records are published without delay."""
 
     @property
     def fates(self) -> dict[str, int]:
-        """How many records had which fate so far."""
+        """The number of records so far by fate."""
 
     @property
     def shed_bytes(self) -> int:
-        """Bytes of records that were never brought out."""
+        """Bytes of records that were shed."""
 
     @property
     def waiting_bytes(self) -> int:
@@ -45,13 +45,13 @@ class Outlet(Protocol):
 
     @property
     def fatal(self) -> str:
-        """Why nothing can be brought out any more; "" while it can."""
+        """Why no record can be published any more; "" while records can be."""
 
 
 class DryRun:
-    """Shows the records, a line each, instead of publishing them."""
+    """Prints the records, one line each, instead of publishing them."""
 
-    is_taken = True
+    is_accepting = True
     shed_bytes = waiting_bytes = 0
     fatal = ""
 
@@ -60,7 +60,7 @@ class DryRun:
 
     @property
     def fates(self) -> dict[str, int]:
-        """How many records of which kind there would be."""
+        """The number of records by kind."""
         return dict(sorted(self._kinds.items()))
 
     def publish(self, record: Record) -> None:
@@ -73,13 +73,13 @@ class DryRun:
         for record in batch.records():
             self.publish(record)
 
-    def attend(self) -> None:
-        """Show what is printed at once."""
+    def poll(self) -> None:
+        """Flush standard output."""
         sys.stdout.flush()
 
     def flush(self, seconds: float) -> int:
-        """Leave nothing."""
-        self.attend()
+        """Flush standard output; no record remains."""
+        self.poll()
         return 0
 
 
@@ -99,6 +99,6 @@ def _particulars(record: Record) -> str:
         case Kind.RESPONSE:
             return f"{record.pairing.name.lower()} {record.paired_sequence or ''}"
         case Kind.OPENED | Kind.CLOSED:
-            told = record.closing or record.flags
-            return (told.name or "").lower() if told else ""
+            reason = record.closing or record.flags
+            return (reason.name or "").lower() if reason else ""
     return ""

@@ -1,10 +1,9 @@
-"""The feeder's own connections, which it must not publish: each record would make the next.
+"""Removes the feeder's own connections from the capture: publishing their records would cause more records.
 
-The sockets of this process are asked for their addresses, so nothing has to be searched that belongs to
-others. That is done again for each batch of packets, after the batch was captured: what has sent a packet
-is known by then, if it is still there. Some is not, since librdkafka leaves a bootstrap broker as soon as
-it has told of the others; so a thread asks all the time. A connection that has ended is remembered for a
-while, for packets that wait.
+The addresses come from the sockets of this process. They are read again for each batch of packets, after the
+capture of the batch: a socket that has sent a packet is known by then, if it still exists. Some do not, since
+librdkafka closes its bootstrap connection as soon as it knows the brokers; so a thread reads them all the
+time. A connection that has ended is remembered for a while, as its packets may not have been read yet.
 """
 
 from __future__ import annotations
@@ -31,27 +30,27 @@ from decoders.wire.packet import Packet
 from decoders.wire.segment import Segment, SocketAddress, read_segment
 
 INTERVAL = 0.005
-"""Seconds between two looks. On loopback a bootstrap connection lives for some milliseconds."""
+"""Seconds between two reads. On loopback a bootstrap connection lives for some milliseconds."""
 REMEMBERED = 60.0
-"""Seconds. As long as Linux gives the addresses of a connection it closed to no other."""
+"""Seconds: as long as Linux keeps the addresses of a closed connection in TIME_WAIT."""
 _PORT = 0xFFFF
 
 Ends = frozenset[SocketAddress]
-"""The two ends of a connection, as far as they are known."""
+"""The two ends of a connection; only our own while it is being established."""
 
 
 class OwnTraffic:
-    """Takes the packets of this process's own connections to the watched ports out. A context manager."""
+    """Removes the packets of this process's own connections to the watched ports. A context manager."""
 
     def __init__(self, ports: Collection[int]) -> None:
-        """Watch `ports`, or every port when there are none."""
+        """Watch `ports`, or every port if there are none."""
         self._ports = frozenset(ports)
         self._seen_at: dict[Ends, float] = {}
         self._connecting: set[SocketAddress] = set()
         self._suspects = _Suspects([], ())
         self._sockets = _Sockets()
-        self._looking, self._ended = threading.Lock(), threading.Event()
-        self._thread = threading.Thread(target=self._keep_looking, name="own-traffic", daemon=True)
+        self._refreshing, self._ended = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._keep_refreshing, name="own-traffic", daemon=True)
 
     def __enter__(self) -> OwnTraffic:
         self._thread.start()
@@ -63,10 +62,10 @@ class OwnTraffic:
         self._ended.set()
         self._thread.join()
 
-    def sift(self, packets: PacketBatch, ledger: Ledger) -> PacketBatch:
-        """Give the packets that are not our own; those are booked as skipped."""
-        self._look()
-        # Most packets are told by their ports, and need not be read one by one.
+    def without_own(self, packets: PacketBatch, ledger: Ledger) -> PacketBatch:
+        """Return the packets of other processes; our own are counted as skipped in the ledger."""
+        self._refresh()
+        # The ports rule most packets out, so that few have to be parsed one by one.
         rows = self._suspects.among(packets)
         own = [row for row in rows if self._is_own(packets.packet(row), ledger)]
         return packets.chosen(np.delete(np.arange(packets.size), own)) if own else packets
@@ -83,12 +82,12 @@ class OwnTraffic:
         ledger.skip(Reason.OWN, len(segment.payload))
         return True
 
-    def _keep_looking(self) -> None:
+    def _keep_refreshing(self) -> None:
         while not self._ended.wait(INTERVAL):
-            self._look()
+            self._refresh()
 
-    def _look(self) -> None:
-        with self._looking:
+    def _refresh(self) -> None:
+        with self._refreshing:
             now, sockets = time.monotonic(), self._sockets.ends()
             known = {ends: at for ends, at in self._seen_at.items() if now - at < REMEMBERED}
             known |= {ends: now for ends in sockets if len(ends) == 2 and self._is_watched(ends)}
@@ -103,33 +102,33 @@ class OwnTraffic:
 
 
 class _Sockets:
-    """The TCP sockets of this process. One that has told both its ends is not asked again."""
+    """The TCP sockets of this process. A socket with both ends known is not read again."""
 
     def __init__(self) -> None:
-        self._settled: dict[tuple[str, int], Ends] = {}
-        """By descriptor and inode: a descriptor alone may come to be another socket."""
+        self._known: dict[tuple[str, int], Ends] = {}
+        """By descriptor and inode: a descriptor alone may be reused for another socket."""
 
     def ends(self) -> set[Ends]:
-        """Give the ends of each connection; of one that is not established, our own end."""
-        settled: dict[tuple[str, int], Ends] = {}
-        asked: set[Ends] = set()
+        """Return the ends of each connection; of one that is not established, our own end."""
+        known: dict[tuple[str, int], Ends] = {}
+        connecting: set[Ends] = set()
         for path in Path("/proc/self/fd").iterdir():
-            # A descriptor may be closed meanwhile, by a thread of librdkafka.
+            # A thread of librdkafka may close a descriptor at any time.
             with contextlib.suppress(OSError):
-                place = path.name, os.fstat(int(path.name)).st_ino
-                ends = self._settled.get(place)
+                key = path.name, os.fstat(int(path.name)).st_ino
+                ends = self._known.get(key)
                 if ends is None:
-                    ends = _ask(int(path.name))
+                    ends = _ends_of(int(path.name))
                 if len(ends) == 1:
-                    asked.add(ends)
+                    connecting.add(ends)
                 else:
-                    settled[place] = ends
-        self._settled = settled
-        return asked | set(settled.values())
+                    known[key] = ends
+        self._known = known
+        return connecting | set(known.values())
 
 
-def _ask(descriptor: int) -> Ends:
-    """Ask a socket for its ends; there are none of what is no TCP connection."""
+def _ends_of(descriptor: int) -> Ends:
+    """Return the ends of a TCP connection; none for any other descriptor."""
     if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
         return frozenset()
     with socket.socket(fileno=os.dup(descriptor)) as own:
@@ -154,7 +153,7 @@ def _address(name: tuple[str, int]) -> SocketAddress:
 
 
 class _Suspects:
-    """The ports of our own connections, and of our ends of those that are not established."""
+    """The ports of our own connections, and of our ends of those that are being established."""
 
     def __init__(self, known: Collection[Ends], connecting: Collection[SocketAddress]) -> None:
         self._pairs = np.array(
@@ -163,7 +162,7 @@ class _Suspects:
         self._ports = np.array([end.port for end in connecting], np.int64)
 
     def among(self, packets: PacketBatch) -> list[int]:
-        """Find the packets that may be our own by their ports, or whose ports are not read here."""
+        """Return the rows of packets that may be our own by their ports, or whose ports are unknown here."""
         if not (packets.size and (len(self._pairs) or len(self._ports))):
             return []
         segments = read_segments(packets)

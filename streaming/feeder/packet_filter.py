@@ -1,7 +1,7 @@
-"""The filter that the kernel runs on every packet of an interface: classic BPF for TCP ports.
+"""The packet filter that the kernel runs on an interface: classic BPF for TCP ports.
 
-The machine is described at https://www.kernel.org/doc/html/latest/networking/filter.html. Here jumps
-name labels, and the assembler counts the instructions between.
+The machine is described at https://www.kernel.org/doc/html/latest/networking/filter.html. Jumps name labels
+here; `assemble` turns them into distances.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import NamedTuple
 from decoders.wire.segment import LinkType
 
 MAX_PORTS = 50
-"""A jump reaches 255 instructions ahead, and each port is compared in four places."""
+"""A conditional jump reaches 255 instructions ahead, and each port is compared in four places."""
 ACCEPTED_BYTES = 0x40000
-"""How much of an accepted packet is handed over: more than any packet is long."""
+"""Bytes of an accepted packet that are captured: more than any packet has."""
 
 LOAD_BYTE = 0x30
 LOAD_HALF = 0x28
 LOAD_HALF_INDEXED = 0x48
 LOAD_IP_HEADER_LENGTH = 0xB1
-"""Into the index: four times the low half of a byte."""
+"""Sets the index to four times the low half of a byte."""
 AND = 0x54
 JUMP = 0x05
-"""Unconditional; it alone reaches any distance."""
+"""Unconditional; the only jump of any distance."""
 JUMP_IF_EQUAL = 0x15
 JUMP_IF_ANY_BIT = 0x45
 RETURN = 0x06
@@ -37,8 +37,8 @@ _IPV6_EXTENSIONS = (0, 43, 44, 60)
 _FRAGMENT_OFFSET = 0x1FFF
 
 
-class Instruction(NamedTuple):
-    """A machine instruction; its jumps are counted from the instruction behind it."""
+class BpfInstruction(NamedTuple):
+    """A machine instruction; its jumps are relative to the next instruction."""
 
     code: int
     jump_true: int
@@ -46,8 +46,8 @@ class Instruction(NamedTuple):
     operand: int
 
 
-class Step(NamedTuple):
-    """An instruction whose jumps name labels, "" for the next instruction; `label` is its own name."""
+class LabelledInstruction(NamedTuple):
+    """An instruction whose jumps name labels, "" for the next instruction; `label` is its own label."""
 
     code: int
     operand: int = 0
@@ -56,15 +56,15 @@ class Step(NamedTuple):
     label: str = ""
 
 
-def tcp_ports_filter(ports: Collection[int], link_type: LinkType) -> list[Instruction]:
-    """Accept TCP over IPv4 and IPv6 from or to any of the ports, or all TCP when there are none.
+def tcp_ports_filter(ports: Collection[int], link_type: LinkType) -> list[BpfInstruction]:
+    """Accept TCP over IPv4 and IPv6 from or to any of the ports, or all TCP if there are none.
 
-    Of a fragmented packet only the first part has ports: the rest is rejected. IPv6 extension headers
-    are not looked behind: what has any is accepted, and so is left to who reads it. Raises ValueError
-    for more than MAX_PORTS ports, and for link layers other than Ethernet and raw IP.
+    Only the first fragment of a packet has ports: the others are rejected. Packets with IPv6 extension
+    headers are accepted, since the filter does not parse those. Raises ValueError for more than MAX_PORTS
+    ports, and for link layers other than Ethernet and raw IP.
     """
     if len(ports) > MAX_PORTS:
-        raise ValueError(f"a filter takes at most {MAX_PORTS} ports, not {len(ports)}")
+        raise ValueError(f"a filter accepts at most {MAX_PORTS} ports, not {len(ports)}")
     if link_type is LinkType.RAW:
         return assemble(_ip_checks(ports, 0))
     if link_type is LinkType.ETHERNET:
@@ -72,68 +72,72 @@ def tcp_ports_filter(ports: Collection[int], link_type: LinkType) -> list[Instru
     raise ValueError(f"there is no filter for link type {link_type}")
 
 
-def _ethernet_checks(ports: Collection[int]) -> Iterator[Step]:
-    """Find IP behind VLAN tags: the kernel takes out the outer one only, and not of all that is sent."""
+def _ethernet_checks(ports: Collection[int]) -> Iterator[LabelledInstruction]:
+    """Find IP behind VLAN tags: the kernel removes only the outer tag, and not of all outgoing packets."""
     for tags in range(_MOST_VLAN_TAGS):
         ethertype_at = _ETHERTYPE_AT + 4 * tags
-        yield Step(LOAD_HALF, ethertype_at, label=f"behind {tags} tags")
+        yield LabelledInstruction(LOAD_HALF, ethertype_at, label=f"behind {tags} tags")
         for tag in _VLAN_TAGS:
-            yield Step(JUMP_IF_EQUAL, tag, when_true=f"tag {tags}")
-        yield Step(JUMP, when_true=f"IP at {ethertype_at + 2}")
-        yield Step(JUMP, when_true=f"behind {tags + 1} tags", label=f"tag {tags}")
+            yield LabelledInstruction(JUMP_IF_EQUAL, tag, when_true=f"tag {tags}")
+        yield LabelledInstruction(JUMP, when_true=f"IP at {ethertype_at + 2}")
+        yield LabelledInstruction(JUMP, when_true=f"behind {tags + 1} tags", label=f"tag {tags}")
         yield from _ip_checks(ports, ethertype_at + 2)
     ethertype_at = _ETHERTYPE_AT + 4 * _MOST_VLAN_TAGS
-    yield Step(JUMP, when_true=f"IP at {ethertype_at + 2}", label=f"behind {_MOST_VLAN_TAGS} tags")
+    yield LabelledInstruction(
+        JUMP, when_true=f"IP at {ethertype_at + 2}", label=f"behind {_MOST_VLAN_TAGS} tags"
+    )
     yield from _ip_checks(ports, ethertype_at + 2)
 
 
-def _ip_checks(ports: Collection[int], ip: int) -> Iterator[Step]:
-    """Judge the packet whose IP header is at byte `ip`; every way through returns."""
+def _ip_checks(ports: Collection[int], ip: int) -> Iterator[LabelledInstruction]:
+    """Check the packet whose IP header is at byte `ip`; every path returns."""
     accept, reject, ipv4, ipv6 = (f"{name} at {ip}" for name in ("accept", "reject", "IPv4", "IPv6"))
-    yield Step(LOAD_BYTE, ip, label=f"IP at {ip}")
-    yield Step(AND, 0xF0)
-    yield Step(JUMP_IF_EQUAL, 0x40, when_true=ipv4)
-    yield Step(JUMP_IF_EQUAL, 0x60, when_true=ipv6, when_false=reject)
-    yield Step(LOAD_BYTE, ip + 9, label=ipv4)
-    yield Step(JUMP_IF_EQUAL, _PROTOCOL_TCP, when_false=reject)
-    yield Step(LOAD_HALF, ip + 6)
-    yield Step(JUMP_IF_ANY_BIT, _FRAGMENT_OFFSET, when_true=reject)
-    yield Step(LOAD_IP_HEADER_LENGTH, ip)
+    yield LabelledInstruction(LOAD_BYTE, ip, label=f"IP at {ip}")
+    yield LabelledInstruction(AND, 0xF0)
+    yield LabelledInstruction(JUMP_IF_EQUAL, 0x40, when_true=ipv4)
+    yield LabelledInstruction(JUMP_IF_EQUAL, 0x60, when_true=ipv6, when_false=reject)
+    yield LabelledInstruction(LOAD_BYTE, ip + 9, label=ipv4)
+    yield LabelledInstruction(JUMP_IF_EQUAL, _PROTOCOL_TCP, when_false=reject)
+    yield LabelledInstruction(LOAD_HALF, ip + 6)
+    yield LabelledInstruction(JUMP_IF_ANY_BIT, _FRAGMENT_OFFSET, when_true=reject)
+    yield LabelledInstruction(LOAD_IP_HEADER_LENGTH, ip)
     yield from _port_checks(ports, LOAD_HALF_INDEXED, ip, accept)
-    yield Step(LOAD_BYTE, ip + 6, label=ipv6)
+    yield LabelledInstruction(LOAD_BYTE, ip + 6, label=ipv6)
     for extension in _IPV6_EXTENSIONS:
-        yield Step(JUMP_IF_EQUAL, extension, when_true=accept)
-    yield Step(JUMP_IF_EQUAL, _PROTOCOL_TCP, when_false=reject)
+        yield LabelledInstruction(JUMP_IF_EQUAL, extension, when_true=accept)
+    yield LabelledInstruction(JUMP_IF_EQUAL, _PROTOCOL_TCP, when_false=reject)
     yield from _port_checks(ports, LOAD_HALF, ip + 40, accept)
-    yield Step(RETURN, 0, label=reject)
-    yield Step(RETURN, ACCEPTED_BYTES, label=accept)
+    yield LabelledInstruction(RETURN, 0, label=reject)
+    yield LabelledInstruction(RETURN, ACCEPTED_BYTES, label=accept)
 
 
-def _port_checks(ports: Collection[int], load: int, tcp_header: int, accept: str) -> Iterator[Step]:
+def _port_checks(
+    ports: Collection[int], load: int, tcp_header: int, accept: str
+) -> Iterator[LabelledInstruction]:
     for place in (tcp_header, tcp_header + 2):
-        yield Step(load, place)
+        yield LabelledInstruction(load, place)
         for port in sorted(ports):
-            yield Step(JUMP_IF_EQUAL, port, when_true=accept)
-    yield Step(RETURN, 0 if ports else ACCEPTED_BYTES)
+            yield LabelledInstruction(JUMP_IF_EQUAL, port, when_true=accept)
+    yield LabelledInstruction(RETURN, 0 if ports else ACCEPTED_BYTES)
 
 
-def assemble(steps: Iterable[Step]) -> list[Instruction]:
-    """Turn labels into distances."""
+def assemble(steps: Iterable[LabelledInstruction]) -> list[BpfInstruction]:
+    """Replace labels by distances."""
     program = list(steps)
     places = {step.label: place for place, step in enumerate(program) if step.label}
 
     def distance(label: str, place: int) -> int:
         return places[label] - place - 1 if label else 0
 
-    def instruction(step: Step, place: int) -> Instruction:
+    def instruction(step: LabelledInstruction, place: int) -> BpfInstruction:
         when_true = distance(step.when_true, place)
         if step.code == JUMP:
-            return Instruction(JUMP, 0, 0, when_true)
-        return Instruction(step.code, when_true, distance(step.when_false, place), step.operand)
+            return BpfInstruction(JUMP, 0, 0, when_true)
+        return BpfInstruction(step.code, when_true, distance(step.when_false, place), step.operand)
 
     return [instruction(step, place) for place, step in enumerate(program)]
 
 
-def machine_code(program: Iterable[Instruction]) -> bytes:
-    """Lay a program out as the kernel reads it: an array of `struct sock_filter`."""
+def machine_code(program: Iterable[BpfInstruction]) -> bytes:
+    """Encode a program for the kernel: an array of `struct sock_filter`."""
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)

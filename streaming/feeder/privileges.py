@@ -1,4 +1,4 @@
-"""Giving up root: once the sockets are open, nothing that the feeder does needs it."""
+"""Gives up root privileges, which the feeder needs only to open its sockets."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from streaming.user_error import UserError
 
 
 def become(user: str) -> None:
-    """Take on the user and its groups for good; without a user, stay.
+    """Switch to a user and its groups permanently; an empty name changes nothing.
 
-    Raises UserError for a user that does not exist, and when the process is not root.
+    Raises UserError if the user does not exist, or the process is not root.
     """
     if not user:
         return

@@ -1,8 +1,8 @@
-"""Publishing records: to Kafka, keyed by connection, in order, each once.
+"""Publishes records to Kafka, keyed by connection, in order, exactly once.
 
-Records wait in memory for a broker that is slow or away, without a limit of time and up to a limit of
-bytes; what finds no room is shed (`shedding`). Only when not even closings have room left, publishing
-waits; then the ring fills, and the kernel counts what it drops.
+While a broker is slow or unreachable, records wait in memory, without a limit of time and up to a limit of
+bytes; further ones are shed (see `shedding`). Publishing blocks only when there is no room for closings
+either; then the ring fills, and the kernel counts the packets that it drops.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from decoders.frame.columnar.packing import PackedFrames
 from decoders.frame.record import Record, pack, unpack
 from decoders.wire.columnar.frames import FrameBatch
-from streaming.feeder.log import tell
+from streaming.feeder.log import log_event
 from streaming.feeder.shedding import Shedding
 from streaming.settings.kafka_client import Setting, librdkafka_settings
 from streaming.user_error import UserError
 
-OVERFULL, ROOM_AGAIN = 0.8, 0.5
-"""Shares of the buffer: shedding begins at the first and ends at the second."""
+SHED_ABOVE, RECOVER_BELOW = 0.8, 0.5
+"""Shares of the buffer at which shedding begins and ends."""
 OVERHEAD = 512
-"""Bytes that a waiting record takes beside its own, about."""
-ATTENDED = 256
-"""Records of a batch after which it is heard what became of earlier ones."""
+"""Approximate memory of a waiting record beside its own bytes."""
+POLL_EVERY = 256
+"""Records of a batch between two polls for delivery reports."""
 
 _DEFAULTS: Mapping[str, Setting] = {
     "client.id": "kipwatch-feeder",
@@ -36,10 +36,10 @@ _DEFAULTS: Mapping[str, Setting] = {
 
 
 class Publisher:
-    """Hands records to Kafka.
+    """Publishes records to Kafka.
 
-    `delivered` and `refused` count what Kafka took and refused for good, `shedding` what it was never
-    given. `fatal` says why nothing can be published any more, "" while it can.
+    `delivered` and `refused` count the records that Kafka accepted and finally refused, `shedding` those that
+    were never sent. `fatal` says why no record can be published any more, "" while records can be.
     """
 
     def __init__(
@@ -52,36 +52,36 @@ class Publisher:
     ) -> None:
         """Connect. `settings` are librdkafka's, as `kafka_client` describes them.
 
-        `waits` is called again and again while there is no room, and tells whether to go on waiting. Raises
-        UserError for settings that librdkafka refuses, or that would break what is promised here.
+        `waits` is called repeatedly while there is no room, and returns whether to go on waiting. Raises
+        UserError for settings that librdkafka refuses, or that the publisher itself must set.
         """
         self.shedding = Shedding()
         self.delivered, self.refused, self.waiting_bytes = 0, 0, 0
         self.fatal = ""
         self._topic, self._buffer_bytes, self._waits = topic, buffer_bytes, waits
-        self._overfull = self._away = False
-        self._told: set[int] = set()
-        """Errors that were told of since Kafka took a record."""
-        promised = {
+        self._overfull = self._unreachable = False
+        self._logged: set[int] = set()
+        """Codes of the errors that were logged since Kafka last accepted a record."""
+        required = {
             "enable.idempotence": True,
-            # A record waits until it is taken: the buffer's size alone decides what is shed.
+            # No record expires: the size of the buffer alone decides what is shed.
             "message.timeout.ms": 0,
             "queue.buffering.max.kbytes": max(1, buffer_bytes // 1024),
             "queue.buffering.max.messages": max(1, buffer_bytes // OVERHEAD),
-            "error_cb": self._hear_error,
-            # The errors are told here, in the feeder's own words and once.
+            "error_cb": self._on_error,
+            # Errors are logged by `_on_error`, each once.
             "log_level": 0,
         }
-        self._producer = _producer(bootstrap, settings, promised)
+        self._producer = _producer(bootstrap, settings, required)
 
     @property
-    def is_taken(self) -> bool:
-        """Whether Kafka takes the records as they come."""
-        return not (self._overfull or self._away or self.fatal)
+    def is_accepting(self) -> bool:
+        """Whether Kafka accepts records without delay."""
+        return not (self._overfull or self._unreachable or self.fatal)
 
     @property
     def fates(self) -> dict[str, int]:
-        """How many records had which fate so far."""
+        """The number of records so far by fate."""
         return {"delivered": self.delivered, "refused": self.refused, "shed": self.shedding.records}
 
     @property
@@ -95,7 +95,7 @@ class Publisher:
             self._queue(admitted)
 
     def publish_batch(self, batch: FrameBatch) -> None:
-        """Queue or shed all records of a batch, and attend meanwhile."""
+        """Queue or shed all records of a batch, polling in between."""
         packed = PackedFrames(batch)
         for number, record in enumerate(batch.in_order()):
             if isinstance(record, Record):
@@ -104,20 +104,20 @@ class Publisher:
                 self.publish(batch.record(record))
             else:
                 self._send(packed.key(record), packed.value(record))
-            if number % ATTENDED == 0:
-                self.attend()
+            if number % POLL_EVERY == 0:
+                self.poll()
 
-    def attend(self) -> None:
-        """Hear what became of the records, and see whether there is room. To be called often."""
+    def poll(self) -> None:
+        """Process delivery reports, and begin or end shedding. To be called often."""
         self._producer.poll(0)
-        if self.waiting_bytes > OVERFULL * self._buffer_bytes and not self._overfull:
+        if self.waiting_bytes > SHED_ABOVE * self._buffer_bytes and not self._overfull:
             self._overfull = True
-            tell("shedding", waiting_bytes=self.waiting_bytes)
-        elif self.waiting_bytes < ROOM_AGAIN * self._buffer_bytes and self._overfull:
+            log_event("shedding", waiting_bytes=self.waiting_bytes)
+        elif self.waiting_bytes < RECOVER_BELOW * self._buffer_bytes and self._overfull:
             self._recover()
 
     def flush(self, seconds: float) -> int:
-        """Wait until Kafka has everything, at most so long. Gives how many records are left."""
+        """Wait until Kafka has all records, within a time limit. Returns how many remain."""
         ends_at = time.monotonic() + seconds
         left: int = self._producer.flush(seconds)
         if not left and self._overfull:
@@ -129,7 +129,7 @@ class Publisher:
         self._overfull = False
         for record in self.shedding.recover():
             self._queue(record)
-        tell("recovered", shed_records=self.shedding.records, shed_bytes=self.shedding.bytes)
+        log_event("recovered", shed_records=self.shedding.records, shed_bytes=self.shedding.bytes)
 
     def _queue(self, record: Record) -> None:
         self._send(record.connection, pack(record))
@@ -137,7 +137,7 @@ class Publisher:
     def _send(self, key: bytes, value: bytes) -> None:
         while True:
             try:
-                self._producer.produce(self._topic, key=key, value=value, on_delivery=self._delivered)
+                self._producer.produce(self._topic, key=key, value=value, on_delivery=self._on_delivery)
             except BufferError:
                 if not self._waits():
                     self.refused += 1
@@ -147,36 +147,38 @@ class Publisher:
                 self.waiting_bytes += len(value) + OVERHEAD
                 return
 
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         self.waiting_bytes -= len(message) + OVERHEAD
         if error is None:
             self.delivered += 1
-            self._hear_well()
+            self._on_accepted()
             return
         self.refused += 1
-        self._away = True
+        self._unreachable = True
         self.shedding.refuse(unpack(message.key(), message.value()))
-        self._hear_error(error)
+        self._on_error(error)
 
-    def _hear_well(self) -> None:
-        if self._away:
-            tell("delivering")
-        self._away = False
-        self._told.clear()
+    def _on_accepted(self) -> None:
+        if self._unreachable:
+            log_event("delivering")
+        self._unreachable = False
+        self._logged.clear()
 
-    def _hear_error(self, error: KafkaError) -> None:
+    def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
             self.fatal = error.str()
-        self._away = self._away or error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION)
-        if error.code() not in self._told:
-            self._told.add(error.code())
-            tell("kafka-trouble", error=error.name(), message=error.str(), waiting_bytes=self.waiting_bytes)
+        if error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION):
+            self._unreachable = True
+        if error.code() not in self._logged:
+            self._logged.add(error.code())
+            message, waiting_bytes = error.str(), self.waiting_bytes
+            log_event("kafka-trouble", error=error.name(), message=message, waiting_bytes=waiting_bytes)
 
 
-def _producer(bootstrap: str, settings: Mapping[str, Setting], promised: Mapping[str, Any]) -> Producer:
-    if taken := sorted(settings.keys() & promised.keys()):
-        raise UserError(f"the feeder itself decides {taken[0]}; take it out of the table [kafka]")
+def _producer(bootstrap: str, settings: Mapping[str, Setting], required: Mapping[str, Any]) -> Producer:
+    if conflicting := sorted(settings.keys() & required.keys()):
+        raise UserError(f"the feeder itself sets {conflicting[0]}; remove it from the table [kafka]")
     try:
-        return Producer({**librdkafka_settings(bootstrap, {**_DEFAULTS, **settings}), **promised})
+        return Producer({**librdkafka_settings(bootstrap, {**_DEFAULTS, **settings}), **required})
     except KafkaException as error:
         raise UserError(f"the table [kafka] is invalid: {error.args[0].str()}") from error

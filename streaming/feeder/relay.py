@@ -1,7 +1,7 @@
-"""A recording relay: TCP connections to it go on to a target, and what passes is told as packets.
+"""A recording relay: forwards TCP connections to a target, and records their bytes as packets.
 
-It is for those who may not capture. Each chunk is recorded before it is passed on, so that no answer
-comes before its request. The server of the packets is the relay's own listening address.
+It replaces the capture where that is not permitted. Each chunk is recorded before it is forwarded, so that no
+response comes before its request. The server of the packets is the relay's own listening address.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import NamedTuple
 
-from streaming.feeder.relayed_connection import CHUNK, Passage, Record, RelayedConnection, Unchanged
+from streaming.feeder.relayed_connection import CHUNK, Passage, RecordPackets, RelayedConnection, Unchanged
 
 Address = tuple[str, int]
 
 
 class Encryption(NamedTuple):
-    """How a relay speaks TLS: as the server of its clients, and as a client of the target."""
+    """TLS of a relay: as the server of its clients, and as a client of the target."""
 
     downstream: ssl.SSLContext | None = None
     upstream: ssl.SSLContext | None = None
@@ -30,44 +30,45 @@ PLAIN = Encryption()
 
 
 class RelayError(Exception):
-    """The relay cannot listen: one line that says why, and what to do."""
+    """The relay cannot listen; the message is one line that says why, and what to do."""
 
 
 class Relay:
     """Listens on 127.0.0.1 and relays to `target`, on a thread of its own. A context manager.
 
-    `record` is called on that thread, with the packets of one event at a time: what the client sent and
-    was sent, without TLS. `passage` makes the way of one connection. Port 0 takes a free port; `address`
-    tells which. `complain` is told, on that thread, why the target cannot be reached. Raises RelayError when
-    the port is taken.
+    `record` is called on that thread with the packets of one event at a time, decrypted. `passage` makes the
+    object that may change the bytes of one connection. Port 0 means any free port; `address` holds it. `warn`
+    is called on that thread if the target cannot be reached. Raises RelayError if the port is in use.
     """
 
     def __init__(
         self,
         target: Address,
-        record: Record,
+        record: RecordPackets,
         port: int = 0,
         *,
         passage: Callable[[], Passage] = Unchanged,
         encryption: Encryption = PLAIN,
-        complain: Callable[[str], None] | None = None,
+        warn: Callable[[str], None] | None = None,
     ) -> None:
-        self._target, self._record, self._complain = target, record, complain
+        self._target, self._record, self._warn = target, record, warn
         self._passage, self._encryption = passage, encryption
         try:
             self._listener = socket.create_server(("127.0.0.1", port))
         except OSError as error:
-            raise RelayError(f"cannot listen on port {port}: {error.strerror}; choose another") from error
-        host, taken = self._listener.getsockname()
-        self.address: Address = (str(host), int(taken))
+            raise RelayError(
+                f"cannot listen on port {port}: {error.strerror}; choose another port"
+            ) from error
+        host, own_port = self._listener.getsockname()
+        self.address: Address = (str(host), int(own_port))
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
         self._relaying: set[asyncio.Task[None] | None] = set()
-        self._thread = threading.Thread(target=self._run, name=f"relay-{taken}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"relay-{own_port}", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Break off every connection and stop listening."""
+        """Reset every connection and stop listening."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join()
@@ -92,7 +93,7 @@ class Relay:
         server.close()
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # The event loop refers to its tasks only weakly: one that waits in a cycle would be collected.
+        # The event loop holds only weak references to its tasks: a waiting one might be collected.
         task = asyncio.current_task()
         self._relaying.add(task)
         try:
@@ -105,7 +106,7 @@ class Relay:
         try:
             return await asyncio.open_connection(*self._target, limit=CHUNK, ssl=self._encryption.upstream)
         except OSError as error:
-            if self._complain:
+            if self._warn:
                 host, port = self._target
-                self._complain(f"cannot reach {host}:{port}: {error.strerror or error}")
+                self._warn(f"cannot reach {host}:{port}: {error.strerror or error}")
             raise

@@ -1,4 +1,4 @@
-"""One client's connection through a relay: its bytes passed on, and told as packets."""
+"""One connection through a relay: its bytes are forwarded, and recorded as packets."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from decoders.wire.segment import SocketAddress
 from decoders.wire.synthesis import RELAY_DELAY, SyntheticConnection
 
 CHUNK = 64 * 1024
-"""Bytes that are passed on at once at most."""
-Record = Callable[[list[Packet]], None]
+"""Maximum number of bytes that are forwarded at once."""
+RecordPackets = Callable[[list[Packet]], None]
 Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
 _OTHER = {
@@ -25,33 +25,33 @@ _OTHER = {
     Direction.TO_CLIENT: Direction.TO_BROKER,
 }
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-"""For SO_LINGER: drop what is unsent and send RST."""
+"""For SO_LINGER: discard unsent bytes and send RST."""
 
 
 class Passage(Protocol):
-    """What happens to the bytes of one connection on their way."""
+    """May hold back and change the bytes of one connection."""
 
-    def take(self, direction: Direction, chunk: bytes) -> bytes:
-        """Give what goes on now, after a chunk came in one direction."""
+    def process(self, direction: Direction, chunk: bytes) -> bytes:
+        """Return the bytes to forward now that a chunk of one direction has arrived."""
 
     def end(self, direction: Direction) -> bytes:
-        """Give what was held back, when the sender of a direction has ended."""
+        """Return the bytes held back, when the sender of a direction has ended."""
 
 
 class Unchanged:
-    """The passage of a relay that only listens."""
+    """The passage that changes nothing."""
 
-    def take(self, _direction: Direction, chunk: bytes) -> bytes:
-        """Give the chunk."""
+    def process(self, _direction: Direction, chunk: bytes) -> bytes:
+        """Return the chunk."""
         return chunk
 
     def end(self, _direction: Direction) -> bytes:
-        """Give nothing: nothing was held back."""
+        """Return nothing: nothing was held back."""
         return b""
 
 
-class _BrokenOffError(Exception):
-    """The connection broke; its argument is the direction whose sender broke it off."""
+class _BrokenError(Exception):
+    """The connection broke; the argument is the direction whose sender broke it."""
 
 
 class RelayedConnection:
@@ -59,7 +59,7 @@ class RelayedConnection:
 
     def __init__(
         self,
-        record: Record,
+        record: RecordPackets,
         passage: Passage,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
@@ -75,7 +75,7 @@ class RelayedConnection:
         )
 
     async def run(self, connect: Connect) -> None:
-        """Connect, and relay until both sides have ended, one broke off, or the relay itself is closed."""
+        """Connect, and relay until both sides have ended, one has broken, or the relay is closed."""
         self._record(self._synthetic.opened(time.time_ns()))
         try:
             await self._relay(connect)
@@ -94,7 +94,7 @@ class RelayedConnection:
                 pumps.create_task(self._pump(Direction.TO_CLIENT, reader, self._writer))
             for ended in writers:
                 ended.close()
-        except* _BrokenOffError as broken:
+        except* _BrokenError as broken:
             self._record(self._synthetic.reset(time.time_ns(), *broken.exceptions[0].args))
         finally:
             for left in writers:
@@ -103,15 +103,15 @@ class RelayedConnection:
     async def _pump(
         self, direction: Direction, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Pass one direction on until its sender ends it. Waits while the receiver does not read."""
+        """Forward one direction until its sender ends it. Waits while the receiver does not read."""
         while chunk := await self._read(direction, reader):
-            await self._pass_on(direction, self._passage.take(direction, chunk), writer)
-        await self._pass_on(direction, self._passage.end(direction), writer)
+            await self._forward(direction, self._passage.process(direction, chunk), writer)
+        await self._forward(direction, self._passage.end(direction), writer)
         self._record(self._synthetic.finished(time.time_ns(), direction))
         with _blaming(_OTHER[direction]):
             _end(writer)
 
-    async def _pass_on(self, direction: Direction, data: bytes, writer: asyncio.StreamWriter) -> None:
+    async def _forward(self, direction: Direction, data: bytes, writer: asyncio.StreamWriter) -> None:
         if data:
             self._record(self._synthetic.sent(time.time_ns(), direction, data))
             with _blaming(_OTHER[direction]):
@@ -126,15 +126,15 @@ class RelayedConnection:
 
 @contextlib.contextmanager
 def _blaming(direction: Direction) -> Iterator[None]:
-    """Take a failure of the network for a break by the sender of a direction."""
+    """Attribute a network error to the sender of a direction."""
     try:
         yield
     except OSError as error:
-        raise _BrokenOffError(direction) from error
+        raise _BrokenError(direction) from error
 
 
 def _end(writer: asyncio.StreamWriter) -> None:
-    """End one direction; TLS knows no such thing, and ends both."""
+    """End one direction; TLS cannot, so it ends both."""
     if writer.can_write_eof():
         writer.write_eof()
     else:
@@ -142,7 +142,7 @@ def _end(writer: asyncio.StreamWriter) -> None:
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """Break off what is not closed already."""
+    """Reset a connection unless it is closed."""
     if not writer.is_closing():
         connection = writer.get_extra_info("socket")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)

@@ -1,8 +1,8 @@
-"""The ring that the kernel and the feeder share: packets without a system call for each.
+"""The ring buffer of a packet socket, shared with the kernel: no system call per packet.
 
 TPACKET_V3 of linux/if_packet.h, described at https://docs.kernel.org/networking/packet_mmap.html. The
-kernel fills blocks and hands each over when it is full, or `RETIRE_MILLISECONDS` after its first packet;
-whoever reads gives it back.
+kernel fills blocks and passes each on when it is full, or `RETIRE_MILLISECONDS` after its first packet;
+the reader returns it to the kernel.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.segment import LinkType
 
 BLOCK_BYTES = 128 * 1024
-"""A packet must fit a block, or it is cut: the largest that Linux makes by itself has 64 KiB. A thin
-trickle takes a block every `RETIRE_MILLISECONDS`, so many small ones hold more of it than few large ones."""
+"""A packet must fit into a block or is cut; the largest that Linux makes has 64 KiB. At a low rate every
+`RETIRE_MILLISECONDS` take a block, so that many small blocks hold packets of a longer time."""
 RETIRE_MILLISECONDS = 50
-"""How long a packet waits at most for its block to be handed over."""
+"""How long a packet waits at most until its block is passed on."""
 MAX_BLOCKS = 32
-"""Blocks that one call of `read` gives at most."""
+"""Maximum number of blocks that one call of `read` returns."""
 
 _SOL_PACKET, _PACKET_RX_RING, _PACKET_STATISTICS, _PACKET_VERSION = 263, 5, 6, 10
 _TPACKET_V3 = 2
 _FRAME_BYTES = 2048
-"""Must be named and divide a block, though this version packs packets as close as they come."""
+"""Required, and a divisor of the block size, although this version packs packets without gaps."""
 _STATUS_KERNEL, _STATUS_USER = 0, 1
 _VLAN_VALID: Final = 0x10
 _VLAN_TPID_VALID: Final = 0x40
@@ -42,17 +42,17 @@ _REQUEST = struct.Struct("=7I")
 _BLOCK_STATUS = struct.Struct("=I")
 _BLOCK_STATUS_AT = 8
 _BLOCK = struct.Struct("=8xIIII")
-"""Of tpacket_block_desc: status, count of packets, offset of the first, bytes used."""
-# Of tpacket3_hdr: where its fields stand, the first seven counted in words of 32 bits, the last two of 16.
+"""tpacket_block_desc: status, number of packets, offset of the first, bytes used."""
+# tpacket3_hdr: offsets of its fields, the first seven in words of 32 bits, the last two in words of 16.
 _NEXT, _SECONDS, _NANOSECONDS, _CAPTURED, _ORIGINAL, _STATUS, _TAG = (0, 1, 2, 3, 4, 5, 8)
 _MAC, _TAG_TYPE = (12, 18)
 
 
 class Ring:
-    """The ring of one packet socket. `close` gives its memory back."""
+    """The ring of one packet socket. `close` frees its memory."""
 
     def __init__(self, packet_socket: socket.socket, link_type: LinkType, size: int) -> None:
-        """Make a ring of `size` bytes, at least two blocks. Raises OSError when the kernel has no memory."""
+        """Make a ring of `size` bytes, at least two blocks. Raises OSError if the kernel lacks memory."""
         self._socket = packet_socket
         self._link_type = link_type
         self._blocks = max(2, size // BLOCK_BYTES)
@@ -62,7 +62,7 @@ class Ring:
         packet_socket.setsockopt(_SOL_PACKET, _PACKET_RX_RING, self._request())
         self._memory = mmap.mmap(packet_socket.fileno(), self._blocks * BLOCK_BYTES)
         self._bytes = np.frombuffer(self._memory, np.uint8)
-        # Compiled now, and not when the first packets wait.
+        # Compile now, before packets wait.
         copy_packets(self._bytes, 0, 0, np.empty(0, np.uint8), 0, np.empty((4, 0), np.int64))
 
     def close(self) -> None:
@@ -71,8 +71,8 @@ class Ring:
         self._memory.close()
 
     def read(self) -> PacketBatch:
-        """Give the packets of the blocks that are handed over, and give the blocks back. Never waits."""
-        blocks = self._handed_over(MAX_BLOCKS)
+        """Return the packets of the filled blocks, and the blocks to the kernel. Never waits."""
+        blocks = self._filled_blocks(MAX_BLOCKS)
         room, count = sum(used for *_, used in blocks), sum(packets for _, packets, _, _ in blocks)
         data, columns = np.empty(2 * room, np.uint8), np.empty((4, count), np.int64)
         row = top = 0
@@ -87,8 +87,8 @@ class Ring:
         positions, links = np.zeros(count, np.int64), np.full(count, int(self._link_type))
         return PacketBatch(data, top, starts, lengths, original_lengths, captured_at, positions, links)
 
-    def _handed_over(self, most: int) -> list[tuple[int, int, int, int]]:
-        """Find blocks: where each begins, its packets, the offset of the first, the bytes used."""
+    def _filled_blocks(self, most: int) -> list[tuple[int, int, int, int]]:
+        """Return (start, number of packets, offset of the first, bytes used) of each filled block."""
         blocks = []
         for number in range(self._next, self._next + min(most, self._blocks)):
             start = number % self._blocks * BLOCK_BYTES
@@ -100,16 +100,16 @@ class Ring:
 
     @property
     def dropped(self) -> int:
-        """How many packets the kernel has thrown away so far because no block was free."""
-        # Asking sets the kernel's own count to zero.
+        """How many packets the kernel has dropped so far because no block was free."""
+        # Reading sets the kernel's own count to zero.
         statistics = self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, _STATISTICS.size)
         self._dropped += _STATISTICS.unpack(statistics)[1]
         return self._dropped
 
     @property
     def unread(self) -> int:
-        """How many packets wait to be read, but those of the block that the kernel is filling."""
-        return sum(packets for _, packets, _, _ in self._handed_over(self._blocks))
+        """How many packets wait to be read, without those of the block that the kernel is filling."""
+        return sum(packets for _, packets, _, _ in self._filled_blocks(self._blocks))
 
     def _request(self) -> bytes:
         frames = self._blocks * BLOCK_BYTES // _FRAME_BYTES
@@ -117,13 +117,13 @@ class Ring:
 
 
 @compiled(None)
-def copy_packets(  # noqa: PLR0917 - what is compiled takes no keywords
+def copy_packets(  # noqa: PLR0917 - compiled functions have no keyword arguments
     memory: Any, at: int, count: int, data: Any, top: int, columns: Any
 ) -> int:
-    """Copy the packets of a block that begin at a place of the ring; gives the place behind the last copy.
+    """Copy `count` packets from byte `at` of the ring to byte `top` of `data`; returns the end of the copies.
 
-    Fills the rows of `columns`: starts, lengths, original lengths, times of capture. A VLAN tag, which the
-    kernel takes out of a packet and tells beside it, is put back.
+    Fills the rows of `columns`: starts, lengths, original lengths, capture times. A VLAN tag, which the
+    kernel moves from the packet into its header of the ring, is inserted again.
     """
     for number in range(count):
         words, halves = memory[at : at + 40].view(np.uint32), memory[at : at + 40].view(np.uint16)

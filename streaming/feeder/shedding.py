@@ -1,10 +1,10 @@
-"""Shedding: what becomes of records that Kafka does not take in time. Pure.
+"""Load shedding: which records are dropped while Kafka is too slow, and the gaps that replace them. Pure.
 
-While the queue is overfull, whole connections lose their payload: from its first frame that finds no
-room, a connection publishes none until there is room again. Then a gap for each direction says how many
-bytes are missing. It takes the place of the latest record that was shed there, so that sequences stay in
-order. What is small and keeps state right goes on: closings, and the feeder's own heartbeats. A connection
-that opens and closes without room for it is never told of at all, only counted.
+While the queue is overfull, whole connections lose their payload: from the first frame that is shed, a
+connection publishes none until there is room again. Then a gap for each direction holds the number of missing
+bytes. It has the sequence of the latest record that was shed in that direction, so that sequences stay in
+order. Small records that keep state correct are published: closings and heartbeats of the feeder. A
+connection that opens and closes while the queue is overfull is only counted.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from collections.abc import Iterator
 from decoders.frame.record import NO_RECORD, Closing, Direction, Flag, Kind, Pairing, Record
 
 LENGTH_PREFIX = 4
-"""Bytes before each frame, which are lost with it."""
+"""Bytes of the length before each frame, which are lost with it."""
 _FRAMES = frozenset({Kind.REQUEST, Kind.RESPONSE, Kind.SASL_TOKEN})
 
 
 @dataclasses.dataclass(slots=True)
 class _Shed:
-    """What a connection has lost so far; `opened` is its opening where readers do not know it."""
+    """What a connection has lost so far; `opened` is its opening if that was shed, too."""
 
     opened: Record | None = None
     gaps: dict[Direction, Record] = dataclasses.field(default_factory=dict)
 
 
 class Shedding:
-    """Decides record by record what is published. `records` and `bytes` count what was shed."""
+    """Decides for each record what is published. `records` and `bytes` count what was shed."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -38,11 +38,11 @@ class Shedding:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is to be told: without an overfull queue a record is published as it is."""
+        """Whether no gap is due: unless the queue is overfull, a record is published unchanged."""
         return not (self._shed or self._refused)
 
     def admit(self, record: Record, *, overfull: bool) -> list[Record]:
-        """Give what is to be published now that a record came: itself, something else or nothing."""
+        """Return the records to publish in place of a record: itself, gaps, or nothing."""
         if record.kind is Kind.HEARTBEAT:
             return [record]
         if record.kind is Kind.CLOSED:
@@ -50,19 +50,19 @@ class Shedding:
         refused = self._refused.pop((record.connection, record.direction), None)
         if overfull or refused is not None:
             self._lose(record, refused or 0)
-            return [] if overfull else self._tell(record.connection)
-        return [*self._tell(record.connection), record]
+            return [] if overfull else self._replacements(record.connection)
+        return [*self._replacements(record.connection), record]
 
     def recover(self) -> Iterator[Record]:
-        """Give what tells readers of all that was shed, now that there is room."""
+        """Yield the records that stand for all that was shed, when there is room again."""
         for connection in list(self._shed):
-            yield from self._tell(connection)
+            yield from self._replacements(connection)
 
     def refuse(self, record: Record) -> None:
-        """Note that Kafka refused a record for good; the next one of its direction tells of the loss.
+        """Note that Kafka finally refused a record; a gap replaces the next one of its direction.
 
-        That one is given up, too: a gap needs a place of its own in the order, behind all that was
-        published meanwhile. Without its opening a connection begins with gaps of unknown size.
+        That one is lost, too: the gap needs a sequence of its own, after all records published meanwhile. If
+        its opening was refused, a connection begins with gaps of unknown size.
         """
         if record.kind in (Kind.HEARTBEAT, Kind.CLOSED):
             return
@@ -81,11 +81,11 @@ class Shedding:
             return []
         refused = {key for direction in Direction if (key := (record.connection, direction)) in self._refused}
         if refused:
-            # There is no place for a gap: the connection is given up, not ended.
+            # There is no sequence for a gap: the connection is evicted instead of closed.
             record = dataclasses.replace(record, closing=Closing.EVICTED)
             for key in refused:
                 del self._refused[key]
-        return [*self._tell(record.connection), record]
+        return [*self._replacements(record.connection), record]
 
     def _lose(self, record: Record, refused: int) -> None:
         self.records += 1
@@ -99,7 +99,8 @@ class Shedding:
         lost = size + refused + (before.true_length if before else 0)
         shed.gaps[record.direction] = _gap(record, lost)
 
-    def _tell(self, connection: bytes) -> list[Record]:
+    def _replacements(self, connection: bytes) -> list[Record]:
+        """Return the records that stand for what a connection has lost, and forget it."""
         shed = self._shed.pop(connection, None)
         if shed is None:
             return []
@@ -108,7 +109,7 @@ class Shedding:
 
 
 def _size(record: Record) -> int:
-    """Count the bytes of the stream that are missing without a record."""
+    """Return the bytes of the stream that are missing without a record."""
     return record.true_length + LENGTH_PREFIX * (record.kind in _FRAMES)
 
 

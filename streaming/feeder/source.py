@@ -1,4 +1,4 @@
-"""Captures as sources of packets, and the run they are named by."""
+"""Sources of packets: capture files, folders and standard input, and the run ID of each."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from streaming.feeder.standard_input import StandardInput
 from streaming.user_error import UserError
 
 _DIGESTED = 1024 * 1024
-"""Bytes at the start of a file that name its run, together with its length."""
+"""Bytes at the start of a file that determine its run ID, together with its length."""
 
 
 class TruncatedCaptureError(UserError):
-    """The capture ends inside a packet. Raised when it has been read, so what is whole is not lost."""
+    """The capture ends inside a packet. Raised after all complete packets were read."""
 
 
 class Capture(Protocol):
-    """Packets to read; `truncated` tells after the iteration that something ended inside one."""
+    """Packets to read; after the iteration `truncated` says whether it ended inside one."""
 
     @property
     def truncated(self) -> bool:
-        """Whether what was read ends inside a packet."""
+        """Whether the capture ended inside a packet."""
         ...
 
     def __iter__(self) -> Iterator[Packet]:
-        """Give the packets in their order. Raises UserError where the capture is damaged."""
+        """Yield the packets in order. Raises UserError if the capture is damaged."""
         ...
 
     def batches(self) -> Iterator[PacketBatch]:
-        """Give the same packets many at a time; each batch is good until the next but one."""
+        """Yield the same packets in batches; each is valid until the next but one is read."""
         ...
 
 
@@ -45,23 +45,23 @@ class Capture(Protocol):
 def open_capture(path: Path) -> Iterator[Capture]:
     """Open a pcap or pcapng file, plain or compressed, or a folder of rotated ones.
 
-    Raises UserError when it cannot be read or is no capture, also while its packets are read, and
-    TruncatedCaptureError when it is left and turned out to end inside a packet.
+    Raises UserError if it cannot be read or is no capture, also while its packets are read, and at the end
+    TruncatedCaptureError if it ends inside a packet.
     """
     if path.is_dir():
         folder = CaptureFolder(path)
         yield folder
-        _demand_whole(folder, f"a file in {path}")
+        _check_complete(folder, f"a file in {path}")
         return
     with open_file(path) as file:
         yield file
-        _demand_whole(file, str(path))
+        _check_complete(file, str(path))
 
 
 def standard_input(is_stopping: Callable[[], bool]) -> Iterator[PacketBatch]:
-    """Give the packets of standard input as they come, as `tcpdump -w -` writes them.
+    """Yield the packets of standard input as they arrive, as `tcpdump -w -` writes them.
 
-    Ends when `is_stopping`. Raises UserError as `open_capture`.
+    Ends when `is_stopping`. Raises UserError like `open_capture`.
     """
     raw = StandardInput(is_stopping)
     try:
@@ -72,14 +72,14 @@ def standard_input(is_stopping: Callable[[], bool]) -> Iterator[PacketBatch]:
         raise
     yield from stream.batches(raw.has_more)
     if not is_stopping():
-        _demand_whole(stream, "standard input")
+        _check_complete(stream, "standard input")
 
 
 def run_of_file(path: Path) -> int:
-    """Name the run of a file by its content, so that reading it again gives the same records.
+    """Return the run ID of a file, which depends on its content: reading it again makes the same records.
 
-    That of a folder is named by its first packet, since its files may still grow. Raises UserError when
-    it cannot be read.
+    The run ID of a folder depends on its first packet, since its files may grow. Raises UserError if it
+    cannot be read.
     """
     if path.is_dir():
         first = first_packet(path)
@@ -97,6 +97,6 @@ def _run(content: bytes, number: int) -> int:
     return int.from_bytes(digest.digest())
 
 
-def _demand_whole(capture: Capture, name: str) -> None:
+def _check_complete(capture: Capture, name: str) -> None:
     if capture.truncated:
         raise TruncatedCaptureError(f"{name} ends inside a packet; all complete packets were read")

@@ -1,4 +1,4 @@
-"""Standard input as a stream that ends when the feeder is told to stop, however quiet the pipe is."""
+"""Standard input as a stream that ends when the feeder stops, even if no bytes arrive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DESCRIPTOR = 0
 
 
 class StandardInput(io.RawIOBase):
-    """The bytes of descriptor 0, to its end or until `is_stopping`."""
+    """The bytes of descriptor 0, until its end or `is_stopping`."""
 
     def __init__(self, is_stopping: Callable[[], bool]) -> None:
         self._is_stopping = is_stopping
@@ -24,11 +24,11 @@ class StandardInput(io.RawIOBase):
         self._poll.register(_DESCRIPTOR, select.POLLIN)
 
     def readable(self) -> bool:
-        """Tell `io` that this is for reading."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Wait for bytes and read what is there; 0 at the end."""
+        """Wait for bytes and read those available; returns 0 at the end."""
         while not self._is_stopping():
             if self._poll.poll(POLL_MILLISECONDS):
                 return os.readv(_DESCRIPTOR, [buffer])

@@ -1,4 +1,4 @@
-"""The relays of one recording: one for each broker, as the brokers become known."""
+"""The relays of one recording: one for each broker, started when the broker becomes known."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from streaming.record.rewriting import Address
 
 
 class Relays:
-    """Keeps a client inside: each broker it is told of is a relay of ours. A context manager.
+    """Relays that replace the brokers in what a client is told, and record all traffic. A context manager.
 
-    All of it is written to `stream` as one pcap.
+    The packets are written to `stream` as one pcap.
     """
 
     def __init__(self, schemas: Schemas, stream: BinaryIO, encryption: Encryption = PLAIN) -> None:
@@ -28,9 +28,9 @@ class Relays:
         self._stream = stream
         self._writer = PcapWriter(stream, LinkType.ETHERNET)
         self._relays: dict[Address, Address] = {}
-        self._complaints: set[str] = set()
+        self._warned: set[str] = set()
         self._stack = ExitStack()
-        # Each relay has a thread of its own, and all of them write, and meet new brokers.
+        # The relays have a thread each, and all of them write packets and start further relays.
         self._writing, self._relaying = threading.Lock(), threading.Lock()
 
     def __enter__(self) -> Relays:
@@ -43,7 +43,7 @@ class Relays:
         self._stream.flush()
 
     def address_of(self, broker: Address) -> Address:
-        """Give the address of the relay to a broker, started now if it is the first time."""
+        """Return the address of the relay to a broker, which is started on the first call."""
         with self._relaying:
             if broker not in self._relays:
                 relay = Relay(
@@ -51,21 +51,21 @@ class Relays:
                     self._record,
                     passage=self._passage,
                     encryption=self._encryption,
-                    complain=self._complain,
+                    warn=self._warn,
                 )
                 self._relays[broker] = self._stack.enter_context(relay).address
             return self._relays[broker]
 
     def _passage(self) -> RewritingPassage:
-        return RewritingPassage(self._schemas, self.address_of, self._complain)
+        return RewritingPassage(self._schemas, self.address_of, self._warn)
 
     def _record(self, packets: list[Packet]) -> None:
         with self._writing:
             for packet in packets:
                 self._writer.write(packet)
 
-    def _complain(self, complaint: str) -> None:
-        """Say each thing once."""
-        if complaint not in self._complaints:
-            self._complaints.add(complaint)
-            print(f"kipwatch: {complaint}", file=sys.stderr)
+    def _warn(self, warning: str) -> None:
+        """Print each warning once."""
+        if warning not in self._warned:
+            self._warned.add(warning)
+            print(f"kipwatch: {warning}", file=sys.stderr)

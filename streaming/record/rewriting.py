@@ -1,7 +1,7 @@
-"""Rewriting the broker addresses in answers, so that clients come back to where they asked. Pure.
+"""Rewrites broker addresses in responses, so that clients connect to relays. Pure.
 
-KIP-951 put `nodeEndpoints` into answers that tell of a new leader; the other three APIs are how clients
-find brokers at all.
+Clients find brokers by Metadata, DescribeCluster and FindCoordinator; KIP-951 added `nodeEndpoints` to
+responses that name a new leader.
 """
 
 from __future__ import annotations
@@ -16,51 +16,51 @@ from decoders.schema.registry import Schemas
 Address = tuple[str, int]
 Replace = Callable[[Address], Address]
 
-_OF_THE_ANSWER = ""
+_RESPONSE_ITSELF = ""
 ADDRESSES: Mapping[str, tuple[str, ...]] = {
     "Metadata": ("brokers",),
     "DescribeCluster": ("brokers",),
-    # Before version 4 one coordinator stood in the answer itself.
-    "FindCoordinator": (_OF_THE_ANSWER, "coordinators"),
+    # Before version 4 the response itself names one coordinator.
+    "FindCoordinator": (_RESPONSE_ITSELF, "coordinators"),
     "Produce": ("nodeEndpoints",),
     "Fetch": ("nodeEndpoints",),
     "ShareFetch": ("nodeEndpoints",),
     "ShareAcknowledge": ("nodeEndpoints",),
 }
-"""The fields of each API's answer in which broker addresses stand."""
+"""The fields of each API's response that hold broker addresses."""
 
 
-class UnreadableAnswerError(ValueError):
-    """An answer whose addresses cannot be told from its other bytes."""
+class UnreadableResponseError(ValueError):
+    """A response that cannot be decoded, so that its addresses cannot be replaced."""
 
 
 def holds_addresses(schemas: Schemas, api_key: int) -> bool:
-    """Whether answers of an API may hold broker addresses."""
+    """Whether responses of an API may hold broker addresses."""
     api = schemas.api(api_key)
     return api is not None and api.name in ADDRESSES
 
 
 def rewrite(schemas: Schemas, frame: bytes, api_key: int, api_version: int, replace: Replace) -> bytes:
-    """Write an answer anew with every broker address replaced; without any it stays as it is.
+    """Return a response with every broker address replaced; one without addresses is unchanged.
 
-    Raises UnreadableAnswerError when the answer cannot be read whole or not be written again.
+    Raises UnreadableResponseError if the response cannot be decoded completely, or not be encoded again.
     """
-    answer = read_response(schemas, frame, api_key, api_version)
-    if answer.body is None or answer.body_version is None or answer.correlation_id is None or not answer.api:
-        raise UnreadableAnswerError(f"the answer to API {api_key} v{api_version}: {answer.failure}")
-    places = list(_places(answer.body, ADDRESSES[answer.api.name]))
-    for place in places:
-        place["host"], place["port"] = replace((place["host"], place["port"]))
-    if not places:
+    read = read_response(schemas, frame, api_key, api_version)
+    if read.body is None or read.body_version is None or read.correlation_id is None or not read.api:
+        raise UnreadableResponseError(f"the response to API {api_key} v{api_version}: {read.failure}")
+    brokers = list(_brokers(read.body, ADDRESSES[read.api.name]))
+    for broker in brokers:
+        broker["host"], broker["port"] = replace((broker["host"], broker["port"]))
+    if not brokers:
         return frame
     try:
-        return write_response(schemas, api_key, answer.body_version, answer.correlation_id, answer.body)
+        return write_response(schemas, api_key, read.body_version, read.correlation_id, read.body)
     except EncodeError as error:
-        raise UnreadableAnswerError(f"the answer to {answer.api.name} v{api_version}: {error}") from error
+        raise UnreadableResponseError(f"the response to {read.api.name} v{api_version}: {error}") from error
 
 
-def _places(body: dict[str, Any], fields: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """Find the structs that name a broker; an unknown one has no host."""
+def _brokers(body: dict[str, Any], fields: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """Yield the structs that name a broker; an unknown one has no host."""
     for field in fields:
-        structs = [body] if field == _OF_THE_ANSWER else body.get(field) or ()
+        structs = [body] if field == _RESPONSE_ITSELF else body.get(field) or ()
         yield from (struct for struct in structs if struct.get("host"))

@@ -86,7 +86,7 @@ class Crashing:
 
     def look(self) -> None:
         """The query goes on, and its counters never run backwards but when it is started again."""
-        self.query.demand_life()
+        self.query.check_running()
         page = scrape(self._page_at)
         frames = page.total("kipwatch_frames_total") if page else self._frames
         assert frames >= self._frames

@@ -28,7 +28,7 @@ from streaming.demo.instance_client import InstanceClient, new_instance_id
 from streaming.demo.road import Road
 from streaming.demo.scenario import api_versions
 from streaming.demo.screen import Screen
-from streaming.demo.verdict import found_of
+from streaming.demo.verdict import offences_found
 from streaming.feeder.capture import can_capture
 from streaming.metrics.label_values import UNKNOWN
 from streaming.observe.observers import Observers
@@ -97,7 +97,7 @@ def alert_of(finding: Finding) -> tuple[str, str, str]:
 def found_all(demo: Demo) -> bool:
     """Whether all planted offences are found, after reading new findings."""
     demo.show(0.5)
-    return all(found for _, found in found_of(demo.findings(), demo.played))
+    return all(found for _, found in offences_found(demo.findings(), demo.played))
 
 
 @pytest.fixture(scope="module")

@@ -114,7 +114,7 @@ def test_after_a_restart_it_is_ready_once_the_gauges_tell_of_every_connection(gr
         assert not ground.is_ready()
         deadline = time.monotonic() + JUDGED
         while not ground.is_ready():
-            query.demand_life()
+            query.check_running()
             assert time.monotonic() < deadline
             time.sleep(0.5)
         page = ground.page()

@@ -24,11 +24,11 @@ from streaming.broker.ports import free_ports
 from streaming.broker.request_log import LoggedRequest, read_request_log
 from streaming.check.examination import Examination, examine
 from streaming.demo.demo import Demo
-from streaming.demo.offences import Planted
+from streaming.demo.offences import PlantedOffence
 from streaming.demo.page import MetricsPage
 from streaming.demo.road import Road
 from streaming.demo.screen import Screen
-from streaming.demo.verdict import found_of, violations_beside
+from streaming.demo.verdict import offences_found, unplanted_violations
 from streaming.feeder.capture import can_capture
 from streaming.settings.configuration import Configuration
 
@@ -48,7 +48,7 @@ class Played:
     records: list[Record]
     logged: list[LoggedRequest]
     watched_port: int
-    planted: dict[str, Planted]
+    planted: dict[str, PlantedOffence]
 
 
 @pytest.fixture(scope="module", params=WAYS)
@@ -79,12 +79,12 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def test_all_that_was_planted_is_found(played: Played) -> None:
-    missed = [planted.name for planted, found in found_of(played.findings, played.planted) if not found]
+    missed = [planted.name for planted, found in offences_found(played.findings, played.planted) if not found]
     assert missed == []
 
 
 def test_nothing_else_violates(played: Played) -> None:
-    assert violations_beside(played.findings, played.planted) == []
+    assert unplanted_violations(played.findings, played.planted) == []
 
 
 def test_topic_and_check_give_the_same_findings(played: Played) -> None:

@@ -57,12 +57,12 @@ class Submitted:
     def wait_for(self, sign: str) -> None:
         deadline = time.monotonic() + JUDGED
         while sign not in self.said():
-            assert self.child_guard.poll() is None and time.monotonic() < deadline, self.said()[-2000:]
+            assert self.guard.poll() is None and time.monotonic() < deadline, self.said()[-2000:]
             time.sleep(0.2)
 
     def line(self) -> str:
         """The one line that it ended with."""
-        self.child_guard.wait(ENDED)
+        self.guard.wait(ENDED)
         assert "Traceback" not in self.said()
         (line,) = [line for line in self.said().splitlines() if line.startswith("kipwatch: ")]
         return line

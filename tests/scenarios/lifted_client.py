@@ -122,18 +122,18 @@ class LiftedClients:
     def __enter__(self) -> LiftedClients:
         schemas, upstream, instance_ids = self.schemas, self.upstream, dict[str, bytes]()
 
-        class Handler(socketserver.BaseRequestHandler):
+        class LiftingHandler(socketserver.BaseRequestHandler):
             def handle(self) -> None:
                 with socket.create_connection(upstream) as broker:
                     connection = LiftedConnection(schemas, broker, instance_ids)
                     while (frame := read_frame(self.request)) and (answer := connection.answer(frame)):
                         self.request.sendall(prefixed(answer))
 
-        class Server(socketserver.ThreadingTCPServer):
+        class LiftingServer(socketserver.ThreadingTCPServer):
             allow_reuse_address = True
             daemon_threads = True
 
-        self._server = Server(("127.0.0.1", self.port), Handler)
+        self._server = LiftingServer(("127.0.0.1", self.port), LiftingHandler)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 

@@ -160,13 +160,13 @@ def _identities() -> list[Question]:
 
 def _describe_afterwards(client: InstanceClient, claims: dict[str, Any]) -> None:
     negotiate(client, **claims)
-    client.ask("Metadata", {}, version=12)
+    client.request("Metadata", {}, version=12)
 
 
 def _meet_again(client: InstanceClient) -> None:
-    cluster = client.ask("Metadata", {}, version=12)["clusterId"]
+    cluster = client.request("Metadata", {}, version=12)["clusterId"]
     negotiate(client, clusterId=cluster, nodeId=1)
-    client.ask("DescribeCluster", {}, version=0)
+    client.request("DescribeCluster", {}, version=0)
 
 
 def _member_ids() -> list[Question]:

@@ -22,7 +22,7 @@ HEARTBEATS = (
 def negotiate(client: InstanceClient, version: int = NEWEST_API_VERSIONS, **claims: Any) -> dict[str, Any]:
     """Ask for the versions."""
     software = SOFTWARE if version >= 3 else {}
-    return client.ask("ApiVersions", software | claims, version=version)
+    return client.request("ApiVersions", software | claims, version=version)
 
 
 def send_as_version(client: InstanceClient, api: str, written: int, claimed: int, **body: Any) -> None:
@@ -36,7 +36,7 @@ def send_as_version(client: InstanceClient, api: str, written: int, claimed: int
 def send(client: InstanceClient, api: str, version: int, **body: Any) -> None:
     """Ask something upon which the broker may close."""
     with suppress(ConnectionClosedError):
-        client.ask(api, body, version=version)
+        client.request(api, body, version=version)
 
 
 def send_null(client: InstanceClient, api: str, version: int, text: str, **body: Any) -> None:
@@ -53,7 +53,7 @@ def beat(
     body: dict[str, Any] = {"groupId": f"{GROUP}-{api}", "memberId": member_id, "memberEpoch": epoch}
     if epoch == JOIN:
         body |= _JOINS[api]
-    return client.ask(api, body, version=version)
+    return client.request(api, body, version=version)
 
 
 _JOINS: dict[str, dict[str, Any]] = {
@@ -77,7 +77,7 @@ _JOINS: dict[str, dict[str, Any]] = {
 
 def find_coordinator(client: InstanceClient, version: int) -> dict[str, Any]:
     """Ask who coordinates the group."""
-    return client.ask("FindCoordinator", {"keyType": 0, "coordinatorKeys": [GROUP]}, version=version)
+    return client.request("FindCoordinator", {"keyType": 0, "coordinatorKeys": [GROUP]}, version=version)
 
 
 def send_without_reading(client: InstanceClient, member_id: str, version: int) -> None:

@@ -10,6 +10,6 @@ from tests.scenarios.stage import PASSWORD, USER
 
 def authenticate(client: InstanceClient, version: int = 2) -> None:
     """Shake hands and authenticate, for the first time or again."""
-    assert client.ask("SaslHandshake", {"mechanism": "PLAIN"}, version=1)["errorCode"] == 0
+    assert client.request("SaslHandshake", {"mechanism": "PLAIN"}, version=1)["errorCode"] == 0
     token = base64.b64encode(f"\0{USER}\0{PASSWORD}".encode()).decode()
-    assert client.ask("SaslAuthenticate", {"authBytes": token}, version=version)["errorCode"] == 0
+    assert client.request("SaslAuthenticate", {"authBytes": token}, version=version)["errorCode"] == 0

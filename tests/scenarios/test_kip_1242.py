@@ -17,7 +17,7 @@ MISROUTED: dict[str, Any] = {"clusterId": "another-cluster", "nodeId": NODE}
 
 
 def _use(client: InstanceClient) -> None:
-    client.ask("Metadata", {}, version=13)
+    client.request("Metadata", {}, version=13)
 
 
 def test_a_client_that_bootstraps_names_nobody(stage: Stage) -> None:

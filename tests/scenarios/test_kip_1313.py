@@ -30,7 +30,7 @@ PAUSE = 1.1
 
 def _subscribe(client: InstanceClient, given: str) -> str:
     asked = {"clientInstanceId": given}
-    answered: str = client.ask("GetTelemetrySubscriptions", asked, version=0)["clientInstanceId"]
+    answered: str = client.request("GetTelemetrySubscriptions", asked, version=0)["clientInstanceId"]
     return answered
 
 
@@ -39,7 +39,7 @@ def test_an_old_client_at_an_old_broker_is_assigned_its_id(stage: Stage) -> None
         negotiate(client)
         assigned = _subscribe(client, ZERO)
         assert assigned != ZERO
-        client.ask("PushTelemetry", {"clientInstanceId": assigned, "metrics": ""}, version=0)
+        client.request("PushTelemetry", {"clientInstanceId": assigned, "metrics": ""}, version=0)
     assert found(stage.examine(watch)) == set()
 
 
@@ -48,7 +48,7 @@ def test_an_old_client_at_a_new_broker_is_assigned_its_id(stage: Stage) -> None:
         negotiate(client)
         assigned = _subscribe(client, ZERO)
         assert assigned != ZERO
-        client.ask("PushTelemetry", {"clientInstanceId": assigned, "metrics": ""}, version=0)
+        client.request("PushTelemetry", {"clientInstanceId": assigned, "metrics": ""}, version=0)
     assert found(stage.examine(watch)) == set()
 
 
@@ -57,7 +57,7 @@ def test_a_new_client_at_an_old_broker_gives_its_id_in_the_body(stage: Stage) ->
         negotiate(client)
         own = identifier_text(client.instance_id)
         assert _subscribe(client, own) == own
-        client.ask("PushTelemetry", {"clientInstanceId": own, "metrics": ""}, version=0)
+        client.request("PushTelemetry", {"clientInstanceId": own, "metrics": ""}, version=0)
     assert found(stage.examine(watch)) == set()
     assert found(stage.examine(watch, readings=("kip1313=text",))) == {"kip1313/telemetry-id-not-echoed"}
 
@@ -65,8 +65,8 @@ def test_a_new_client_at_an_old_broker_gives_its_id_in_the_body(stage: Stage) ->
 def test_a_new_client_at_a_new_broker_gives_its_id_in_the_header(stage: Stage) -> None:
     with stage.watch(stage.new) as watch, watch.client() as client:
         negotiate(client, NEW)
-        client.ask("GetTelemetrySubscriptions", {})
-        client.ask("PushTelemetry", {"metrics": ""})
+        client.request("GetTelemetrySubscriptions", {})
+        client.request("PushTelemetry", {"metrics": ""})
     assert found(stage.examine(watch)) == set()
 
 
@@ -84,10 +84,10 @@ def test_sasl_comes_first_and_again(stage: Stage) -> None:
     ):
         authenticate(client, client.newest("SaslAuthenticate"))
         negotiate(client, NEW)
-        client.ask("Metadata", {})
+        client.request("Metadata", {})
         time.sleep(PAUSE)
         authenticate(client, client.newest("SaslAuthenticate"))
-        client.ask("Metadata", {})
+        client.request("Metadata", {})
     assert found(stage.examine(watch)) == set()
 
 
@@ -96,10 +96,10 @@ def test_offset_delete_goes_from_header_1_to_header_3(stage: Stage) -> None:
     with stage.watch(stage.new) as watch:
         with watch.client() as new:
             negotiate(new, NEW)
-            new.ask("OffsetDelete", {"groupId": GROUP, "topics": topics}, version=1)
+            new.request("OffsetDelete", {"groupId": GROUP, "topics": topics}, version=1)
         with watch.client() as old:
             negotiate(old, OLD)
-            old.ask("OffsetDelete", {"groupId": GROUP, "topics": topics}, version=0)
+            old.request("OffsetDelete", {"groupId": GROUP, "topics": topics}, version=0)
     assert found(stage.examine(watch)) == set()
 
 
@@ -107,8 +107,8 @@ def test_older_headers_are_refused_on_a_connection_that_began_with_an_id(stage: 
     with stage.watch(stage.new) as watch, watch.client() as client:
         negotiate(client, NEW)
         body = {"groupId": GROUP, "memberId": identifier_text(client.instance_id), "memberEpoch": -1}
-        assert client.ask("ConsumerGroupHeartbeat", body, version=1)["errorCode"] == 42
-        assert client.ask("ConsumerGroupHeartbeat", body, version=2)["errorCode"] != 42
+        assert client.request("ConsumerGroupHeartbeat", body, version=1)["errorCode"] == 42
+        assert client.request("ConsumerGroupHeartbeat", body, version=2)["errorCode"] != 42
     assert found(stage.examine(watch)) == {"kip1313/instance-id-missing"}
 
 
@@ -117,8 +117,8 @@ def test_older_headers_may_be_mixed_in_where_the_first_request_gave_no_id(stage:
         negotiate(client, OLD)
         find_coordinator(client, 7)
         find_coordinator(client, 6)
-        client.ask("Metadata", {})
-        client.ask("Metadata", {}, version=9)
+        client.request("Metadata", {})
+        client.request("Metadata", {}, version=9)
     assert found(stage.examine(watch)) == set()
 
 

@@ -56,7 +56,7 @@ def test_sasl_has_two_api_versions_and_the_second_names_the_software(stage: Stag
         negotiate(client, 0)
         authenticate(client)
         negotiate(client)
-        client.ask("Metadata", {}, version=13)
+        client.request("Metadata", {}, version=13)
     examination = stage.examine(watch)
     assert found(examination) == set()
     assert {client.client_software_name for client in examination.clients} == {"kipwatch-demo"}

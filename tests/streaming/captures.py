@@ -1,4 +1,4 @@
-"""A scripted exchange as the pcap file that a capture beside the client would have written."""
+"""A scripted exchange as packets and as a pcap file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.exchange import ID_A, ID_B, SOFTWARE, Exchange, advertisement
 
 
 def packets_of(exchange: Exchange) -> list[Packet]:
-    """Carry an exchange in packets. A gap is bytes that the connection sent and nobody captured."""
+    """Return the packets of an exchange. A gap is bytes that were sent and not captured."""
     first, packets = exchange.records[0], list[Packet]()
     connection = SyntheticConnection(_socket_address(first.client), _socket_address(first.server))
     for record in exchange.records:

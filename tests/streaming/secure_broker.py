@@ -1,4 +1,4 @@
-"""A real broker that speaks TLS on two more listeners, on one of them with SASL, and its certificate."""
+"""A real broker with two more listeners, TLS and SASL over TLS, and its certificate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ USER, PASSWORD = "feeder", "open sesame"
 
 
 def make_certificate(folder: Path) -> tuple[Path, Path]:
-    """Make a certificate for loopback that signs itself, and its key, as PEM files."""
+    """Make a self-signed certificate for loopback and its key, as PEM files."""
     made = (folder / "certificate.pem", folder / "key.pem")
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
     command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "1"]
@@ -23,7 +23,7 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
 
 
 class SecureBroker(EmbeddedBroker):
-    """An embedded broker with the listeners `tls` and `sasl`; `certificate` is whom to trust."""
+    """An embedded broker with the listeners `tls` and `sasl`; clients must trust `certificate`."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -35,15 +35,15 @@ class SecureBroker(EmbeddedBroker):
     def _write_settings(self) -> None:
         super()._write_settings()
         properties = self._folder.properties
-        told = dict(line.split("=", 1) for line in properties.read_text().splitlines() if "=" in line)
+        settings = dict(line.split("=", 1) for line in properties.read_text().splitlines() if "=" in line)
         own = f",TLS://{self.tls},SASL://{self.sasl}"
-        told["listeners"] += own
-        told["advertised.listeners"] += own
-        told["listener.security.protocol.map"] += ",TLS:SSL,SASL:SASL_SSL"
-        told["ssl.keystore.type"] = "PEM"
-        told["ssl.keystore.location"] = str(self._keystore)
-        told["listener.name.sasl.sasl.enabled.mechanisms"] = "PLAIN"
-        told["listener.name.sasl.plain.sasl.jaas.config"] = (
+        settings["listeners"] += own
+        settings["advertised.listeners"] += own
+        settings["listener.security.protocol.map"] += ",TLS:SSL,SASL:SASL_SSL"
+        settings["ssl.keystore.type"] = "PEM"
+        settings["ssl.keystore.location"] = str(self._keystore)
+        settings["listener.name.sasl.sasl.enabled.mechanisms"] = "PLAIN"
+        settings["listener.name.sasl.plain.sasl.jaas.config"] = (
             f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
         )
-        properties.write_text("".join(f"{name}={value}\n" for name, value in told.items()))
+        properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))

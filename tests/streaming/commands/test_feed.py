@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from streaming.feeder.capture import can_capture
-from streaming.feeder.heartbeat import Heartbeat
+from streaming.feeder.heartbeat import FeederHeartbeats
 from tests.streaming.commands.ran import Ran
 
 PATIENCE = 120.0
@@ -43,12 +43,12 @@ def test_a_dry_run_shows_each_record_and_the_totals(kipwatch: Kipwatch, captures
 
 
 def test_heartbeats_are_numbered_and_belong_to_no_connection() -> None:
-    beats = Heartbeat(run=7, cluster="orders", feeder="rack-1")
+    beats = FeederHeartbeats(run=7, cluster="orders", feeder="rack-1")
     first, second = beats.at(100), beats.at(200)
     assert (first.sequence, second.sequence) == (1, 2)
     assert (first.captured_at, second.captured_at) == (100, 200)
     assert first.connection == second.connection
-    assert first.connection != Heartbeat(run=8, cluster="orders", feeder="rack-1").at(1).connection
+    assert first.connection != FeederHeartbeats(run=8, cluster="orders", feeder="rack-1").at(1).connection
 
 
 def test_settings_of_the_client_are_checked_before_anything_is_read(
@@ -106,7 +106,7 @@ def test_a_user_that_does_not_exist_is_one_line(kipwatch: Kipwatch) -> None:
 
 
 @pytest.mark.capture
-@pytest.mark.skipif(not can_capture(), reason="no right to capture packets")
+@pytest.mark.skipif(not can_capture(), reason="not permitted to capture packets")
 def test_an_interface_that_is_missing_is_one_line(kipwatch: Kipwatch) -> None:
     line = kipwatch("feed", "--interface", "lo,nope0", "--dry-run").error_line
     assert line == "cannot capture on interface nope0: No such device"

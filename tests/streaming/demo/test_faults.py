@@ -1,4 +1,4 @@
-"""The front's faults: each alters one answer of a client that asks for it, and nothing else."""
+"""The front's faults: each alters one response to a client that requests it, and nothing else."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ HEARTBEAT = {
     "heartbeatIntervalMs": 5_000,
     "assignment": None,
 }
-ANSWERS: dict[str, tuple[int, dict[str, Any]]] = {
+RESPONSES: dict[str, tuple[int, dict[str, Any]]] = {
     "ConsumerGroupHeartbeat": (2, HEARTBEAT),
     "ApiVersions": (6, advertisement()),
 }
 
 
-def answered(client_id: str, api: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the broker answered, and what the client gets."""
-    version, body = ANSWERS[api]
+def responses(client_id: str, api: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The bodies of the broker's response and of the client's."""
+    version, body = RESPONSES[api]
     request = read_request(SCHEMAS, write_request(SCHEMAS, api, version, 7, client_id, {}, ID_A))
     frame = write_response(SCHEMAS, request.api_key, version, 7, body)
     read = [
-        read_response(SCHEMAS, answer, request.api_key, version)
-        for answer in (frame, altered(SCHEMAS, client_id, request, frame))
+        read_response(SCHEMAS, response, request.api_key, version)
+        for response in (frame, altered(SCHEMAS, client_id, request, frame))
     ]
     assert [each.correlation_id for each in read] == [7, 7]
     given, got = (each.body for each in read)
@@ -42,13 +42,13 @@ def answered(client_id: str, api: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def test_a_member_is_renamed() -> None:
-    given, got = answered(RENAMING, "ConsumerGroupHeartbeat")
+    given, got = responses(RENAMING, "ConsumerGroupHeartbeat")
     assert got.pop("memberId") != given.pop("memberId")
     assert got == given
 
 
-def test_one_range_is_turned_upside_down() -> None:
-    given, got = answered(INVERTING, "ApiVersions")
+def test_one_range_is_inverted() -> None:
+    given, got = responses(INVERTING, "ApiVersions")
     differing = [entry for entry in got["apiKeys"] if entry not in given["apiKeys"]]
     assert [entry["minVersion"] > entry["maxVersion"] for entry in differing] == [True]
     assert len(got["apiKeys"]) == len(given["apiKeys"])
@@ -57,8 +57,8 @@ def test_one_range_is_turned_upside_down() -> None:
 @pytest.mark.parametrize(
     ("client_id", "api"),
     [(RENAMING, "ApiVersions"), (INVERTING, "ConsumerGroupHeartbeat")]
-    + [(client_id, api) for client_id in ("kipwatch-1313", "") for api in ANSWERS],
+    + [(client_id, api) for client_id in ("kipwatch-1313", "") for api in RESPONSES],
 )
 def test_nothing_else_is_altered(client_id: str, api: str) -> None:
-    given, got = answered(client_id, api)
+    given, got = responses(client_id, api)
     assert got == given

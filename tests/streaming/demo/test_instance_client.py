@@ -1,4 +1,4 @@
-"""The KIP-1313 client writes what the KIP asks for, and misbehaves as it is told."""
+"""The KIP-1313 client follows the KIP, and breaks its rules on request."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_first_request_names_client_and_instance(client: InstanceClient) -> 
     assert (first.client_id, first.client_instance_id) == ("app", ID_A)
 
 
-def test_later_requests_give_the_instance_alone(client: InstanceClient) -> None:
+def test_later_requests_have_the_instance_id_alone(client: InstanceClient) -> None:
     client.frame("ApiVersions", 6, SOFTWARE)
     later = read(client.frame("Metadata", 14, {}))
     assert (later.correlation_id, later.client_id, later.client_instance_id) == (2, None, ID_A)
@@ -52,27 +52,25 @@ def test_an_older_header_has_the_client_id_in_every_request(client: InstanceClie
         assert (request.header_version, request.client_id, request.client_instance_id) == (2, "app", None)
 
 
-def test_it_misbehaves_when_told_to(client: InstanceClient) -> None:
+def test_it_breaks_rules_on_request(client: InstanceClient) -> None:
     client.frame("ApiVersions", 6, SOFTWARE)
     request = read(client.frame("Metadata", 14, {}, client_id="again", instance_id=ID_B))
     assert (request.client_id, request.client_instance_id) == ("again", ID_B)
     assert read(client.frame("Metadata", 14, {}, client_id=None)).client_id is None
 
 
-def test_an_api_that_nobody_knows_is_refused(client: InstanceClient) -> None:
+def test_an_unknown_api_is_refused(client: InstanceClient) -> None:
     with pytest.raises(ValueError, match="the schemas have no API Nothing"):
         client.newest("Nothing")
 
 
-def test_a_closed_connection_is_told_apart_from_an_answer(
-    listener: socket.socket, client: InstanceClient
-) -> None:
+def test_a_closed_connection_is_an_error(listener: socket.socket, client: InstanceClient) -> None:
     listener.accept()[0].close()
     with pytest.raises(ConnectionClosedError, match="closed after Metadata v14"):
-        client.ask("Metadata", {})
+        client.request("Metadata", {})
 
 
-def test_frames_are_read_whole_however_they_arrive() -> None:
+def test_frames_are_read_completely_however_they_arrive() -> None:
     near, far = socket.socketpair()
     with near, far:
         for part in (b"\0\0", b"\0\5he", b"llo", b"\0\0\0\0", b"\0\0\0\3ab"):

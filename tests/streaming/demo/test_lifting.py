@@ -1,4 +1,4 @@
-"""Lifting and lowering: what the broker reads and what the client is answered, for every API of the KIP."""
+"""Lifting and lowering: requests to the broker and responses to the client, for every API of the KIP."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ INSTANCE_ID = bytes(range(0x70, 0x80))
 ADVERTISED_VERSIONS = range(5)
 
 
-def asked(api: Api, body: dict[str, Any] | None = None) -> Request:
-    """A request at the newest version, as it arrives."""
+def request_of(api: Api, body: dict[str, Any] | None = None) -> Request:
+    """A request at the newest version, as the front receives it."""
     version = api.versions.highest
     request = read_request(
         SCHEMAS, write_request(SCHEMAS, api.key, version, 7, None, body or {}, INSTANCE_ID)
@@ -52,7 +52,7 @@ def test_a_lowered_request_is_what_a_client_of_today_would_send(api: Api) -> Non
     """Byte for byte: the version before, its header, the client ID, and telemetry's ID in the body."""
     before = api.versions.highest - 1
     body = {"clientInstanceId": identifier_text(INSTANCE_ID)} if api.name in TELEMETRY else {}
-    lowered = lower_request(SCHEMAS, asked(api), "app")
+    lowered = lower_request(SCHEMAS, request_of(api), "app")
     assert lowered == write_request(SCHEMAS, api.key, before, 7, "app", body)
     assert api.is_released(before)
 
@@ -68,18 +68,18 @@ def test_offset_delete_loses_its_flexible_form() -> None:
     topics = [{"name": "orders", "partitions": [{"partitionIndex": 3}]}]
     api = SCHEMAS.api_named("OffsetDelete")
     assert api is not None
-    lowered = lower_request(SCHEMAS, asked(api, {"groupId": "g", "topics": topics}), "app")
+    lowered = lower_request(SCHEMAS, request_of(api, {"groupId": "g", "topics": topics}), "app")
     assert lowered == bytes.fromhex(
         "002f 0000 00000007 0003617070  0001 67  00000001 0006 6f7264657273  00000001 00000003"
     )
 
 
 @EVERY
-def test_a_lifted_answer_says_what_the_broker_said(api: Api) -> None:
+def test_a_lifted_response_says_what_the_broker_said(api: Api) -> None:
     version = api.versions.highest
-    answer = write_response(SCHEMAS, api.key, version - 1, 7, {})
-    said = read_response(SCHEMAS, answer, api.key, version - 1).body or {}
-    lifted = read_response(SCHEMAS, lift_response(SCHEMAS, asked(api), answer), api.key, version)
+    response_frame = write_response(SCHEMAS, api.key, version - 1, 7, {})
+    said = read_response(SCHEMAS, response_frame, api.key, version - 1).body or {}
+    lifted = read_response(SCHEMAS, lift_response(SCHEMAS, request_of(api), response_frame), api.key, version)
     assert (lifted.known, lifted.failure, lifted.remarks, lifted.correlation_id) == (True, None, (), 7)
     if api.name in TELEMETRY:
         said.pop("clientInstanceId", None)
@@ -91,12 +91,12 @@ def test_a_lifted_answer_says_what_the_broker_said(api: Api) -> None:
     assert lifted.body == said
 
 
-def test_an_answer_that_cannot_be_read_cannot_be_lifted() -> None:
+def test_an_response_that_cannot_be_read_cannot_be_lifted() -> None:
     metadata = SCHEMAS.api_named("Metadata")
     assert metadata is not None
-    with pytest.raises(CannotLiftError, match="the answer to Metadata v13 cannot be read"):
-        lift_response(SCHEMAS, asked(metadata), bytes.fromhex("00000007ff"))
-    with pytest.raises(CannotLiftError, match="the answer to ApiVersions v4 cannot be read"):
+    with pytest.raises(CannotLiftError, match="the response to Metadata v13 cannot be read"):
+        lift_response(SCHEMAS, request_of(metadata), bytes.fromhex("00000007ff"))
+    with pytest.raises(CannotLiftError, match="the response to ApiVersions v4 cannot be read"):
         lift_advertisement(SCHEMAS, 4, bytes.fromhex("00000007"))
 
 
@@ -111,8 +111,8 @@ def test_an_advertisement_is_lifted_by_one_where_the_broker_knows_all_of_the_rel
         {"apiKey": key, "minVersion": lowest, "maxVersion": highest}
         for key, (lowest, highest) in released.items()
     ]
-    answer = write_response(SCHEMAS, "ApiVersions", version, 7, {"apiKeys": entries})
-    lifted = ranges(lift_advertisement(SCHEMAS, version, answer), version)
+    response_frame = write_response(SCHEMAS, "ApiVersions", version, 7, {"apiKeys": entries})
+    lifted = ranges(lift_advertisement(SCHEMAS, version, response_frame), version)
     sasl_handshake = 17
     assert lifted == {
         key: (lowest, highest + (key != sasl_handshake)) for key, (lowest, highest) in released.items()
@@ -124,8 +124,8 @@ def test_what_the_broker_does_not_know_of_its_release_is_not_lifted() -> None:
     entries = [
         {"apiKey": key, "minVersion": 0, "maxVersion": highest} for key, highest in ((3, 12), (32_000, 5))
     ]
-    answer = write_response(SCHEMAS, "ApiVersions", 4, 7, {"apiKeys": entries})
-    assert ranges(lift_advertisement(SCHEMAS, 4, answer), 4) == {
+    response_frame = write_response(SCHEMAS, "ApiVersions", 4, 7, {"apiKeys": entries})
+    assert ranges(lift_advertisement(SCHEMAS, 4, response_frame), 4) == {
         3: (0, 12),
         32_000: (0, 5),
         **TELEMETRY_RANGES,
@@ -135,35 +135,35 @@ def test_what_the_broker_does_not_know_of_its_release_is_not_lifted() -> None:
 def test_the_telemetry_apis_are_advertised_though_the_broker_hides_them() -> None:
     """Once each: a broker that does export metrics lists them itself."""
     for listed in ([], [{"apiKey": 71, "minVersion": 0, "maxVersion": 0}]):
-        answer = write_response(SCHEMAS, "ApiVersions", 4, 7, {"apiKeys": listed})
-        assert ranges(lift_advertisement(SCHEMAS, 4, answer), 4) == TELEMETRY_RANGES
+        response_frame = write_response(SCHEMAS, "ApiVersions", 4, 7, {"apiKeys": listed})
+        assert ranges(lift_advertisement(SCHEMAS, 4, response_frame), 4) == TELEMETRY_RANGES
 
 
-def test_the_answer_to_an_unsupported_version_stays_one() -> None:
+def test_the_response_to_an_unsupported_version_stays_one() -> None:
     """KIP-511: error 35 in version 0, whatever was asked, with no other range than its own."""
     body = {"errorCode": 35, "apiKeys": [{"apiKey": 18, "minVersion": 0, "maxVersion": 5}]}
-    answer = write_response(SCHEMAS, "ApiVersions", 0, 7, body)
-    lifted = read_response(SCHEMAS, lift_advertisement(SCHEMAS, 4, answer), 18, 4)
+    response_frame = write_response(SCHEMAS, "ApiVersions", 0, 7, body)
+    lifted = read_response(SCHEMAS, lift_advertisement(SCHEMAS, 4, response_frame), 18, 4)
     assert (lifted.body_version, (lifted.body or {})["errorCode"]) == (0, 35)
     assert (lifted.body or {})["apiKeys"] == [{"apiKey": 18, "minVersion": 0, "maxVersion": 6}]
 
 
 @EVERY
 def test_a_refusal_says_invalid_request_or_there_is_none(api: Api) -> None:
-    """Where the answer has no error field of its own at this version, the connection is closed instead."""
-    answer = refusal(SCHEMAS, asked(api))
+    """If the response has no error field of its own at this version, the connection is closed instead."""
+    response_frame = refusal(SCHEMAS, request_of(api))
     version = api.versions.highest
     told = {field.name for field in api.response.struct.fields if version in field.versions}
-    if answer is None:
+    if response_frame is None:
         assert "errorCode" not in told
         return
-    response = read_response(SCHEMAS, answer, api.key, version)
+    response = read_response(SCHEMAS, response_frame, api.key, version)
     assert (response.known, response.correlation_id) == (True, 7)
     assert (response.body or {})["errorCode"] == INVALID_REQUEST
 
 
 @EVERY
 def test_only_header_v3_is_lifted(api: Api) -> None:
-    assert is_lifted(asked(api))
+    assert is_lifted(request_of(api))
     frame = write_request(SCHEMAS, api.key, api.versions.highest - 1, 7, "app", {})
     assert not is_lifted(read_request(SCHEMAS, frame))

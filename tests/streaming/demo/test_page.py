@@ -1,4 +1,4 @@
-"""Reading a metrics page as Prometheus would."""
+"""A metrics page is scraped and parsed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def metrics() -> ApplicationMetrics:
     return made
 
 
-def test_samples_add_up_by_the_labels_asked_for() -> None:
+def test_samples_are_summed_by_labels() -> None:
     page = MetricsPage(generate_latest(metrics().registry).decode())
     assert page.total(CHECKS) == 8
     assert page.total(CHECKS, verdict="conforms") == 6

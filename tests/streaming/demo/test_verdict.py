@@ -1,4 +1,4 @@
-"""The demo's verdict: what was planted and found, what violated besides, whether two sources agree."""
+"""The verdict of the demo: planted offences that are found, other violations, whether two sources agree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from expectations.rules.base.rule import Role
 from expectations.rules.catalogue import RULES, rule_named
 from streaming.demo.offences import PLANTED
 from streaming.demo.scenario import new_member_id
-from streaming.demo.verdict import found_of, same_findings, violations_beside
+from streaming.demo.verdict import offences_found, same_findings, unplanted_violations
 from tests.streaming.captures import violating
 
 PATTERN = violating().judge().findings[0]
@@ -32,42 +32,42 @@ def as_planted() -> list[Finding]:
 
 
 def missing(findings: Sequence[Finding]) -> list[str]:
-    return [planted.name for planted, is_found in found_of(findings, PLAYED) if not is_found]
+    return [planted.name for planted, is_found in offences_found(findings, PLAYED) if not is_found]
 
 
-def test_rules_of_every_kip_are_planted_and_nothing_but_rules() -> None:
+def test_rules_of_every_kip_are_planted_and_all_exist() -> None:
     planted = frozenset().union(*(planted.rules for planted in PLANTED))
     assert planted <= {rule.id for rule in RULES}
     assert {rule_named(rule).family for rule in planted} == {rule.family for rule in RULES}
 
 
-def test_brokers_offend_too_and_connections_together() -> None:
+def test_offences_of_brokers_and_of_several_connections_are_planted() -> None:
     planted = [rule_named(rule) for offence in PLANTED for rule in offence.rules]
     assert any(rule.role is Role.BROKER for rule in planted)
     assert any(isinstance(rule, IdentityRule) for rule in planted)
 
 
-def test_a_rule_that_is_off_is_not_missed() -> None:
-    """Nor is a finding of it taken for one that was planted."""
+def test_a_disabled_rule_is_not_missed() -> None:
+    """A finding of it counts as not planted."""
     off = "kip1313/instance-id-zero"
     rules = [rule for rule in RULES if rule.id != off]
     left = [finding for finding in as_planted() if finding.rule != off]
-    assert all(is_found for _, is_found in found_of(left, PLAYED, rules))
-    assert [planted.rules for planted, is_found in found_of(as_planted(), PLAYED, rules) if not is_found] == [
-        {off}
-    ]
+    assert all(is_found for _, is_found in offences_found(left, PLAYED, rules))
+    assert [
+        planted.rules for planted, is_found in offences_found(as_planted(), PLAYED, rules) if not is_found
+    ] == [{off}]
 
 
-def test_offences_have_names_of_their_own() -> None:
+def test_the_names_of_offences_are_unique() -> None:
     assert len({planted.name for planted in PLANTED}) == len(PLANTED)
 
 
 def test_all_that_was_planted_is_found() -> None:
     assert missing(as_planted()) == []
-    assert violations_beside(as_planted(), PLAYED) == []
+    assert unplanted_violations(as_planted(), PLAYED) == []
 
 
-def test_without_findings_nothing_is() -> None:
+def test_without_findings_all_are_missing() -> None:
     assert missing([]) == [planted.name for planted in PLANTED]
 
 
@@ -87,31 +87,31 @@ def test_rules_that_must_be_found_together_are_not_found_apart() -> None:
 
 
 def test_an_offence_with_more_than_was_planted_is_not_found() -> None:
-    """What is said of a planted connection must be exactly what is true of it."""
+    """The findings of a planted connection must be exactly those of its rules."""
     client, planted = next(iter(PLAYED.items()))
     assert missing([*as_planted(), found("kip1082/member-id-not-uuid", client)]) == [planted.name]
 
 
-def test_a_violation_that_was_not_planted_is_told() -> None:
-    """On a connection of its own kind of offence, or beside a planted one."""
+def test_a_violation_that_was_not_planted_is_found() -> None:
+    """On another connection than the planted ones."""
     strange = found("kip35/version-out-of-range", "127.0.0.1:0")
-    assert strange in violations_beside([*as_planted(), strange], PLAYED)
+    assert strange in unplanted_violations([*as_planted(), strange], PLAYED)
 
 
-def test_a_planted_offence_on_one_connection_too_many_is_told() -> None:
-    """A real client that breaks a rule must not hide behind the client that was told to."""
+def test_a_planted_offence_on_another_connection_is_found() -> None:
+    """A violation of a real client must not pass for a planted one."""
     stranger = found("kip1082/member-id-empty", "stranger")
-    assert stranger in violations_beside([*as_planted(), stranger], PLAYED)
+    assert stranger in unplanted_violations([*as_planted(), stranger], PLAYED)
 
 
 def test_an_improvement_that_was_not_planted_is_no_violation() -> None:
     improvement = found("wire/malformed-request", "stranger")
     improvement.level = "improvement"
-    assert violations_beside([*as_planted(), improvement], PLAYED) == []
+    assert unplanted_violations([*as_planted(), improvement], PLAYED) == []
 
 
 def test_sources_agree_in_rule_connection_occurrences_and_context() -> None:
-    """Ids, times and evidence are each source's own."""
+    """IDs, times and evidence may differ."""
     here = as_planted()
     there = [msgspec.structs.replace(finding, id="other", sequence=0) for finding in reversed(here)]
     assert same_findings(here, there)

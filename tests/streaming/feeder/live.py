@@ -1,4 +1,4 @@
-"""A feeder as a process of its own, and what it says."""
+"""A feeder in a process of its own, and its log."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from streaming.feeder.feeder import DRAIN_SECONDS, FLUSH_SECONDS
 
 FRAMES = "kipwatch.frames"
 PATIENCE = 120.0
-"""Seconds. A start takes one of them, or half a minute where nothing was compiled before."""
-Asked = tuple[int, int, int | None, str]
+"""Seconds. A start takes one, or half a minute if nothing was compiled before."""
+Request = tuple[int, int, int | None, str]
 
 Test = TypeVar("Test", bound=Callable[..., None])
 
 
 def captures(test: Test) -> Test:
-    """Mark a test that needs the right to capture, and skip it without."""
-    skip = pytest.mark.skipif(not can_capture(), reason="no right to capture packets")
+    """Mark a test that needs permission to capture, and skip it without."""
+    skip = pytest.mark.skipif(not can_capture(), reason="not permitted to capture packets")
     return cast(Test, pytest.mark.capture(skip(test)))
 
 
@@ -55,21 +55,21 @@ class LiveFeeder:
     ) -> None:
         self.stop()
 
-    def told(self, event: str) -> list[dict[str, Any]]:
-        """What the feeder said so far of one kind of event."""
+    def logged(self, event: str) -> list[dict[str, Any]]:
+        """The events of one name that the feeder has logged so far."""
         lines = [line for line in self._log.read_text().splitlines(keepends=True) if line.startswith("{")]
-        said = [json.loads(line) for line in lines if line.endswith("\n")]
-        return [facts for facts in said if facts["feeder"] == event]
+        events = [json.loads(line) for line in lines if line.endswith("\n")]
+        return [fields for fields in events if fields["feeder"] == event]
 
     def wait_for(self, event: str) -> dict[str, Any]:
-        """Wait until the feeder has said something."""
+        """Wait until the feeder has logged an event; returns it."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
-            if told := self.told(event):
-                return told[-1]
+            if events := self.logged(event):
+                return events[-1]
             assert self._process.poll() is None, self._log.read_text()
             time.sleep(0.05)
-        raise AssertionError(f"the feeder did not say {event}: {self._log.read_text()}")
+        raise AssertionError(f"the feeder did not log {event}: {self._log.read_text()}")
 
     def kill(self) -> None:
         """End it without a chance to finish."""
@@ -77,36 +77,36 @@ class LiveFeeder:
         self._process.wait()
 
     def stop(self) -> dict[str, Any]:
-        """Tell it to finish, and give its last words."""
+        """Stop it, and return its last event."""
         if self._process.poll() is None:
             self._process.terminate()
-            # Half as long again as it has for what was captured and for what it holds.
+            # Half as long again as it may take for packets captured before the stop, and to flush.
             self._process.wait(1.5 * (DRAIN_SECONDS + FLUSH_SECONDS))
-        return (self.told("stopped") or [{}])[-1]
+        return (self.logged("stopped") or [{}])[-1]
 
 
 def assert_same_requests(records: Sequence[Record], lines: Iterable[LoggedRequest], *, but: str = "") -> None:
-    """Hold the topic against the broker's log, both without the requests of one client.
+    """Compare the topic with the broker's log, both without the requests of one client.
 
-    The broker logs a request when its answer is sent: the last of a client that left may not be there.
+    The broker logs a request when its response is sent: the last one of a client that closes may be missing.
     """
     in_log = logged(line for line in lines if not but or line.client_id != but)
     requests = sorted((one for one in records if one.kind is Kind.REQUEST), key=lambda one: one.sequence)
     last = {request.connection: request.sequence for request in requests}
-    answered = {one.paired_sequence for one in records if one.kind is Kind.RESPONSE} - {*last.values()}
-    unseen = in_log - asked(records)
-    unlogged = asked(request for request in requests if request.sequence in answered) - in_log
+    paired = {one.paired_sequence for one in records if one.kind is Kind.RESPONSE} - {*last.values()}
+    unseen = in_log - requests_in(records)
+    unlogged = requests_in(request for request in requests if request.sequence in paired) - in_log
     assert (unseen, unlogged) == (Counter(), Counter()), f"unseen: {unseen}, unlogged: {unlogged}"
     assert in_log
 
 
-def logged(lines: Iterable[LoggedRequest]) -> Counter[Asked]:
+def logged(lines: Iterable[LoggedRequest]) -> Counter[Request]:
     """The requests of the broker's log."""
     return Counter((line.api_key, line.api_version, line.correlation_id, line.client_id) for line in lines)
 
 
-def asked(records: Iterable[Record]) -> Counter[Asked]:
-    """The requests among records, as the broker's log knows them."""
+def requests_in(records: Iterable[Record]) -> Counter[Request]:
+    """The requests among records, by the same fields."""
     requests = [
         read_request(default_schemas(), record.frame, cut=record.is_cut)
         for record in records

@@ -25,42 +25,42 @@ def listener() -> Iterator[socket.socket]:
         yield server
 
 
-def converse(listener: socket.socket, answer: bytes) -> None:
-    """One request and its answer over a real connection."""
+def converse(listener: socket.socket, response: bytes) -> None:
+    """One request and its response over a real connection."""
     with closing(socket.create_connection(listener.getsockname(), timeout=5)) as client:
         broker, _ = listener.accept()
         with broker:
             client.sendall(prefixed(metadata(1)))
             broker.recv(65536)
-            broker.sendall(answer)
+            broker.sendall(response)
             received = 0
-            while received < len(answer):
+            while received < len(response):
                 received += len(client.recv(65536))
 
 
 @captures
-def test_a_real_conversation_is_captured_once_and_told_in_records(
+def test_a_real_conversation_is_captured_once_and_becomes_records(
     listener: socket.socket,
 ) -> None:
-    port, answer = listener.getsockname()[1], prefixed(metadata_answer(1) + bytes(200_000))
+    port, response = listener.getsockname()[1], prefixed(metadata_answer(1) + bytes(200_000))
     tracker = ColumnarTracker(default_schemas(), ports={port}, run=1)
     before, records = time.time_ns(), list[Record]()
     with InterfaceCapture(["lo"], {port}) as capture:
-        converse(listener, answer)
+        converse(listener, response)
         deadline = time.monotonic() + 5
         while not any(record.kind is Kind.CLOSED for record in records) and time.monotonic() < deadline:
             records += tracker.feed(capture.packets(0.2)).records()
         assert capture.dropped == 0
     assert [record.kind for record in records] == [Kind.OPENED, Kind.REQUEST, Kind.RESPONSE, Kind.CLOSED]
-    assert (records[1].frame, records[2].frame) == (metadata(1), answer[4:])
+    assert (records[1].frame, records[2].frame) == (metadata(1), response[4:])
     assert records[3].closing is Closing.FIN
     assert before <= records[0].captured_at <= time.time_ns()
-    # Taken twice, every byte would be there a second time.
+    # If packets were captured twice, every byte would be skipped once.
     assert tracker.ledger.skipped.total() == 0
 
 
 @captures
-def test_what_nobody_reads_in_time_is_counted_as_dropped(listener: socket.socket) -> None:
+def test_packets_that_are_not_read_in_time_are_counted_as_dropped(listener: socket.socket) -> None:
     with InterfaceCapture(["lo"], {listener.getsockname()[1]}, buffer_bytes=0) as capture:
         for _ in range(10):
             converse(listener, bytes(500_000))
@@ -70,8 +70,8 @@ def test_what_nobody_reads_in_time_is_counted_as_dropped(listener: socket.socket
 
 
 @captures
-def test_a_thin_trickle_is_kept_for_seconds_while_nobody_reads(listener: socket.socket) -> None:
-    """Each of its packets takes a block of the ring for itself."""
+def test_packets_at_a_low_rate_are_kept_for_seconds_until_they_are_read(listener: socket.socket) -> None:
+    """Each packet takes a block of the ring."""
     with InterfaceCapture(["lo"], {listener.getsockname()[1]}) as capture:
         for _ in range(50):
             converse(listener, prefixed(metadata_answer(1)))
@@ -84,7 +84,7 @@ def test_a_thin_trickle_is_kept_for_seconds_while_nobody_reads(listener: socket.
 
 @captures
 def test_several_interfaces_are_captured_at_once(listener: socket.socket) -> None:
-    """The same one twice gives each packet twice, in the order of time."""
+    """The same interface twice yields each packet twice, in the order of time."""
     with InterfaceCapture(["lo", "lo"], {listener.getsockname()[1]}) as capture:
         converse(listener, prefixed(metadata_answer(1)))
         time.sleep(0.2)
@@ -104,7 +104,7 @@ def test_a_packet_waits_no_longer_than_its_block(listener: socket.socket) -> Non
 
 
 @captures
-def test_a_call_waits_no_longer_than_it_is_told() -> None:
+def test_a_call_waits_no_longer_than_its_timeout() -> None:
     with InterfaceCapture(["lo"], {1}) as capture:
         start = time.monotonic()
         assert capture.packets(0.05).size == 0
@@ -112,14 +112,14 @@ def test_a_call_waits_no_longer_than_it_is_told() -> None:
 
 
 @captures
-def test_a_missing_interface_and_too_many_ports_are_one_clear_line() -> None:
+def test_a_missing_interface_and_too_many_ports_are_errors_of_one_line() -> None:
     with pytest.raises(CaptureError, match="cannot capture on interface nope0: No such device"):
         InterfaceCapture(["nope0"], {9092})
     with pytest.raises(CaptureError, match="at most 50 ports"):
         InterfaceCapture(["lo"], range(1, 100))
 
 
-def test_without_the_right_to_capture_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_permission_to_capture_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> socket.socket:
         raise PermissionError(1, "Operation not permitted")
 

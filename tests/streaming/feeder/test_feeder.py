@@ -25,15 +25,15 @@ from streaming.user_error import UserError
 from tests.decoders.wire.conversation import CLIENT, SERVER, TO_BROKER, metadata, prefixed
 
 
-class Outlet:
-    """Takes every record, or says that it cannot."""
+class FakeOutlet:
+    """Accepts every record, or has failed."""
 
     shed_bytes, waiting_bytes = 5, 7
 
     def __init__(self, fatal: str = "", left: int = 0) -> None:
         self.records: list[Record] = []
         self.fatal, self._left = fatal, left
-        self.is_taken = not fatal
+        self.is_accepting = not fatal
 
     @property
     def fates(self) -> dict[str, int]:
@@ -45,7 +45,7 @@ class Outlet:
     def publish_batch(self, batch: FrameBatch) -> None:
         self.records.extend(batch.records())
 
-    def attend(self) -> None:
+    def poll(self) -> None:
         pass
 
     def flush(self, seconds: float) -> int:
@@ -61,8 +61,8 @@ def batches(*sent: list[Packet]) -> Iterator[PacketBatch]:
     return map(PacketBatch.of, sent)
 
 
-def test_packets_become_records_and_the_metrics_say_so() -> None:
-    feeder, outlet = Feeder(Configuration(), run=1), Outlet()
+def test_packets_become_records_and_the_metrics_count_them() -> None:
+    feeder, outlet = Feeder(Configuration(), run=1), FakeOutlet()
     assert not feeder.is_ready()
     feeder.run(batches(packets(), []), outlet)
     assert feeder.is_ready() and feeder.is_healthy()
@@ -74,35 +74,35 @@ def test_packets_become_records_and_the_metrics_say_so() -> None:
     assert value("kipwatch_capture_bytes_total", {"fate": "framed"}) == len(prefixed(metadata(1)))
 
 
-def test_what_was_not_taken_at_the_end_is_told() -> None:
-    with pytest.raises(UserError, match="did not take 3 records"):
-        Feeder(Configuration(), run=1).run(batches(packets()), Outlet(left=3))
+def test_records_that_were_not_accepted_at_the_end_are_an_error() -> None:
+    with pytest.raises(UserError, match="did not accept 3 records"):
+        Feeder(Configuration(), run=1).run(batches(packets()), FakeOutlet(left=3))
 
 
-def test_when_nothing_can_be_taken_any_more_the_feeder_ends() -> None:
+def test_when_no_record_can_be_published_any_more_the_feeder_ends() -> None:
     feeder = Feeder(Configuration(), run=1)
     with pytest.raises(UserError, match="fenced; start the feeder again"):
-        feeder.run(batches(packets(), packets()), Outlet(fatal="fenced"))
+        feeder.run(batches(packets(), packets()), FakeOutlet(fatal="fenced"))
     assert not feeder.is_ready()
 
 
 def test_a_stopped_feeder_reads_no_further() -> None:
-    stopping, outlet = threading.Event(), Outlet()
+    stopping, outlet = threading.Event(), FakeOutlet()
     feeder = Feeder(Configuration(), run=1, stopping=stopping)
     stopping.set()
     feeder.run(batches(packets(), packets()), outlet)
     assert len(outlet.records) == 2
 
 
-class Ring:
-    """A capture of which much waits."""
+class FakeCapture:
+    """A capture with many unread packets."""
 
     dropped, unread = 3, 1_000
 
 
-def last_words(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
-    return told
+def last_event(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    event: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
+    return event
 
 
 def stopped(capture: object) -> Feeder:
@@ -115,26 +115,26 @@ def stopped(capture: object) -> Feeder:
 def test_what_was_captured_before_the_stop_is_read_and_no_more(capsys: pytest.CaptureFixture[str]) -> None:
     late = [packet._replace(captured_at=time.time_ns() + 10**12) for packet in packets()]
     read = batches(packets(), packets(), late, late)
-    stopped(Ring()).run(read, Outlet())
+    stopped(FakeCapture()).run(read, FakeOutlet())
     assert next(read).size == len(late)
-    told = last_words(capsys)
-    assert (told["dropped_packets"], told["unread_packets"]) == (3, 0)
+    event = last_event(capsys)
+    assert (event["dropped_packets"], event["unread_packets"]) == (3, 0)
 
 
-def test_a_feeder_that_is_behind_stops_all_the_same_and_tells_what_it_left(
+def test_a_feeder_that_is_behind_stops_nevertheless_and_logs_what_is_unread(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(feeder_module, "DRAIN_SECONDS", 0.3)
     began = time.monotonic()
-    stopped(Ring()).run(map(PacketBatch.of, repeat(packets())), Outlet())
+    stopped(FakeCapture()).run(map(PacketBatch.of, repeat(packets())), FakeOutlet())
     assert 0.3 < time.monotonic() - began < 10
-    assert last_words(capsys)["unread_packets"] == 1_000
+    assert last_event(capsys)["unread_packets"] == 1_000
 
 
-def test_packets_of_several_kinds_in_one_file_are_one_clear_line() -> None:
+def test_packets_of_several_link_layers_in_one_file_are_an_error_of_one_line() -> None:
     other = packets()[0]._replace(link_type=101)
-    with pytest.raises(UserError, match="--save takes packets of one kind"):
-        Feeder(Configuration(), run=1, save=io.BytesIO()).run(batches([packets()[0], other]), Outlet())
+    with pytest.raises(UserError, match="--save cannot mix link layers"):
+        Feeder(Configuration(), run=1, save=io.BytesIO()).run(batches([packets()[0], other]), FakeOutlet())
 
 
 def test_skipped_packets_and_what_is_not_kafka_are_on_the_metrics_page() -> None:
@@ -143,7 +143,7 @@ def test_skipped_packets_and_what_is_not_kafka_are_on_the_metrics_page() -> None
     hello = synthetic.sent(2, TO_BROKER, b"\x16\x03\x01" + bytes(200))
     unread = packets()[0]._replace(data=bytes(60))
     feeder = Feeder(Configuration(), run=1)
-    feeder.run(batches([*opened, *hello, unread]), Outlet())
+    feeder.run(batches([*opened, *hello, unread]), FakeOutlet())
     value = feeder.registry.get_sample_value
     assert value("kipwatch_capture_packets_total", {"fate": "tcp"}) == 4
     assert value("kipwatch_capture_packets_total", {"fate": "not-ip"}) == 1
@@ -151,8 +151,8 @@ def test_skipped_packets_and_what_is_not_kafka_are_on_the_metrics_page() -> None
     assert value("kipwatch_capture_bytes_total", {"fate": "skipped-opaque"}) == 203
 
 
-def test_a_request_beyond_the_longest_that_brokers_take_is_an_invalid_size() -> None:
-    synthetic, outlet = SyntheticConnection(CLIENT, SERVER), Outlet()
+def test_a_request_longer_than_brokers_accept_is_an_invalid_size() -> None:
+    synthetic, outlet = SyntheticConnection(CLIENT, SERVER), FakeOutlet()
     configuration = Configuration(max_request_bytes=1024)
     sent = synthetic.opened(1) + synthetic.sent(2, TO_BROKER, prefixed(metadata(1)))
     sent += synthetic.sent(3, TO_BROKER, (1025).to_bytes(4) + metadata(2))

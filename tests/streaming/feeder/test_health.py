@@ -1,4 +1,4 @@
-"""What whoever supervises a feeder is told over HTTP."""
+"""Health and readiness of the feeder over HTTP."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from streaming.feeder.publisher import Publisher
 from streaming.metrics.exposition import Exposition, serve
 from streaming.settings.configuration import Configuration
 from streaming.user_error import UserError
-from tests.streaming.feeder.test_feeder import Outlet, Ring, packets
+from tests.streaming.feeder.test_feeder import FakeCapture, FakeOutlet, packets
 from tests.streaming.feeder.test_publisher import NOWHERE
 
 PATIENCE = 20.0
@@ -29,17 +29,19 @@ PATIENCE = 20.0
 
 def status(exposition: Exposition, path: str) -> int:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{exposition.port}{path}", timeout=5) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as refusal:
-        return refusal.code
+        with urllib.request.urlopen(f"http://127.0.0.1:{exposition.port}{path}", timeout=5) as response:
+            return int(response.status)
+    except urllib.error.HTTPError as error:
+        return error.code
 
 
 def waiting_bytes(feeder: Feeder) -> float:
     return feeder.registry.get_sample_value("kipwatch_feed_waiting_bytes") or 0
 
 
-def test_while_kafka_is_away_the_feeder_is_healthy_and_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_kafka_is_unreachable_the_feeder_is_healthy_and_not_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(feeder_module, "FLUSH_SECONDS", 0.1)
     stopping = threading.Event()
     feeder = Feeder(Configuration(), run=1, stopping=stopping)
@@ -62,7 +64,7 @@ def test_while_kafka_is_away_the_feeder_is_healthy_and_not_ready(monkeypatch: py
         assert (status(exposition, "/healthz"), status(exposition, "/readyz")) == (200, 503)
         thread.start()
         deadline = time.monotonic() + PATIENCE
-        # Ready until librdkafka has found that nobody is there, and the records wait for longer.
+        # It is ready until librdkafka has found the broker unreachable; the records wait for longer.
         while not (waiting := waiting_bytes(feeder)) or status(exposition, "/readyz") == 200:
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -70,11 +72,11 @@ def test_while_kafka_is_away_the_feeder_is_healthy_and_not_ready(monkeypatch: py
         assert waiting > 0
         stopping.set()
         thread.join(PATIENCE)
-    assert "did not take 2 records" in str(failures[0])
+    assert "did not accept 2 records" in str(failures[0])
 
 
-class Slow(Outlet):
-    """Takes its time over a batch, and meanwhile does something again and again."""
+class SlowOutlet(FakeOutlet):
+    """Takes long for a batch, and calls a function meanwhile."""
 
     def __init__(self, meanwhile: Callable[[], object]) -> None:
         super().__init__()
@@ -86,32 +88,32 @@ class Slow(Outlet):
             self._meanwhile()
 
 
-def test_a_feeder_that_stands_still_is_ill_and_one_that_waits_for_kafka_is_not(
+def test_a_stuck_feeder_is_unhealthy_and_one_that_waits_for_kafka_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Starting it again because Kafka is away would lose what it holds."""
+    """A restart because Kafka is unreachable would lose the waiting records."""
     monkeypatch.setattr(feeder_module, "STUCK_AFTER", 0.4)
-    feeder, stands, waits = Feeder(Configuration(), run=1), list[bool](), list[bool]()
-    feeder.run(map(PacketBatch.of, [packets()]), Slow(lambda: stands.append(feeder.is_healthy())))
-    assert (stands[0], stands[5]) == (True, False)
+    feeder, stuck, waits = Feeder(Configuration(), run=1), list[bool](), list[bool]()
+    feeder.run(map(PacketBatch.of, [packets()]), SlowOutlet(lambda: stuck.append(feeder.is_healthy())))
+    assert (stuck[0], stuck[5]) == (True, False)
 
     def wait() -> None:
         waits.append(feeder.is_healthy())
         feeder.waits()
 
-    feeder.run(map(PacketBatch.of, [packets()]), Slow(wait))
+    feeder.run(map(PacketBatch.of, [packets()]), SlowOutlet(wait))
     assert all(waits)
 
 
-def test_while_it_waits_for_kafka_the_metrics_page_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_it_waits_for_kafka_the_metrics_page_is_updated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeder_module, "METRICS_INTERVAL", 0.0)
-    ring, seen = Ring(), list[float | None]()
-    feeder = Feeder(Configuration(), run=1, capture=cast(InterfaceCapture, ring))
+    capture, seen = FakeCapture(), list[float | None]()
+    feeder = Feeder(Configuration(), run=1, capture=cast(InterfaceCapture, capture))
 
     def wait() -> None:
-        ring.dropped += 1
+        capture.dropped += 1
         feeder.waits()
         seen.append(feeder.registry.get_sample_value("kipwatch_capture_dropped_packets_total"))
 
-    feeder.run(map(PacketBatch.of, [packets()]), Slow(wait))
+    feeder.run(map(PacketBatch.of, [packets()]), SlowOutlet(wait))
     assert seen[:3] == [4, 5, 6]

@@ -1,4 +1,4 @@
-"""The feeder against a real broker with real clients, held against the broker's own log of requests."""
+"""The feeder with a real broker and real clients, compared with the broker's own log of requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,14 @@ from streaming.broker.request_log import read_request_log
 from streaming.broker.topics import create_topics
 from streaming.demo.workload import run_workload
 from tests.decoders.wire.conversation import metadata, metadata_answer, prefixed
-from tests.streaming.feeder.live import FRAMES, LiveFeeder, asked, assert_same_requests, captures, logged
+from tests.streaming.feeder.live import (
+    FRAMES,
+    LiveFeeder,
+    assert_same_requests,
+    captures,
+    logged,
+    requests_in,
+)
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(240)]
 
@@ -38,7 +45,7 @@ class RestartableBroker(EmbeddedBroker):
         child_guard.stop(self._process)
 
     def start(self) -> None:
-        self._await_answer(self._start())
+        self._await_response(self._start())
 
     def _start(self) -> subprocess.Popen[bytes]:
         self._process = super()._start()
@@ -71,10 +78,10 @@ def play(broker: EmbeddedBroker) -> None:
 
 
 def press(bootstrap: str, seconds: float) -> None:
-    """Send requests as fast as they are answered, from several clients at once."""
+    """Send requests as fast as responses arrive, from several clients at once."""
     deadline = time.monotonic() + seconds
 
-    def ask() -> None:
+    def list_topics() -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "asking", "log_level": 2})
         while time.monotonic() < deadline:
             admin.list_topics(timeout=10)
@@ -89,7 +96,10 @@ def press(bootstrap: str, seconds: float) -> None:
                 producer.poll(0.01)
         assert producer.flush(60) == 0
 
-    threads = [threading.Thread(target=ask), *(threading.Thread(target=produce, args=(n,)) for n in range(2))]
+    threads = [
+        threading.Thread(target=list_topics),
+        *(threading.Thread(target=produce, args=(n,)) for n in range(2)),
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -97,7 +107,7 @@ def press(bootstrap: str, seconds: float) -> None:
 
 
 def converse(client: socket.socket, server: socket.socket, numbers: range) -> int:
-    """Ask and answer once for each number, and give how many bytes that took."""
+    """Send a request and a response for each number; returns their total bytes."""
     sent = 0
     for number in numbers:
         for source, destination, frame in (
@@ -115,26 +125,26 @@ def converse(client: socket.socket, server: socket.socket, numbers: range) -> in
 def test_ordinary_load_is_published_request_by_request(broker: RestartableBroker, log: Path) -> None:
     with LiveFeeder(log, [watched_port(broker)], broker.internal) as feeder:
         play(broker)
-        told = feeder.stop()
+        stopped = feeder.stop()
     records = published(broker)
     assert_same_requests(records, read_request_log(broker.request_log))
-    assert asked(records).total() > 50
-    assert told["dropped_packets"] == 0
-    assert told["records"] == {"delivered": len(records), "refused": 0, "shed": 0}
-    assert told["bytes"]["lost"] == 0
+    assert requests_in(records).total() > 50
+    assert stopped["dropped_packets"] == 0
+    assert stopped["records"] == {"delivered": len(records), "refused": 0, "shed": 0}
+    assert stopped["bytes"]["lost"] == 0
 
 
 @captures
-def test_the_feeder_never_sees_itself(broker: RestartableBroker, log: Path) -> None:
-    """Also where it publishes to the very listener that it watches."""
+def test_the_feeder_does_not_publish_its_own_traffic(broker: RestartableBroker, log: Path) -> None:
+    """Not even if it publishes to the listener that it watches."""
     with LiveFeeder(log, [watched_port(broker)], broker.watched) as feeder:
         play(broker)
-        told = feeder.stop()
+        stopped = feeder.stop()
     lines = list(read_request_log(broker.request_log))
     assert any(line.client_id == OWN for line in lines)
     assert_same_requests(published(broker), lines, but=OWN)
-    assert all(client != OWN for _, _, _, client in asked(published(broker)))
-    assert told["bytes"]["skipped-own"] > 0
+    assert all(client != OWN for _, _, _, client in requests_in(published(broker)))
+    assert stopped["bytes"]["skipped-own"] > 0
 
 
 @captures
@@ -146,16 +156,16 @@ def test_the_feeder_outlives_its_broker(broker: RestartableBroker, log: Path) ->
         broker.start()
         press(broker.watched, 1)
         feeder.wait_for("delivering")
-        told = feeder.stop()
+        stopped = feeder.stop()
     records = published(broker)
-    # A broker that is stopped does not log all that it has answered.
-    assert logged(read_request_log(broker.request_log)) - asked(records) == Counter()
-    assert told["records"]["delivered"] == len(records)
-    assert told["records"]["shed"] == told["records"]["refused"] == told["left"] == 0
+    # A broker that is stopped does not log all of its responses.
+    assert logged(read_request_log(broker.request_log)) - requests_in(records) == Counter()
+    assert stopped["records"]["delivered"] == len(records)
+    assert stopped["records"]["shed"] == stopped["records"]["refused"] == stopped["left"] == 0
 
 
 @captures
-def test_a_killed_feeder_publishes_nothing_twice_and_what_survives_says_so(
+def test_a_killed_feeder_publishes_nothing_twice_and_open_connections_are_mid_stream(
     broker: RestartableBroker, log: Path
 ) -> None:
     ports, pressing = [watched_port(broker)], threading.Thread(target=press, args=(broker.watched, 12))
@@ -188,7 +198,9 @@ def test_a_killed_feeder_publishes_nothing_twice_and_what_survives_says_so(
 
 
 @captures
-def test_while_kafka_is_away_the_feeder_sheds_and_tells_what(broker: RestartableBroker, log: Path) -> None:
+def test_while_kafka_is_unreachable_the_feeder_sheds_and_publishes_gaps(
+    broker: RestartableBroker, log: Path
+) -> None:
     """Every byte of a watched conversation is in a frame of the topic or in a gap of it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         flags = ["--queue-mebibytes", "1"]
@@ -204,7 +216,7 @@ def test_while_kafka_is_away_the_feeder_sheds_and_tells_what(broker: Restartable
             broker.start()
             feeder.wait_for("recovered")
             sent += converse(client, server, range(3000, 3010))
-            told = feeder.stop()
+            stopped = feeder.stop()
     records = [record for record in published(broker) if record.kind is not Kind.HEARTBEAT]
     ordered = sorted(records, key=lambda record: record.sequence)
     assert [record.kind for record in ordered].count(Kind.GAP) == 2
@@ -212,23 +224,23 @@ def test_while_kafka_is_away_the_feeder_sheds_and_tells_what(broker: Restartable
     gaps = sum(record.true_length for record in records if record.kind is Kind.GAP)
     frames = [record for record in records if record.kind in (Kind.REQUEST, Kind.RESPONSE)]
     assert sum(record.true_length + 4 for record in frames) + gaps == sent
-    assert told["records"]["shed"] == 2 * 3010 - len(frames)
-    assert told["dropped_packets"] == told["left"] == 0
+    assert stopped["records"]["shed"] == 2 * 3010 - len(frames)
+    assert stopped["dropped_packets"] == stopped["left"] == 0
 
 
 @captures
 @pytest.mark.parametrize("seconds", [3, pytest.param(60, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
-def test_the_highest_rate_is_published_or_its_drops_are_told(
+def test_the_highest_rate_is_published_or_its_drops_are_counted(
     broker: RestartableBroker, log: Path, seconds: int
 ) -> None:
     flags = ["--ring-mebibytes", "1024"]
     with LiveFeeder(log, [watched_port(broker)], broker.internal, *flags) as feeder:
         play(broker)
         press(broker.watched, seconds)
-        told = feeder.stop()
+        stopped = feeder.stop()
     records, lines = published(broker), list(read_request_log(broker.request_log))
-    print(told, f"{len(lines)} requests in the broker's log")
-    if told["dropped_packets"]:
+    print(stopped, f"{len(lines)} requests in the broker's log")
+    if stopped["dropped_packets"]:
         assert any(record.kind is Kind.GAP for record in records)
     else:
         assert_same_requests(records, lines)

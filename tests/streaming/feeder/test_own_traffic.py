@@ -1,4 +1,4 @@
-"""The connections of this very process, found and taken out."""
+"""The connections of this process are found, and their packets removed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streaming.feeder import own_traffic
 from streaming.feeder.own_traffic import OwnTraffic
 from tests.decoders.wire.balance import balances
 
-HERE = socket.inet_aton("127.0.0.1")
+LOOPBACK = socket.inet_aton("127.0.0.1")
 PAYLOAD = b"a request of our own"
 
 
@@ -30,22 +30,22 @@ def listener() -> Iterator[socket.socket]:
 
 def packets(client_port: int, server_port: int) -> list[Packet]:
     """A connection's opening and a payload, as captured."""
-    client, server = SocketAddress(HERE, client_port), SocketAddress(HERE, server_port)
+    client, server = SocketAddress(LOOPBACK, client_port), SocketAddress(LOOPBACK, server_port)
     synthetic = SyntheticConnection(client, server)
     return [*synthetic.opened(1), *synthetic.sent(2, Direction.TO_BROKER, PAYLOAD)]
 
 
-def sifted(own: OwnTraffic, captured: list[Packet], ledger: Ledger | None = None) -> list[Packet]:
-    return list(own.sift(PacketBatch.of(captured), ledger or Ledger()).packets())
+def without_own(own: OwnTraffic, captured: list[Packet], ledger: Ledger | None = None) -> list[Packet]:
+    return list(own.without_own(PacketBatch.of(captured), ledger or Ledger()).packets())
 
 
-def test_own_packets_are_taken_out_and_booked(listener: socket.socket) -> None:
+def test_own_packets_are_removed_and_counted(listener: socket.socket) -> None:
     port = listener.getsockname()[1]
     ledger, own = Ledger(), OwnTraffic({port})
     with socket.create_connection(listener.getsockname()) as client:
-        strangers = packets(1, port)
-        mixed = packets(client.getsockname()[1], port) + strangers
-        assert sifted(own, mixed, ledger) == strangers
+        others = packets(1, port)
+        mixed = packets(client.getsockname()[1], port) + others
+        assert without_own(own, mixed, ledger) == others
     assert ledger.skipped[Reason.OWN] == len(PAYLOAD)
     assert ledger.packets["own"] == 4
     assert balances(ledger)
@@ -56,11 +56,11 @@ def test_a_connection_that_has_ended_is_still_known(listener: socket.socket) -> 
     own = OwnTraffic({port})
     with socket.create_connection(listener.getsockname()) as client:
         ours = client.getsockname()[1]
-        sifted(own, [])
-    assert sifted(own, packets(ours, port)) == []
+        without_own(own, [])
+    assert without_own(own, packets(ours, port)) == []
 
 
-def test_and_is_forgotten_when_others_may_have_its_addresses(
+def test_it_is_forgotten_when_its_addresses_may_be_reused(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(own_traffic, "REMEMBERED", 0.05)
@@ -68,9 +68,9 @@ def test_and_is_forgotten_when_others_may_have_its_addresses(
     own = OwnTraffic({port})
     with socket.create_connection(listener.getsockname()) as client:
         ours = packets(client.getsockname()[1], port)
-        sifted(own, [])
+        without_own(own, [])
     time.sleep(0.1)
-    assert sifted(own, ours) == ours
+    assert without_own(own, ours) == ours
 
 
 def test_a_connection_that_lives_for_milliseconds_is_seen(listener: socket.socket) -> None:
@@ -79,17 +79,17 @@ def test_a_connection_that_lives_for_milliseconds_is_seen(listener: socket.socke
         with socket.create_connection(listener.getsockname()) as client:
             ours = packets(client.getsockname()[1], port)
             time.sleep(0.1)
-        assert sifted(own, ours) == []
+        assert without_own(own, ours) == []
 
 
 def test_one_that_is_still_connecting_is_known_by_its_own_end(listener: socket.socket) -> None:
     with socket.socket() as client:
         client.bind(("127.0.0.1", 0))
         ours = packets(client.getsockname()[1], listener.getsockname()[1])
-        assert sifted(OwnTraffic({listener.getsockname()[1]}), ours) == []
+        assert without_own(OwnTraffic({listener.getsockname()[1]}), ours) == []
 
 
-def test_other_connections_of_this_process_are_no_matter(listener: socket.socket) -> None:
+def test_connections_of_this_process_to_other_ports_are_kept(listener: socket.socket) -> None:
     with socket.create_connection(listener.getsockname()) as client:
         ours = packets(client.getsockname()[1], listener.getsockname()[1])
-        assert sifted(OwnTraffic({1}), ours) == ours
+        assert without_own(OwnTraffic({1}), ours) == ours

@@ -1,4 +1,4 @@
-"""The filter's program, run by a small machine of the test's own on real packets."""
+"""The program of the packet filter, run by a small BPF interpreter on real packets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streaming.feeder import packet_filter
 from streaming.feeder.packet_filter import (
     ACCEPTED_BYTES,
     MAX_PORTS,
-    Instruction,
+    BpfInstruction,
     machine_code,
     tcp_ports_filter,
 )
@@ -21,8 +21,8 @@ V4 = (bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2]))
 V6 = (bytes(15) + b"\x01", bytes(15) + b"\x02")
 
 
-def run(program: list[Instruction], packet: bytes) -> int:
-    """Run a program as the kernel does: a load beyond the packet rejects it."""
+def run(program: list[BpfInstruction], packet: bytes) -> int:
+    """Run a program like the kernel: a load beyond the packet rejects it."""
     accumulator = index = at = 0
     while True:
         code, when_true, when_false, operand = program[at]
@@ -120,7 +120,7 @@ def test_other_protocols_and_later_fragments_are_rejected() -> None:
         assert [run(program, bytes(data)) for data in (udp, fragment, arp, udp6, packet[:20])] == [0] * 5
 
 
-def test_the_most_ports_still_fit_and_more_are_refused() -> None:
+def test_the_maximum_of_ports_fits_and_more_are_refused() -> None:
     program = tcp_ports_filter(range(1, MAX_PORTS + 1), LinkType.ETHERNET)
     assert max(max(step.jump_true, step.jump_false) for step in program) <= 255
     assert all(run(program, packet) for packet in packets(V6, 40_000, 1))

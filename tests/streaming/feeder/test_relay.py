@@ -1,4 +1,4 @@
-"""The relay on loopback: bytes pass unchanged, ends and breaks are passed on, all of it is told."""
+"""The relay on loopback: bytes, ends and resets are forwarded, and all are recorded."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.decoders.wire.conversation import metadata, metadata_answer, prefixed
 PATIENCE = 5.0
 
 
-class Recording:
-    """What a relay told, and the records of it."""
+class RecordedPackets:
+    """The packets of a relay, and their records."""
 
     def __init__(self) -> None:
         self.packets: list[Packet] = []
@@ -35,14 +35,14 @@ class Recording:
         return [record for packet in list(self.packets) for record in tracker.feed(packet)]
 
     def closed(self, port: int) -> list[Record]:
-        """The records, once the connection is told to be closed."""
+        """The records, once the connection is closed."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             records = self.records(port)
             if records and records[-1].kind is Kind.CLOSED:
                 return records
             time.sleep(0.01)
-        raise AssertionError("the relay told no end of the connection")
+        raise AssertionError("the relay recorded no end of the connection")
 
 
 @pytest.fixture
@@ -53,12 +53,12 @@ def target() -> Iterator[socket.socket]:
 
 
 @pytest.fixture
-def recording() -> Recording:
-    return Recording()
+def recording() -> RecordedPackets:
+    return RecordedPackets()
 
 
 @pytest.fixture
-def relay(target: socket.socket, recording: Recording) -> Iterator[Relay]:
+def relay(target: socket.socket, recording: RecordedPackets) -> Iterator[Relay]:
     with Relay(target.getsockname(), recording) as running:
         yield running
 
@@ -68,7 +68,7 @@ Ends = Callable[[], tuple[socket.socket, socket.socket]]
 
 @pytest.fixture
 def ends(relay: Relay, target: socket.socket) -> Iterator[Ends]:
-    """Connects a client through the relay, and gives it with the broker's end."""
+    """Connects a client through the relay; returns it and the broker's end."""
     opened: list[socket.socket] = []
 
     def connect() -> tuple[socket.socket, socket.socket]:
@@ -90,25 +90,27 @@ def receive(end: socket.socket, size: int) -> bytes:
     return data
 
 
-def test_a_conversation_passes_unchanged_and_is_told(relay: Relay, recording: Recording, ends: Ends) -> None:
+def test_a_conversation_passes_unchanged_and_is_recorded(
+    relay: Relay, recording: RecordedPackets, ends: Ends
+) -> None:
     client, broker = ends()
-    asked, told = prefixed(metadata(1)), prefixed(metadata_answer(1) + bytes(1_000_000))
-    client.sendall(asked)
-    assert receive(broker, len(asked)) == asked
-    broker.sendall(told[:10])
-    broker.sendall(told[10:])
-    assert receive(client, len(told)) == told
+    request, response = prefixed(metadata(1)), prefixed(metadata_answer(1) + bytes(1_000_000))
+    client.sendall(request)
+    assert receive(broker, len(request)) == request
+    broker.sendall(response[:10])
+    broker.sendall(response[10:])
+    assert receive(client, len(response)) == response
     client.close()
     assert broker.recv(1) == b""
     broker.close()
     records = recording.closed(relay.address[1])
     assert [record.kind for record in records] == [Kind.OPENED, Kind.REQUEST, Kind.RESPONSE, Kind.CLOSED]
-    assert (records[1].frame, records[2].frame) == (asked[4:], told[4:])
+    assert (records[1].frame, records[2].frame) == (request[4:], response[4:])
     assert records[0].server == f"127.0.0.1:{relay.address[1]}"
     assert (records[-1].closing, records[-1].direction) == (Closing.FIN, Direction.TO_BROKER)
 
 
-def test_half_close_leaves_the_answer_its_way(relay: Relay, recording: Recording, ends: Ends) -> None:
+def test_after_a_half_close_the_response_passes(relay: Relay, recording: RecordedPackets, ends: Ends) -> None:
     client, broker = ends()
     client.shutdown(socket.SHUT_WR)
     assert broker.recv(1) == b""
@@ -119,7 +121,9 @@ def test_half_close_leaves_the_answer_its_way(relay: Relay, recording: Recording
 
 
 @pytest.mark.parametrize("breaker", [0, 1], ids=["client", "broker"])
-def test_a_break_is_passed_on_and_told(relay: Relay, recording: Recording, ends: Ends, breaker: int) -> None:
+def test_a_reset_is_forwarded_and_recorded(
+    relay: Relay, recording: RecordedPackets, ends: Ends, breaker: int
+) -> None:
     both = ends()
     both[breaker].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     both[breaker].close()
@@ -130,7 +134,7 @@ def test_a_break_is_passed_on_and_told(relay: Relay, recording: Recording, ends:
     assert (last.closing, last.direction) == (Closing.RST, directions[breaker])
 
 
-def test_a_sender_waits_while_the_receiver_does_not_read(recording: Recording, ends: Ends) -> None:
+def test_a_sender_waits_while_the_receiver_does_not_read(recording: RecordedPackets, ends: Ends) -> None:
     client, _broker = ends()
     client.settimeout(0.5)
     with pytest.raises(TimeoutError):
@@ -141,7 +145,7 @@ def test_a_sender_waits_while_the_receiver_does_not_read(recording: Recording, e
 
 
 def test_a_waiting_connection_outlives_garbage_collection(
-    relay: Relay, recording: Recording, ends: Ends
+    relay: Relay, recording: RecordedPackets, ends: Ends
 ) -> None:
     client, broker = ends()
     gc.collect()
@@ -152,7 +156,7 @@ def test_a_waiting_connection_outlives_garbage_collection(
     assert recording.closed(relay.address[1])[-1].closing is Closing.FIN
 
 
-def test_an_unreachable_target_breaks_the_connection(recording: Recording) -> None:
+def test_an_unreachable_target_breaks_the_connection(recording: RecordedPackets) -> None:
     (port,) = free_ports(1)
     with Relay((HOST, port), recording) as relay:
         with pytest.raises(ConnectionResetError), socket.create_connection(relay.address, PATIENCE) as client:
@@ -161,7 +165,7 @@ def test_an_unreachable_target_breaks_the_connection(recording: Recording) -> No
 
 
 def test_closing_breaks_off_every_connection_and_frees_the_port(
-    target: socket.socket, recording: Recording
+    target: socket.socket, recording: RecordedPackets
 ) -> None:
     relay = Relay(target.getsockname(), recording)
     with socket.create_connection(relay.address, timeout=PATIENCE) as client:
@@ -175,7 +179,7 @@ def test_closing_breaks_off_every_connection_and_frees_the_port(
         pass
 
 
-def test_a_taken_port_is_one_clear_line(target: socket.socket, recording: Recording) -> None:
+def test_a_taken_port_is_one_clear_line(target: socket.socket, recording: RecordedPackets) -> None:
     port = target.getsockname()[1]
     with pytest.raises(RelayError, match=f"cannot listen on port {port}: Address already in use"):
         Relay(target.getsockname(), recording, port)

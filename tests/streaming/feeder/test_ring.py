@@ -1,4 +1,4 @@
-"""The ring's own work: blocks of the kernel's layout → packets."""
+"""Blocks of the ring in the kernel's layout → packets."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ VLAN_VALID, TPID_VALID = 0x10, 0x40
 
 
 def block(packets: list[Packet], status: int = 0, tag: int = 0, tag_type: int = 0) -> bytes:
-    """Packets as the kernel lays them out (tpacket3_hdr), some bytes into a block."""
+    """A block of packets in the layout of the kernel (tpacket3_hdr)."""
     laid = b""
     for packet in packets:
         size = -(-(HEADER + len(packet.data)) // ALIGNMENT) * ALIGNMENT
         seconds, nanoseconds = divmod(packet.captured_at, 1_000_000_000)
-        told = (size, seconds, nanoseconds, len(packet.data), packet.original_length, status, HEADER, 0)
-        header = struct.pack("=IIIIIIHHIIHH", *told, 0, tag, tag_type, 0).ljust(HEADER, b"\0")
+        fields = (size, seconds, nanoseconds, len(packet.data), packet.original_length, status, HEADER, 0)
+        header = struct.pack("=IIIIIIHHIIHH", *fields, 0, tag, tag_type, 0).ljust(HEADER, b"\0")
         laid += (header + packet.data).ljust(size, b"\0")
     return bytes(HEADER) + laid
 
@@ -38,7 +38,7 @@ def read(content: bytes, count: int) -> list[Packet]:
     return list(batch.packets())
 
 
-def test_packets_are_read_as_the_kernel_laid_them_out() -> None:
+def test_packets_are_read_from_the_kernels_layout() -> None:
     opened = SyntheticConnection(CLIENT, SERVER).opened(1_700_000_000_123_456_789)
     cut = opened[0]._replace(data=opened[0].data[:54], original_length=1500)
     packets = [*opened, cut, cut._replace(data=b"")]
@@ -48,7 +48,7 @@ def test_packets_are_read_as_the_kernel_laid_them_out() -> None:
 @pytest.mark.parametrize(
     ("status", "ethertype"), [(VLAN_VALID, 0x8100), (VLAN_VALID | TPID_VALID, 0x88A8)], ids=["tag", "kind"]
 )
-def test_a_vlan_tag_that_the_kernel_took_out_is_put_back(status: int, ethertype: int) -> None:
+def test_a_vlan_tag_that_the_kernel_removed_is_inserted_again(status: int, ethertype: int) -> None:
     packet = SyntheticConnection(CLIENT, SERVER).opened(0)[0]
     (tagged,) = read(block([packet], status, 0xE007, 0x88A8), 1)
     assert tagged.data == packet.data[:12] + struct.pack(">HH", ethertype, 0xE007) + packet.data[12:]

@@ -1,4 +1,4 @@
-"""The feeder publishes to a real broker that demands TLS and a password, and the audit reads from it."""
+"""The feeder publishes to a real broker that requires TLS and a password, and the audit reads from it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.jvm
 
 CAPTURE = Path(__file__).parents[2] / "captures" / "real_clients.pcap"
 PORT = "38433"
-"""Of the broker in it."""
+"""The port of the broker in it."""
 PATIENCE = 30.0
 
 
@@ -42,7 +42,7 @@ def settings(broker: SecureBroker) -> dict[str, Setting]:
     }
 
 
-def test_a_capture_is_published_and_audited_over_tls_with_a_password_that_stands_nowhere(
+def test_a_capture_is_published_and_audited_over_tls_with_a_password_of_the_environment(
     broker: SecureBroker, tmp_path: Path
 ) -> None:
     table = "".join(f"{json.dumps(name)} = {json.dumps(value)}\n" for name, value in settings(broker).items())
@@ -60,16 +60,16 @@ def test_a_capture_is_published_and_audited_over_tls_with_a_password_that_stands
     assert "do not hold" not in audited.output
 
 
-def test_a_feeder_that_kafka_does_not_let_in_says_so_and_is_not_ready(
+def test_a_feeder_that_kafka_refuses_logs_that_and_is_not_ready(
     broker: SecureBroker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("KIPWATCH_TEST_PASSWORD", "guessed")
     publisher = Publisher(broker.sasl, FRAMES, settings(broker), 1_000_000, lambda: True)
     deadline = time.monotonic() + PATIENCE
-    while publisher.is_taken:
+    while publisher.is_accepting:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-        publisher.attend()
-    told = json.loads(capsys.readouterr().out.splitlines()[0])
-    assert (told["feeder"], told["error"]) == ("kafka-trouble", "_AUTHENTICATION")
-    assert "guessed" not in str(told)
+        publisher.poll()
+    event = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert (event["feeder"], event["error"]) == ("kafka-trouble", "_AUTHENTICATION")
+    assert "guessed" not in str(event)

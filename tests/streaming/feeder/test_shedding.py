@@ -1,4 +1,4 @@
-"""What readers learn of a feeder that had to give records up: all of it, in an order they can honour."""
+"""Records of a feeder that sheds: gaps account for every byte, with sequences in order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def record(kind: Kind, sequence: int, connection: bytes = CONNECTIONS[0], size: 
 
 
 def size_of(record: Record) -> int:
-    """The bytes of the stream that a record stands for."""
+    """The bytes of the stream in a record."""
     return record.true_length + LENGTH_PREFIX * (record.kind in DIRECTIONS)
 
 
@@ -48,8 +48,8 @@ LIVES = st.lists(
 
 
 @given(LIVES)
-def test_every_byte_is_published_or_told_as_a_gap(lives: list[tuple[bytes, Kind, int, bool]]) -> None:
-    """Connections live and end in any order while there is room or not, and there is room at last."""
+def test_every_byte_is_published_or_in_a_gap(lives: list[tuple[bytes, Kind, int, bool]]) -> None:
+    """Connections open and close in any order, with and without room; in the end there is room."""
     shedding, published, sequence = Shedding(), list[Record](), 0
     captured: defaultdict[tuple[int, Direction], int] = defaultdict(int)
     opening = dict.fromkeys(CONNECTIONS, 0)
@@ -69,13 +69,13 @@ def test_every_byte_is_published_or_told_as_a_gap(lives: list[tuple[bytes, Kind,
         if kind is Kind.CLOSED:
             opening[connection] = 0
     published += shedding.recover()
-    told: defaultdict[bytes, list[Record]] = defaultdict(list)
+    by_connection: defaultdict[bytes, list[Record]] = defaultdict(list)
     for one in published:
-        told[one.connection].append(one)
+        by_connection[one.connection].append(one)
     for opened, connection in openings.items():
-        records = told[connection]
+        records = by_connection[connection]
         if not records:
-            # Opened and closed without room: counted, and never told of.
+            # Opened and closed without room: counted, and not published.
             continue
         assert [one.sequence for one in records] == sorted({one.sequence for one in records})
         assert records[0].kind is Kind.OPENED
@@ -84,7 +84,7 @@ def test_every_byte_is_published_or_told_as_a_gap(lives: list[tuple[bytes, Kind,
             assert passed == captured[opened, direction]
     shed = shedding.bytes
     gaps = sum(one.true_length for one in published if one.kind is Kind.GAP)
-    unseen = [opened for opened, connection in openings.items() if not told[connection]]
+    unseen = [opened for opened, connection in openings.items() if not by_connection[connection]]
     assert shed == gaps + sum(size for (opened, _), size in captured.items() if opened in unseen)
 
 
@@ -103,23 +103,23 @@ def test_heartbeats_and_closings_pass_without_room() -> None:
     assert shedding.admit(closed, overfull=True) == [closed]
 
 
-def test_a_refused_frame_is_told_by_the_next_of_its_direction() -> None:
+def test_a_gap_for_a_refused_frame_replaces_the_next_of_its_direction() -> None:
     shedding = Shedding()
     shedding.refuse(record(Kind.REQUEST, 5, size=100))
-    answer = record(Kind.RESPONSE, 6, size=10)
-    assert shedding.admit(answer, overfull=False) == [answer]
+    response = record(Kind.RESPONSE, 6, size=10)
+    assert shedding.admit(response, overfull=False) == [response]
     (gap,) = shedding.admit(record(Kind.REQUEST, 7, size=20), overfull=False)
     assert (gap.kind, gap.sequence, gap.true_length) == (Kind.GAP, 7, 100 + 20 + 2 * LENGTH_PREFIX)
     after = record(Kind.REQUEST, 8, size=1)
     assert shedding.admit(after, overfull=False) == [after]
 
 
-def test_a_connection_that_ends_behind_a_refused_frame_is_given_up() -> None:
+def test_a_connection_that_ends_after_a_refused_frame_is_evicted() -> None:
     shedding = Shedding()
     shedding.refuse(record(Kind.REQUEST, 5, size=100))
     closed = dataclasses.replace(record(Kind.CLOSED, 6), closing=Closing.FIN)
-    (told,) = shedding.admit(closed, overfull=False)
-    assert told.closing is Closing.EVICTED
+    (published,) = shedding.admit(closed, overfull=False)
+    assert published.closing is Closing.EVICTED
 
 
 @pytest.mark.parametrize("kind", DIRECTIONS)

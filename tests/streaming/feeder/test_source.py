@@ -22,7 +22,7 @@ def path(tmp_path: Path) -> Path:
     return write_capture(tmp_path / "a.pcap", conforming())
 
 
-def test_the_run_follows_from_the_content_not_from_the_name(path: Path, tmp_path: Path) -> None:
+def test_the_run_depends_on_the_content_and_not_on_the_name(path: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.pcap"
     copy.write_bytes(path.read_bytes())
     assert run_of_file(copy) == run_of_file(path)
@@ -31,20 +31,20 @@ def test_the_run_follows_from_the_content_not_from_the_name(path: Path, tmp_path
     assert 0 <= run_of_file(path) < 1 << 64
 
 
-def test_long_files_that_begin_alike_are_told_apart_by_their_length(tmp_path: Path) -> None:
+def test_long_files_with_equal_beginnings_differ_by_their_length(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     one.write_bytes(bytes(3_000_000))
     other.write_bytes(bytes(3_000_001))
     assert run_of_file(one) != run_of_file(other)
 
 
-def test_a_whole_file_is_read_in_silence(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_complete_file_is_read_without_output(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with open_capture(path) as reader:
         assert len(list(reader)) == COUNT
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_file_that_ends_inside_a_packet_gives_the_whole_ones_and_then_says_so(path: Path) -> None:
+def test_a_truncated_file_yields_its_complete_packets_and_then_an_error(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
     seen = []
     message = f"{path} ends inside a packet; all complete packets were read"
@@ -53,8 +53,8 @@ def test_a_file_that_ends_inside_a_packet_gives_the_whole_ones_and_then_says_so(
     assert len(seen) == COUNT - 1
 
 
-def test_damage_met_while_reading_is_a_users_error(path: Path) -> None:
-    """The packets before it were given."""
+def test_damage_inside_a_file_is_a_user_error(path: Path) -> None:
+    """The packets before it are yielded."""
     path.write_bytes(path.read_bytes() + b"\xff" * 16)
     seen = []
     with pytest.raises(UserError, match=rf"{path}: damaged: the packet"), open_capture(path) as reader:
@@ -62,7 +62,7 @@ def test_damage_met_while_reading_is_a_users_error(path: Path) -> None:
     assert len(seen) == COUNT
 
 
-def test_a_file_that_is_not_there_is_a_users_error(tmp_path: Path) -> None:
+def test_a_missing_file_is_a_user_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="No such file"), open_capture(tmp_path / "missing"):
         pass
     with pytest.raises(UserError, match="No such file"):
@@ -71,7 +71,7 @@ def test_a_file_that_is_not_there_is_a_users_error(tmp_path: Path) -> None:
 
 @contextmanager
 def piped() -> Iterator[int]:
-    """A pipe in place of standard input; gives the end to write to."""
+    """A pipe in place of standard input; yields the end to write to."""
     kept, (reading, writing) = os.dup(0), os.pipe()
     os.dup2(reading, 0)
     try:
@@ -82,7 +82,7 @@ def piped() -> Iterator[int]:
             os.close(descriptor)
 
 
-def test_standard_input_is_given_as_it_comes(path: Path) -> None:
+def test_standard_input_is_read_as_it_arrives(path: Path) -> None:
     content = path.read_bytes()
     with piped() as writing:
         batches = standard_input(lambda: False)
@@ -95,7 +95,7 @@ def test_standard_input_is_given_as_it_comes(path: Path) -> None:
         assert list(batches) == []
 
 
-def test_standard_input_is_named_where_it_is_no_capture_or_ends_inside_a_packet(path: Path) -> None:
+def test_an_error_of_standard_input_names_it(path: Path) -> None:
     with piped() as writing:
         os.write(writing, b"text")
         os.close(writing)
@@ -109,7 +109,7 @@ def test_standard_input_is_named_where_it_is_no_capture_or_ends_inside_a_packet(
 
 
 @pytest.mark.parametrize("written", [0, 24, -10], ids=["nothing", "a header", "part of a packet"])
-def test_a_quiet_pipe_ends_when_the_feeder_is_to_stop(path: Path, written: int) -> None:
+def test_an_idle_pipe_ends_when_the_feeder_stops(path: Path, written: int) -> None:
     stopping = threading.Event()
     with piped() as writing:
         os.write(writing, path.read_bytes()[:written] if written else b"")

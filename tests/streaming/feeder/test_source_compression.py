@@ -1,4 +1,4 @@
-"""gzip and zstd captures are read as the plain ones are: whole, in several members, cut off, damaged."""
+"""gzip and zstd captures are read like plain ones: complete, in several members, truncated, damaged."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_compressed_capture_is_read_whatever_its_name(
 
 
 @COMPRESSIONS
-def test_compression_that_was_cut_off_is_told_of(tmp_path: Path, compress: Compress) -> None:
+def test_truncated_compression_is_an_error(tmp_path: Path, compress: Compress) -> None:
     path, packets = tmp_path / "capture", list[Packet]()
     path.write_bytes(compress(pcap()[:-1000]) + compress(pcap()[-1000:])[:-3])
     with pytest.raises(TruncatedCaptureError):
@@ -58,7 +58,7 @@ def test_compression_that_was_cut_off_is_told_of(tmp_path: Path, compress: Compr
 
 
 @COMPRESSIONS
-def test_damaged_compression_is_a_users_error(tmp_path: Path, compress: Compress) -> None:
+def test_damaged_compression_is_a_user_error(tmp_path: Path, compress: Compress) -> None:
     path = tmp_path / "capture"
     compressed = bytearray(compress(pcap()))
     compressed[4:12] = b"\xff" * 8

@@ -36,12 +36,12 @@ def without_position(packets: list[Packet]) -> list[Packet]:
 
 
 @pytest.fixture(autouse=True)
-def _impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder_module, "POLL_SECONDS", 0)
 
 
 def test_the_files_of_a_ring_are_read_in_the_order_of_their_packets(tmp_path: Path) -> None:
-    """Not of their names: the ring came round to the first file again."""
+    """Not of their names: the ring has returned to the first file."""
     write(tmp_path / "ring0", PACKETS[6:])
     write(tmp_path / "ring1", PACKETS[:3])
     write(tmp_path / "ring2", PACKETS[3:6])
@@ -67,7 +67,7 @@ def test_the_run_stays_while_the_folder_grows(tmp_path: Path) -> None:
     assert run_of_file(tmp_path) == run
 
 
-def test_a_file_that_ends_inside_a_packet_is_told_of_when_all_is_read(tmp_path: Path) -> None:
+def test_a_truncated_file_is_an_error_after_all_packets(tmp_path: Path) -> None:
     write(tmp_path / "a", PACKETS[:3])
     (tmp_path / "a").write_bytes((tmp_path / "a").read_bytes()[:-1])
     write(tmp_path / "b", PACKETS[3:])
@@ -78,61 +78,61 @@ def test_a_file_that_ends_inside_a_packet_is_told_of_when_all_is_read(tmp_path: 
 
 
 @pytest.mark.parametrize("content", [None, b"notes about the capture, no capture"])
-def test_a_folder_without_captures_is_a_users_error(tmp_path: Path, content: bytes | None) -> None:
+def test_a_folder_without_captures_is_a_user_error(tmp_path: Path, content: bytes | None) -> None:
     if content:
         (tmp_path / "notes.txt").write_bytes(content)
     with pytest.raises(UserError, match=str(tmp_path)):
         read(tmp_path)
 
 
-def taken(batches: Iterator[PacketBatch]) -> list[Packet]:
-    """What comes until there is nothing for a moment, without positions."""
+def read_until_pause(batches: Iterator[PacketBatch]) -> list[Packet]:
+    """The packets until the next pause, without positions."""
     packets: list[Packet] = []
     while (batch := next(batches)).size:
         packets.extend(batch.packets())
     return without_position(packets)
 
 
-def test_a_followed_folder_gives_what_is_there_and_then_what_comes(tmp_path: Path) -> None:
-    """A packet that is half written, one that ends a file, and one that begins the next."""
+def test_a_followed_folder_yields_old_and_then_new_packets(tmp_path: Path) -> None:
+    """A half-written packet, the last one of a file, and the first one of the next."""
     path = tmp_path / "a"
     write(path, PACKETS[:4])
     whole = path.read_bytes()
     path.write_bytes(whole[:-7])
     batches = follow(tmp_path)
-    assert taken(batches) == PACKETS[:3]
-    assert taken(batches) == []
+    assert read_until_pause(batches) == PACKETS[:3]
+    assert read_until_pause(batches) == []
     path.write_bytes(whole)
-    assert taken(batches) == PACKETS[3:4]
+    assert read_until_pause(batches) == PACKETS[3:4]
     write(path, PACKETS[:5])
     (tmp_path / "b").touch()
-    assert taken(batches) == PACKETS[4:5]
+    assert read_until_pause(batches) == PACKETS[4:5]
     write(tmp_path / "b", PACKETS[5:])
-    assert taken(batches) == PACKETS[5:]
+    assert read_until_pause(batches) == PACKETS[5:]
 
 
 def test_following_waits_for_the_first_file(tmp_path: Path) -> None:
     batches = follow(tmp_path)
-    assert taken(batches) == []
+    assert read_until_pause(batches) == []
     write(tmp_path / "a", PACKETS)
-    assert taken(batches) == PACKETS
+    assert read_until_pause(batches) == PACKETS
 
 
-def test_a_file_that_its_writer_left_unfinished_is_told_of(
+def test_a_file_that_its_writer_left_incomplete_is_warned_of(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path / "a", PACKETS[:3])
     (tmp_path / "a").write_bytes((tmp_path / "a").read_bytes()[:-1])
     write(tmp_path / "b", PACKETS[3:])
-    assert taken(follow(tmp_path)) == PACKETS[:2] + PACKETS[3:]
+    assert read_until_pause(follow(tmp_path)) == PACKETS[:2] + PACKETS[3:]
     assert f"{tmp_path}/a ends inside a packet" in capsys.readouterr().err
 
 
-def test_a_file_that_is_compressed_once_it_was_read_is_not_read_again(tmp_path: Path) -> None:
+def test_a_file_that_is_compressed_after_it_was_read_is_not_read_again(tmp_path: Path) -> None:
     write(tmp_path / "a.pcap", PACKETS[:3])
     batches = follow(tmp_path)
-    assert taken(batches) == PACKETS[:3]
+    assert read_until_pause(batches) == PACKETS[:3]
     write(tmp_path / "b.pcap", PACKETS[3:])
     (tmp_path / "a.pcap.gz").write_bytes(gzip.compress((tmp_path / "a.pcap").read_bytes()))
     (tmp_path / "a.pcap").unlink()
-    assert taken(batches) == PACKETS[3:]
+    assert read_until_pause(batches) == PACKETS[3:]

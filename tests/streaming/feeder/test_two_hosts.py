@@ -73,7 +73,7 @@ def hosts() -> Iterator[None]:
         yield
 
 
-def may_make_hosts() -> bool:
+def can_make_hosts() -> bool:
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return False
     made = subprocess.run(["ip", "netns", "add", f"{HOSTS[0]}-try"], capture_output=True, check=False)
@@ -82,9 +82,9 @@ def may_make_hosts() -> bool:
     return made.returncode == 0
 
 
-def wait_for(told: str, log: Path) -> None:
+def wait_for(text: str, log: Path) -> None:
     deadline = time.monotonic() + PATIENCE
-    while told not in log.read_text():
+    while text not in log.read_text():
         assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.05)
 
@@ -102,7 +102,7 @@ def running(command: list[str], log: Path) -> Iterator[None]:
 
 @captures
 @pytest.mark.timeout(240)
-@pytest.mark.skipif(not may_make_hosts(), reason="no right to make network namespaces")
+@pytest.mark.skipif(not can_make_hosts(), reason="not permitted to make network namespaces")
 def test_two_feeders_see_the_same_conversation(tmp_path: Path) -> None:
     python, feed = (
         sys.executable,
@@ -115,9 +115,9 @@ def test_two_feeders_see_the_same_conversation(tmp_path: Path) -> None:
             stack.enter_context(running(on(host, python, *feed, "--interface", cable), log))
         for log in logs:
             wait_for('"ready"', log)
-        answer = prefixed(metadata_answer(1)).hex()
+        response = prefixed(metadata_answer(1)).hex()
         served = tmp_path / "served.log"
-        serve = on(HOSTS[1], python, "-c", SERVE, ADDRESSES[1], str(PORT), answer)
+        serve = on(HOSTS[1], python, "-c", SERVE, ADDRESSES[1], str(PORT), response)
         stack.enter_context(running(serve, served))
         wait_for("listening", served)
         run(*on(HOSTS[0], python, "-c", ASK, ADDRESSES[1], str(PORT), prefixed(metadata(1)).hex()))

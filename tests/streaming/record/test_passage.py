@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from decoders.codec.response import write_response
 from decoders.frame.record import Direction
 from decoders.schema.registry import default_schemas
-from streaming.record.passage import MOST_AWAITED, RewritingPassage
+from streaming.record.passage import MAX_IN_FLIGHT, RewritingPassage
 from streaming.record.rewriting import Address
 from tests.decoders.wire.conversation import prefixed
 
@@ -22,8 +22,8 @@ def replace(address: Address) -> Address:
     return "127.0.0.1", address[1] + 1
 
 
-def passage(complaints: list[str] | None = None) -> RewritingPassage:
-    return RewritingPassage(SCHEMAS, replace, ([] if complaints is None else complaints).append)
+def passage(warnings: list[str] | None = None) -> RewritingPassage:
+    return RewritingPassage(SCHEMAS, replace, ([] if warnings is None else warnings).append)
 
 
 def request(key: int, version: int, correlation_id: int) -> bytes:
@@ -36,24 +36,24 @@ def metadata(correlation_id: int, host: str, port: int) -> bytes:
 
 
 def through(way: RewritingPassage, direction: Direction, data: bytes, sizes: list[int]) -> bytes:
-    """Pass bytes in chunks of the sizes given, and the rest at once."""
+    """Pass bytes in chunks of these sizes, and the rest at once."""
     passed, at = b"", 0
     for size in [*sizes, len(data)]:
         if chunk := data[at : at + size]:
-            passed += way.take(direction, chunk)
+            passed += way.process(direction, chunk)
         at += size
     return passed + way.end(direction)
 
 
 @given(CHUNKS, CHUNKS)
-def test_addresses_are_replaced_whatever_the_chunks(asked: list[int], told: list[int]) -> None:
+def test_addresses_are_replaced_whatever_the_chunks(to_broker: list[int], to_client: list[int]) -> None:
     way = passage()
     requests = request(3, 12, 1) + request(18, 3, 2) + request(3, 12, 3)
     other = prefixed(struct.pack(">i", 2) + bytes(300))
-    answers = metadata(1, "a-long-name.example", 9092) + other + metadata(3, "b", 1)
-    assert through(way, Direction.TO_BROKER, requests, asked) == requests
+    responses = metadata(1, "a-long-name.example", 9092) + other + metadata(3, "b", 1)
+    assert through(way, Direction.TO_BROKER, requests, to_broker) == requests
     rewritten = metadata(1, "127.0.0.1", 9093) + other + metadata(3, "127.0.0.1", 2)
-    assert through(way, Direction.TO_CLIENT, answers, told) == rewritten
+    assert through(way, Direction.TO_CLIENT, responses, to_client) == rewritten
 
 
 @given(st.binary(max_size=200), CHUNKS)
@@ -62,20 +62,20 @@ def test_what_is_no_kafka_passes_unchanged(data: bytes, sizes: list[int]) -> Non
         assert through(passage(), direction, data, sizes) == data
 
 
-def test_an_answer_that_cannot_be_read_passes_and_is_complained_of() -> None:
-    complaints: list[str] = []
-    way = passage(complaints)
-    way.take(Direction.TO_BROKER, request(3, 12, 1))
+def test_a_response_that_cannot_be_read_passes_with_a_warning() -> None:
+    warnings: list[str] = []
+    way = passage(warnings)
+    way.process(Direction.TO_BROKER, request(3, 12, 1))
     broken = prefixed(struct.pack(">i", 1) + b"\xff" * 20)
-    assert way.take(Direction.TO_CLIENT, broken) == broken
-    assert len(complaints) == 1
-    assert "without the relay" in complaints[0]
+    assert way.process(Direction.TO_CLIENT, broken) == broken
+    assert len(warnings) == 1
+    assert "is not recorded" in warnings[0]
 
 
-def test_requests_that_are_never_answered_are_not_kept_for_ever() -> None:
+def test_requests_without_a_response_are_not_kept_for_ever() -> None:
     way = passage()
-    for number in range(MOST_AWAITED + 1):
-        way.take(Direction.TO_BROKER, request(3, 12, number))
-    first, last = metadata(0, "a", 1), metadata(MOST_AWAITED, "a", 1)
-    assert way.take(Direction.TO_CLIENT, first) == first
-    assert way.take(Direction.TO_CLIENT, last) == metadata(MOST_AWAITED, "127.0.0.1", 2)
+    for number in range(MAX_IN_FLIGHT + 1):
+        way.process(Direction.TO_BROKER, request(3, 12, number))
+    first, last = metadata(0, "a", 1), metadata(MAX_IN_FLIGHT, "a", 1)
+    assert way.process(Direction.TO_CLIENT, first) == first
+    assert way.process(Direction.TO_CLIENT, last) == metadata(MAX_IN_FLIGHT, "127.0.0.1", 2)

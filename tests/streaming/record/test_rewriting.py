@@ -1,4 +1,4 @@
-"""Broker addresses in answers are replaced, and nothing else."""
+"""Broker addresses in responses are replaced, and nothing else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from decoders.codec.response import read_response, write_response
 from decoders.schema.model import Field, Struct
 from decoders.schema.registry import default_schemas
-from streaming.record.rewriting import ADDRESSES, Address, UnreadableAnswerError, holds_addresses, rewrite
+from streaming.record.rewriting import ADDRESSES, Address, UnreadableResponseError, holds_addresses, rewrite
 
 SCHEMAS = default_schemas()
 REAL, RELAYED = ("broker.example", 9092), ("127.0.0.1", 4711)
@@ -39,7 +39,7 @@ def replace(address: Address) -> Address:
 
 
 def named(struct: Struct, version: int, place: Address) -> dict[str, Any]:
-    """A body in which every place for an address holds one."""
+    """A body with an address in every field for one."""
     body: dict[str, Any] = {}
     for field in struct.fields:
         if version not in field.versions:
@@ -55,7 +55,7 @@ def has_address(struct: Struct) -> bool:
     return {"host", "port"} <= {field.name for field in struct.fields}
 
 
-def answer(key: int, version: int, place: Address) -> bytes:
+def response(key: int, version: int, place: Address) -> bytes:
     api = SCHEMAS.api(key)
     assert api
     return write_response(SCHEMAS, key, version, 7, named(api.response.struct, version, place))
@@ -63,12 +63,12 @@ def answer(key: int, version: int, place: Address) -> bytes:
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
 def test_every_version_is_rewritten_and_only_its_addresses(key: int, version: int) -> None:
-    assert rewrite(SCHEMAS, answer(key, version, REAL), key, version, replace) == answer(
+    assert rewrite(SCHEMAS, response(key, version, REAL), key, version, replace) == response(
         key, version, RELAYED
     )
 
 
-def test_every_answer_that_names_a_broker_is_listed() -> None:
+def test_every_response_that_names_a_broker_is_listed() -> None:
     def names(fields: tuple[Field, ...]) -> bool:
         return {"host", "port"} <= {field.name for field in fields} or any(
             names(field.struct.fields) for field in fields if field.struct
@@ -98,5 +98,5 @@ def test_records_of_a_fetch_stay_as_they_are() -> None:
 
 
 def test_what_cannot_be_read_is_refused() -> None:
-    with pytest.raises(UnreadableAnswerError, match="API 3 v12"):
-        rewrite(SCHEMAS, answer(3, 12, REAL)[:-3], 3, 12, replace)
+    with pytest.raises(UnreadableResponseError, match="API 3 v12"):
+        rewrite(SCHEMAS, response(3, 12, REAL)[:-3], 3, 12, replace)
