@@ -1,6 +1,6 @@
-"""Coverage: how often each rule had something to judge, and what came of it.
+"""Coverage: how often each rule had something to judge, and with which verdicts.
 
-A rule without any opportunity is told apart from one that everything conformed to.
+A rule that had nothing to judge is "not exercised", which is not the same as "conforms".
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from expectations.rules.base.rule import Rule, Verdict
 from expectations.rules.catalogue import RULES
 
 Checks = Mapping[tuple[str, str], int]
+"""(rule id, verdict) → count."""
 
 
 class Coverage(msgspec.Struct, frozen=True):
-    """The checks of one rule."""
+    """How often one rule gave each verdict."""
 
     rule: str
     conforms: int
@@ -25,19 +26,19 @@ class Coverage(msgspec.Struct, frozen=True):
 
     @property
     def exercised(self) -> bool:
-        """Whether there was anything to decide by this rule."""
+        """Whether the rule decided anything."""
         return self.conforms + self.violates > 0
 
 
 def coverage_of(checks: Checks, rules: Iterable[Rule] = RULES) -> list[Coverage]:
-    """Tell the coverage of rules, of all unless some are given, from counts by (rule id, verdict)."""
+    """Return the coverage of rules, in their order."""
     return [
         Coverage(rule.id, *(checks.get((rule.id, str(verdict)), 0) for verdict in Verdict)) for rule in rules
     ]
 
 
 def state_in_words(coverage: Coverage) -> str:
-    """One word for a rule: violated, conforms, undecided or not exercised."""
+    """Return the state of a rule: violated, conforms, undecided or not exercised."""
     if coverage.violates:
         return "violated"
     if coverage.conforms:

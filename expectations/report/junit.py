@@ -1,8 +1,8 @@
-"""A check as a JUnit report, for build servers: a test case a rule.
+"""A check as a JUnit report for build servers, with one test case per rule.
 
-A rule that is offended fails, one that had nothing to judge, or could not decide, is skipped. The form
-is the part that the common schemas of JUnit reports (Ant's, Jenkins') share: at most one failure a test
-case, and every attribute that either of them demands.
+A rule that was broken fails. A rule that had nothing to judge, or could not decide, is skipped. The
+report conforms to both common schemas of JUnit reports (Ant's and Jenkins'): at most one failure per
+test case, and every attribute that either schema requires.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DECIDED = ("conforms", "violated")
 def junit_report(
     failures: Sequence[Finding], others: Sequence[Finding], coverage: Sequence[Coverage], timestamp: str
 ) -> bytes:
-    """Write the report in UTF-8. `failures` fail their rule, `others` are told beside the test cases.
+    """Return the report as XML in UTF-8. `failures` fail their rule, `others` go to `system-out`.
 
     `timestamp` is when the check was made, in ISO 8601 without a time zone.
     """
@@ -39,7 +39,7 @@ def junit_report(
     )
     ET.SubElement(suite, "properties")
     suite.extend(cases)
-    ET.SubElement(suite, "system-out").text = "\n".join(_told(finding) for finding in others)
+    ET.SubElement(suite, "system-out").text = "\n".join(_line(finding) for finding in others)
     ET.SubElement(suite, "system-err")
     suites = ET.Element("testsuites")
     suites.append(suite)
@@ -53,13 +53,13 @@ def _case(row: Coverage, failures: Sequence[Finding]) -> ET.Element:
     case = ET.Element("testcase", classname=f"kipwatch.{family}", name=row.rule, time="0")
     if failures:
         failure = ET.SubElement(case, "failure", type=failures[0].level, message=failures[0].message)
-        failure.text = "\n".join(_told(finding) for finding in failures)
+        failure.text = "\n".join(_line(finding) for finding in failures)
     elif state_in_words(row) not in _DECIDED:
         ET.SubElement(case, "skipped", message=state_in_words(row))
     return case
 
 
-def _told(finding: Finding) -> str:
+def _line(finding: Finding) -> str:
     seen = f"{finding.client} -> {finding.broker}, frame {finding.sequence}, seen {finding.occurrences}x"
     expected = f"expected {finding.expected}; observed {finding.observed}"
     return printable(f"{finding.level} {finding.rule}: {finding.message} ({seen}; {expected})")

@@ -1,4 +1,4 @@
-"""The fleet as a terminal shows it: client software against rules, and the facts that accuse nobody."""
+"""The fleet on a terminal: a matrix of client software and rules, facts, and brokers' versions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from expectations.judging.finding import printable
-from expectations.report.broker import FeatureUse, VersionsView, ranges_by_key
+from expectations.report.broker import ranges_by_key
+from expectations.report.client import Client, software_text
 from expectations.report.coverage import Coverage, state_in_words
-from expectations.report.fleet import Client, software_text
 from expectations.report.tables import LEVEL_STYLES, STATE_STYLES
+from expectations.report.versions import FeatureUse, VersionsView
 from expectations.rules.catalogue import RULES
 
 _RULE_WIDTH = max(len(rule.id) for rule in RULES)
@@ -24,9 +25,10 @@ LEGEND = "✕ violated, of how many checks   ✓ conforms   ? undecided   · not
 
 
 def fleet_matrix(clients: Sequence[Client], width: int) -> Group:
-    """One column a client software, one row a rule that anybody exercised; the others in a line.
+    """Return a table with a column per client software and a row per rule that any of them exercised.
 
-    Where the columns are wider together than `width` characters, another table follows with the rest.
+    The other rules are listed in a line. Columns that do not fit into `width` characters continue in
+    another table.
     """
     legend = [Text(f"{column_name(index)}  {client_text(client)}") for index, client in enumerate(clients)]
     by_rule = list(zip(*(client.coverage for client in clients), strict=True))
@@ -52,12 +54,12 @@ def _matrix_part(exercised: Sequence[Sequence[Coverage]], columns: range) -> Tab
 
 
 def fleet_facts(clients: Sequence[Client]) -> Group:
-    """What is worth knowing of each client software and nobody's offence."""
+    """Return the facts of each client software that are worth knowing and no offence."""
     return Group(*(line for client in clients for line in _facts(client)))
 
 
 def versions_tables(view: VersionsView) -> Group:
-    """Each broker's ranges beside those that all have in common, and the features asked for."""
+    """Return a table of each broker's ranges beside the common ones, and the use of features."""
     table = Table(box=None, pad_edge=False)
     table.add_column("API", no_wrap=True)
     table.add_column("all", no_wrap=True)
@@ -74,19 +76,19 @@ def versions_tables(view: VersionsView) -> Group:
 
 
 def column_name(index: int) -> str:
-    """Name a column as spreadsheets do: A, B, … Z, AA."""
+    """Return the name of a column as in a spreadsheet: A, B, … Z, AA."""
     before, last = divmod(index, len(ascii_uppercase))
     return (column_name(before - 1) if before else "") + ascii_uppercase[last]
 
 
 def client_text(client: Client) -> str:
-    """Name a client software and say how much of it was seen."""
+    """Return the name of a client software and how much of it was seen."""
     name = printable(software_text(client.software))
     return f"{name}: {client.connections} connections, {client.requests} requests"
 
 
 def cell_text(row: Coverage) -> str:
-    """One sign and a number: the state of a rule for a client software, without colour."""
+    """Return a number and a sign, without colour: the state of a rule for a client software."""
     if row.violates:
         return f"{row.violates}/{row.violates + row.conforms} ✕"
     if row.conforms:
@@ -95,27 +97,27 @@ def cell_text(row: Coverage) -> str:
 
 
 def facts_of(client: Client) -> Iterator[str]:
-    """Say each fact in a line."""
+    """Yield the facts of a client software, one line each."""
     if client.client_ids:
         yield f"client IDs: {', '.join(map(printable, client.client_ids))}"
     if client.without_api_versions:
         yield f"connections without any ApiVersions (it is optional): {client.without_api_versions}"
     if client.old_api_versions:
-        yield f"connections with ApiVersions below 3, which tell no software: {client.old_api_versions}"
+        yield f"connections with ApiVersions below 3, which names no software: {client.old_api_versions}"
     if client.not_random_member_ids:
         ids = ", ".join(map(printable, client.not_random_member_ids))
         yield f"member IDs that are UUIDs, but not random ones: {ids}"
     behind = [
         f"{use.api} {use.versions[-1]} of {use.highest_offered}"
         for use in client.versions
-        if use.highest_offered is not None and use.versions[-1] < use.highest_offered
+        if use.highest_offered is not None and use.versions and use.versions[-1] < use.highest_offered
     ]
     if behind:
         yield f"newest version used, of what a broker offered: {', '.join(behind)}"
 
 
 def feature_lines(use: FeatureUse) -> Iterator[str]:
-    """Say who can serve a feature, and then who uses it."""
+    """Yield a line on which brokers cannot serve a feature, then lines on the clients that use it."""
     yield "every broker seen can serve it" if use.is_served else f"not served by {', '.join(use.missing)}"
     for words, clients in (("used by", use.used_by), ("used in part by", use.partly_used_by)):
         if clients:

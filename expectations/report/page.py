@@ -1,4 +1,4 @@
-"""The fleet report as one HTML page that needs nothing beside itself."""
+"""The fleet report as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from importlib.resources import files
 from itertools import groupby
 
 from expectations.judging.finding import Finding, printable
-from expectations.report.broker import FeatureUse, VersionsView, ranges_by_key
+from expectations.report.broker import ranges_by_key
+from expectations.report.client import Client, software_text
 from expectations.report.coverage import Coverage, state_in_words
-from expectations.report.crowd import Crowd, crowds_of
-from expectations.report.fleet import Client, software_text
+from expectations.report.finding_group import FindingGroup, groups_of
 from expectations.report.matrix import cell_text, facts_of, feature_lines
 from expectations.report.tables import times_seen
+from expectations.report.versions import FeatureUse, VersionsView
 from expectations.rules.base.rule import Level
 from expectations.rules.catalogue import RULES
 
@@ -25,7 +26,7 @@ _KIPS = {rule.family: rule.kip for rule in RULES}
 def fleet_page(
     clients: Sequence[Client], findings: Sequence[Finding], versions: VersionsView, read: Sequence[str]
 ) -> str:
-    """Write the page. `read` says in a line each what was read."""
+    """Return the page. Each line of `read` names a file that was read and its frames."""
     style = (files("expectations.report") / "page.css").read_text(encoding="utf-8")
     body = "\n".join(
         [
@@ -61,7 +62,7 @@ def _legend() -> str:
     words = (
         ("violation", "3/9 ✕", "violated, 3 of 9 checks"),
         ("improvement", "3/9 ✕", "a should was not followed"),
-        ("information", "3/9 ✕", "worth knowing, nobody is wrong"),
+        ("information", "3/9 ✕", "worth knowing, no offence"),
         ("conforms", "9 ✓", "conforms"),
         ("undecided", "2 ?", "undecided: it depends on something that was not seen"),
         ("silent", "·", "not exercised: nothing to judge, neither good nor bad"),
@@ -85,8 +86,8 @@ def _matrix(clients: Sequence[Client]) -> str:
 
 def _client_head(client: Client) -> str:
     name, version = client.software
-    told = f"<b>{_text(name or 'unknown')}</b> {_text(version or '')}"
-    return f"{told}<small>{_counted(client.connections, 'connection')}</small>"
+    title = f"<b>{_text(name or 'unknown')}</b> {_text(version or '')}"
+    return f"{title}<small>{_counted(client.connections, 'connection')}</small>"
 
 
 def _counted(count: int, what: str) -> str:
@@ -117,21 +118,21 @@ def _cell(row: Coverage) -> str:
 def _findings(findings: Sequence[Finding]) -> str:
     if not findings:
         return "<p>None.</p>"
-    return "\n".join(_crowd(crowd) for crowd in sorted(crowds_of(findings), key=_gravest_first))
+    return "\n".join(_group(group) for group in sorted(groups_of(findings), key=_gravest_first))
 
 
-def _gravest_first(crowd: Crowd) -> tuple[int, str]:
-    return list(Level).index(Level(crowd.shown[0].level)), crowd.rule
+def _gravest_first(group: FindingGroup) -> tuple[int, str]:
+    return list(Level).index(Level(group.shown[0].level)), group.rule
 
 
-def _crowd(crowd: Crowd) -> str:
-    remainder = f'<p class="more">{crowd.remainder}</p>' if crowd.remainder else ""
-    return "\n".join(map(_finding, crowd.shown)) + remainder
+def _group(group: FindingGroup) -> str:
+    remainder = f'<p class="more">{group.remainder}</p>' if group.remainder else ""
+    return "\n".join(map(_finding, group.shown)) + remainder
 
 
 def _finding(finding: Finding) -> str:
     software = software_text((finding.client_software_name, finding.client_software_version))
-    told = (
+    entries = (
         ("client", f"{software}, {finding.client} to {finding.listener}"),
         ("expected", finding.expected),
         ("observed", finding.observed),
@@ -139,7 +140,7 @@ def _finding(finding: Finding) -> str:
         ("demanded by", finding.demanded_by),
         ("suppressed", str(finding.suppressed or "")),
     )
-    rows = "".join(f"<dt>{name}</dt><dd>{_text(value)}</dd>" for name, value in told if value)
+    rows = "".join(f"<dt>{name}</dt><dd>{_text(value)}</dd>" for name, value in entries if value)
     return (
         f'<details><summary><span class="level {finding.level}">{finding.level}</span> '
         f"<code>{escape(finding.rule)}</code> {_text(finding.message)} "
@@ -174,7 +175,7 @@ def _client_facts(client: Client) -> str:
 
 def _versions(view: VersionsView) -> str:
     if not view.brokers:
-        return "<p>No broker told its versions.</p>"
+        return "<p>No broker advertised its versions.</p>"
     heads = "".join(f'<th scope="col">{_text(offer.broker)}</th>' for offer in view.brokers)
     names = {each.api_key: each.api for offer in view.brokers for each in offer.ranges}
     columns = [ranges_by_key(view.common), *(ranges_by_key(offer.ranges) for offer in view.brokers)]

@@ -1,4 +1,4 @@
-"""Findings and coverage as a terminal shows them. Every colour stands beside a word that says the same."""
+"""Findings and coverage on a terminal. Every colour comes with a word of the same meaning."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from expectations.judging.finding import Finding, printable
+from expectations.report.client import software_text
 from expectations.report.coverage import Coverage, state_in_words
-from expectations.report.crowd import Crowd, crowds_of
-from expectations.report.fleet import software_text
+from expectations.report.finding_group import FindingGroup, groups_of
 
 LEVEL_STYLES = {"violation": "bold red", "improvement": "yellow", "information": "cyan"}
 STATE_STYLES = {"violated": "bold red", "conforms": "green", "undecided": "yellow", "not exercised": "dim"}
@@ -22,7 +22,7 @@ _INDENT = 14
 
 
 def finding_line(finding: Finding) -> Text:
-    """One line: level, rule, connection, and why."""
+    """Return one line: level, rule, connection and message."""
     line = _level(finding).append(f"{finding.rule:<31} ", "bold")
     line.append(f"{finding.client} → {finding.listener}  ", "dim")
     line.append(finding.message)
@@ -36,23 +36,23 @@ def _level(finding: Finding) -> Text:
 
 
 def findings_list(findings: Iterable[Finding]) -> Group:
-    """The findings, under the client software on whose connections they were made."""
+    """Return the findings, grouped under the client software of their connections."""
     parts: list[Text | Padding] = []
-    for software, crowds in groupby(crowds_of(findings), key=lambda crowd: crowd.software):
+    for software, groups in groupby(groups_of(findings), key=lambda group: group.software):
         parts.append(Text(printable(software_text(software)), "bold underline"))
-        parts.extend(part for crowd in crowds for part in _crowd(crowd))
+        parts.extend(part for group in groups for part in _group(group))
     return Group(*parts)
 
 
-def _crowd(crowd: Crowd) -> Iterator[Text | Padding]:
-    for finding in crowd.shown:
+def _group(group: FindingGroup) -> Iterator[Text | Padding]:
+    for finding in group.shown:
         yield from _entry(finding)
-    if crowd.remainder:
-        yield Padding(Text(crowd.remainder, "dim"), (0, 0, 0, _INDENT))
+    if group.remainder:
+        yield Padding(Text(group.remainder, "dim"), (0, 0, 0, _INDENT))
 
 
 def coverage_table(coverage: Sequence[Coverage]) -> Table:
-    """One row a rule: what could be judged and how it came out."""
+    """Return a table with a row per rule: how often it gave each verdict, and its state."""
     table = Table(box=None, pad_edge=False)
     table.add_column("rule", no_wrap=True, min_width=max((len(row.rule) for row in coverage), default=0))
     for heading in ("conforms", "violates", "undecided"):
@@ -66,25 +66,25 @@ def coverage_table(coverage: Sequence[Coverage]) -> Table:
 
 
 def _row_style(row: Coverage) -> str:
-    """A rule that nothing exercised is grey as a whole: neither good nor bad was seen of it."""
+    """Grey out a rule that was not exercised: it is neither good nor bad."""
     return "" if row.exercised or row.undecided else "dim"
 
 
 def _entry(finding: Finding) -> Iterator[Text | Padding]:
     head = Text("  ").append(_level(finding)).append(f"{finding.rule:<31} ", "bold")
     yield head.append(times_seen(finding), "dim")
-    told = Text(f"{finding.client} → {finding.listener}{_place(finding)}\n", "dim")
-    told.append(f"{finding.message}\n", "default")
+    details = Text(f"{finding.client} → {finding.listener}{_place(finding)}\n", "dim")
+    details.append(f"{finding.message}\n", "default")
     if finding.expected or finding.observed:
-        told.append(f"expected {printable(finding.expected)}; observed {printable(finding.observed)}\n")
-    told.append(finding.demanded_by)
+        details.append(f"expected {printable(finding.expected)}; observed {printable(finding.observed)}\n")
+    details.append(finding.demanded_by)
     if finding.suppressed:
-        told.append(f"\nsuppressed {printable(str(finding.suppressed))}")
-    yield Padding(told, (0, 0, 0, _INDENT))
+        details.append(f"\nsuppressed {printable(str(finding.suppressed))}")
+    yield Padding(details, (0, 0, 0, _INDENT))
 
 
 def times_seen(finding: Finding) -> str:
-    """Say how often an offence was seen, and how long after the first the last was."""
+    """Return how often an offence was seen, and in how many seconds from first to last."""
     if finding.occurrences == 1:
         return "seen 1 time"
     seconds = (finding.last_captured_at - finding.first_captured_at) / _NANOSECONDS

@@ -60,7 +60,7 @@ class HeardJudge(Judge):
     def hear_each(self, state: ConnectionState, window: ConnectionWindow) -> list[Outcome]:
         """Judge a window of one connection."""
         outcomes = super().hear_each(state, window)
-        self._audience.fleet.hear(state.conversation, window.observations, merged(outcomes).checks)
+        self._audience.fleet.record(state.conversation, window.observations, merged(outcomes).checks)
         return outcomes
 
 
@@ -82,5 +82,5 @@ class HeardIdentityJudge(IdentityJudge):
         return self._told(super().finish(state))
 
     def _told(self, outcome: Outcome) -> Outcome:
-        self._audience.fleet.hear_judged(outcome.judged)
+        self._audience.fleet.record_verdicts(outcome.judged)
         return outcome

@@ -31,8 +31,8 @@ from expectations.judging.finding import Finding
 from expectations.judging.identity_judge import IdentityState
 from expectations.judging.terms import Terms
 from expectations.report.broker import Broker
+from expectations.report.client import Client
 from expectations.report.coverage import Coverage, coverage_of
-from expectations.report.fleet import Client
 from streaming.check.collector import Audience, HeardIdentityJudge, HeardJudge
 from streaming.check.recording import FILE_SHIFT, Recording, file_position
 from streaming.judging.bucket_step import BucketStep

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from expectations.judging.finding import Finding
+from expectations.report.client import Client
 from expectations.report.coverage import Coverage
-from expectations.report.fleet import Client
 from streaming.check.examination import Examination, FileRead
 from streaming.settings.decisions import Decisions, SuppressionUse
 

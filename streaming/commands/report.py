@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from decoders.schema.registry import Schemas
-from expectations.report.broker import Features, VersionsView, versions_view
 from expectations.report.matrix import fleet_facts, fleet_matrix, versions_tables
 from expectations.report.page import fleet_page
+from expectations.report.versions import Features, VersionsView, versions_view
 from streaming.check.summary import Summary, frame_counts
 from streaming.commands.check import add_capture_flags, check
 from streaming.user_error import UserError

@@ -20,6 +20,7 @@ from expectations.conversation.observation import Advertisement, Observation
 from expectations.rules.base.rule import REQUESTS, Judgement, NoState, Rule, Verdict, conforms, undecided
 
 FIRST_VERSION_WITH_SOFTWARE = 3
+"""The lowest version of ApiVersions that carries the client software (KIP-511)."""
 
 
 class ClaimRule(Rule):

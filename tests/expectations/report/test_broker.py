@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expectations.report.broker import Broker, FeatureUse, common_ranges, feature_uses, versions_view
-from expectations.report.fleet import Client, VersionUse
+from expectations.report.broker import Broker, common_ranges
+from expectations.report.client import Client, VersionUse
+from expectations.report.versions import FeatureUse, feature_uses, versions_view
 
 OLD = Broker("", "old:9092", {0: (0, 8), 3: (0, 9), 76: (0, 0)})
 NEW = Broker("", "new:9092", {0: (3, 13), 76: (1, 1), 78: (1, 2)})

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from decoders.schema.registry import default_schemas
-from expectations.report.fleet import NAMED_IDS, Client
+from expectations.report.activity import LISTED_IDS, Activity
+from expectations.report.client import Client
+from expectations.rules.catalogue import RULES
 from streaming.check.examination import Examination, examine
 from tests.captures import planted, real_clients
 from tests.exchange import SOFTWARE, Exchange, advertisement
@@ -95,7 +97,21 @@ def test_member_ids_that_are_not_random_are_named_once(tmp_path: Path) -> None:
 
 def test_what_is_named_is_bounded(tmp_path: Path) -> None:
     exchange = Exchange()
-    for number in range(NAMED_IDS + 10):
+    for number in range(LISTED_IDS + 10):
         heartbeat(exchange, f"AAECAwQFBgcICQoLDA{number:02}Dw")
     (client,) = clients_of(tmp_path, exchange)
-    assert len(client.not_random_member_ids) == NAMED_IDS
+    assert len(client.not_random_member_ids) == LISTED_IDS
+
+
+def test_a_request_whose_api_was_not_captured_is_counted_under_none() -> None:
+    exchange, activity = Exchange(), Activity()
+    for captured in (2, 0):
+        exchange.request("Metadata", 12, client_id="app")
+        exchange.cut_last(captured)
+    for observation in exchange.windows()[0].observations:
+        activity.record(observation)
+    uses = activity.client((None, None), RULES, default_schemas().api_names).versions
+    assert [(use.api, use.api_key, use.versions, use.requests) for use in uses] == [
+        ("unknown", None, (), 1),
+        ("Metadata", 3, (), 1),
+    ]

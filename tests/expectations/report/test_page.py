@@ -12,9 +12,9 @@ from rich.console import Console
 
 from decoders.schema.registry import default_schemas
 from expectations.judging.finding import Suppressed
-from expectations.report.broker import versions_view
 from expectations.report.matrix import column_name, fleet_facts, fleet_matrix, versions_tables
 from expectations.report.page import fleet_page
+from expectations.report.versions import versions_view
 from expectations.rules.catalogue import RULES
 from streaming.check.examination import Examination, examine
 from tests.captures import planted, real_clients

@@ -1,6 +1,6 @@
-"""Findings of one rule and one client software, of which a report shows the first few and counts the rest.
+"""Findings grouped by client software and rule: a report shows the first few of a group.
 
-A broken client may open ten thousand connections; its report is still to be read by a person.
+A broken client may open ten thousand connections, and its report must still be readable.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from expectations.judging.finding import Finding
-from expectations.report.fleet import Software, order
+from expectations.report.client import Software, software_order
 
 SHOWN = 3
 
 
-class Crowd(NamedTuple):
+class FindingGroup(NamedTuple):
     """`shown` are the first findings, `others` counts the connections not shown, `times` their offences."""
 
     software: Software
@@ -25,22 +25,22 @@ class Crowd(NamedTuple):
 
     @property
     def remainder(self) -> str:
-        """Say in a line what is not shown; "" where all is."""
+        """Return a line that says what is not shown, "" if nothing is left out."""
         if not self.others:
             return ""
         connections = "connection" if self.others == 1 else "connections"
         return f"and {self.times:,} times on {self.others:,} more {connections}"
 
 
-def crowds_of(findings: Iterable[Finding]) -> list[Crowd]:
-    """Gather findings by client software, the unknown last, and within it by rule as they came."""
+def groups_of(findings: Iterable[Finding]) -> list[FindingGroup]:
+    """Group findings by client software, the unknown last, and within it by rule in order of appearance."""
     gathered: dict[tuple[Software, str], list[Finding]] = {}
     for finding in findings:
         software = finding.client_software_name, finding.client_software_version
         gathered.setdefault((software, finding.rule), []).append(finding)
     return [
-        Crowd(
+        FindingGroup(
             software, rule, found[:SHOWN], len(found[SHOWN:]), sum(each.occurrences for each in found[SHOWN:])
         )
-        for (software, rule), found in sorted(gathered.items(), key=lambda item: order(item[0][0]))
+        for (software, rule), found in sorted(gathered.items(), key=lambda item: software_order(item[0][0]))
     ]

@@ -1,0 +1,60 @@
+"""Client software as the fleet report shows it: what each did, and how it was judged."""
+
+from __future__ import annotations
+
+import msgspec
+
+from expectations.report.coverage import Coverage
+
+Software = tuple[str | None, str | None]
+"""The name and version of client software; None where no connection gave them."""
+
+
+class VersionUse(msgspec.Struct, frozen=True):
+    """The versions of an API that a client software used, and the highest that a broker offered it.
+
+    Requests of which too little was captured to know their API are counted under `api_key` None,
+    those of which only the version is unknown have no entry in `versions`.
+    """
+
+    api: str
+    api_key: int | None
+    versions: tuple[int, ...]
+    requests: int
+    highest_offered: int | None
+
+
+class Client(msgspec.Struct):
+    """One client software. `client_ids` and `not_random_member_ids` hold the first few, in order.
+
+    `without_api_versions` counts connections, seen from their beginning, on which requests were sent
+    but never ApiVersions. `old_api_versions` counts those that sent ApiVersions only below version 3,
+    although the broker supports it.
+    """
+
+    client_software_name: str | None
+    client_software_version: str | None
+    connections: int
+    requests: int
+    client_ids: list[str]
+    coverage: list[Coverage]
+    without_api_versions: int
+    old_api_versions: int
+    not_random_member_ids: list[str]
+    versions: list[VersionUse]
+
+    @property
+    def software(self) -> Software:
+        """What distinguishes this client software from others."""
+        return self.client_software_name, self.client_software_version
+
+
+def software_order(software: Software) -> tuple[bool, str, str]:
+    """Return a key that sorts client software by name and version, the unknown last."""
+    name, version = software
+    return name is None, name or "", version or ""
+
+
+def software_text(software: Software) -> str:
+    """Return name and version of client software as one text, "unknown" if both are."""
+    return " ".join(part for part in software if part) or "unknown"
