@@ -1,4 +1,4 @@
-"""What the tests of several rooms share."""
+"""Fixtures of several rooms."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from streaming.broker import jars
+from streaming.broker.jars import jars
 
-# How long an example takes says more of the machine's load than of the code.
+# The time of an example depends more on the load of the machine than on the code.
 hypothesis.settings.register_profile("kipwatch", deadline=None)
 hypothesis.settings.load_profile("kipwatch")
 
 
 @pytest.fixture(scope="session")
 def kafka_clients_jar() -> Path:
-    """The kafka-clients jar of the pinned release, fetched first where the cache lacks it."""
-    return jars.kafka_clients_jar()
+    """The kafka-clients jar of the broker's release, fetched first if the cache lacks it."""
+    return next(jar for jar in jars("broker") if jar.name.startswith("kafka-clients-"))
 
 
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
-    """Whatever reads the jar needs what fetches it: Java."""
+    """Mark tests that use the jar as jvm: fetching it needs Java."""
     for item in items:
         if "kafka_clients_jar" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.jvm)

@@ -1,4 +1,4 @@
-"""Micro-batches of a streaming query, measured one by one on a broker of their own."""
+"""Runs streaming queries on a broker of the bench, and measures their micro-batches."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from streaming.settings.configuration import Configuration
 from streaming.user_error import UserError
 
 PARTITIONS = 2
-PATIENCE = 600.0
-"""Seconds without a batch after which a query is given up."""
+BATCH_SECONDS = 600.0
+"""Time without a batch after which a bench fails."""
 _EVERY_PROGRESS = {"spark.sql.streaming.numRecentProgressUpdates": "10000"}
 _COLUMNS = "key binary, value binary, topic string, partition int, offset long"
 
 
 class Batch(NamedTuple):
-    """How many records a batch took, and how long it was from trigger to commit."""
+    """The number of records of a batch, and the seconds from trigger to commit."""
 
     records: int
     seconds: float
 
 
 class Bench:
-    """A broker, a Spark and the queries that are measured on them; a context manager.
+    """A broker, a Spark session and the queries that are measured on them; a context manager.
 
-    `topics` says how many records were put into each topic.
+    `topics` holds the number of records written to each topic.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Bench:
         self._stack.close()
 
     def fill(self, topic: str, records: Iterator[Keyed]) -> int:
-        """Put records into a topic, and give how many."""
+        """Write records to a topic, and return their number."""
         create_topics(self._broker.internal, topic, self.configuration.findings_topic, PARTITIONS)
         count = publish(self._broker.internal, topic, records)
         self.topics[topic] = self.topics.get(topic, 0) + count
@@ -76,22 +76,22 @@ class Bench:
         connections: StatefulProcessor | None = None,
         take: Callable[[int, Iterator[Report]], None] | None = None,
     ) -> list[Batch]:
-        """Let the whole query read so many records of a topic, and give its batches with records."""
+        """Run the whole query on the first `records` of a topic; returns the batches with records."""
         configuration = self._with(topic, frames_per_batch)
         reports = reports_of(self._session, configuration, connections)
-        return _followed(start_query(reports, configuration, take or _exhaust), records)
+        return _run_until(start_query(reports, configuration, take or _exhaust), records)
 
     def bare(self, topic: str, records: int, frames_per_batch: int) -> list[Batch]:
-        """Let a query read so many records of a topic that hands each to Python and back, and no more."""
+        """Run a query that only passes the first `records` of a topic to Python and back."""
 
-        # Within, it travels by value: to find it by name, workers would load all that this file imports.
+        # As a local function it is pickled by value; otherwise workers would import this module.
         def identity(batches: Iterator[Any]) -> Iterator[Any]:
             yield from batches
 
         configuration = self._with(topic, frames_per_batch)
         rows = read_frames(self._session, configuration).mapInArrow(identity, _COLUMNS)
         writer = rows.writeStream.format("noop").option("checkpointLocation", configuration.checkpoint)
-        return _followed(writer.trigger(processingTime="1 seconds").start(), records)
+        return _run_until(writer.trigger(processingTime="1 seconds").start(), records)
 
     def _with(self, topic: str, frames_per_batch: int) -> Configuration:
         self._queries += 1
@@ -103,16 +103,16 @@ class Bench:
         )
 
 
-def _followed(query: Any, records: int) -> list[Batch]:
-    """Wait until a query has taken so many records, stop it, and give its batches. Raises UserError."""
-    deadline, seen = time.monotonic() + PATIENCE, 0
+def _run_until(query: Any, records: int) -> list[Batch]:
+    """Wait until a query has read `records`, stop it, and return its batches. Raises UserError."""
+    deadline, seen = time.monotonic() + BATCH_SECONDS, 0
     while sum(batch.records for batch in _batches(query)) < records:
         if not query.isActive:
-            raise UserError(f"the query that was measured ended: {query.exception()}")
+            raise UserError(f"the measured query ended: {query.exception()}")
         if len(query.recentProgress) > seen:
-            deadline, seen = time.monotonic() + PATIENCE, len(query.recentProgress)
+            deadline, seen = time.monotonic() + BATCH_SECONDS, len(query.recentProgress)
         if time.monotonic() > deadline:
-            raise UserError(f"the query that was measured took no batch for {PATIENCE:.0f} s")
+            raise UserError(f"the measured query has had no batch for {BATCH_SECONDS:.0f} s")
         time.sleep(0.1)
     batches = _batches(query)
     query.stop()

@@ -1,8 +1,8 @@
-"""How fast a capture is judged: `kipwatch check`, beside `tshark -T fields` of the Kafka fields.
+"""Bench: the rate of `kipwatch check`, compared with `tshark -T fields` of the Kafka fields.
 
-Both are whole processes, reading the same synthesised capture in turns. What counts is the median of
-processor time, user and system together, for each keeps one core busy and neither waits for a disk; what
-the same process takes for an empty capture is taken off. A round takes minutes, most of them tshark's.
+Both are whole processes that read the same synthetic capture in turns. The measure is the median of the CPU
+time, user and system, since each keeps one core busy and neither waits for a disk; the time for an empty
+capture is subtracted. A round takes minutes, most of them tshark's.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ FRAMES: Final = 5_000_000
 ROUNDS: Final = 1
 _ROUNDS_OF_EMPTY: Final = 3
 _FIELDS: Final = ("api_key", "api_version", "correlation_id", "client_id", "error", "len")
-_PATIENCE: Final = 1_800.0
-"""Seconds that one reading may take."""
+_TIMEOUT: Final = 1_800.0
+"""Seconds that one process may take."""
 
 
 def measure(frames: int = FRAMES, rounds: int = ROUNDS) -> dict[str, Any]:
-    """Measure, and report frames per second of each side and their ratio. Raises UserError without tshark."""
+    """Measure, and report frames per second of both and their ratio. Raises UserError without tshark."""
     commands = {"check": _check(), "tshark": _tshark()}
     with TemporaryDirectory() as folder:
         empty, full = Path(folder, "empty.pcap"), Path(folder, "check.pcap")
         write_capture(empty, 0)
         made = write_capture(full, frames)
         size = full.stat().st_size
-        _in_turns(commands, empty, 1)  # The first start finds nothing in the caches.
+        _in_turns(commands, empty, 1)  # The first start finds the caches empty.
         idle, busy = _in_turns(commands, empty, _ROUNDS_OF_EMPTY), _in_turns(commands, full, rounds)
     rates = {name: made / (busy[name] - idle[name]) for name in commands}
     figures = {f"{name}_frames_per_second": rate for name, rate in rates.items()}
@@ -48,18 +48,18 @@ def measure(frames: int = FRAMES, rounds: int = ROUNDS) -> dict[str, Any]:
 
 
 def _in_turns(commands: Mapping[str, Sequence[str]], path: Path, rounds: int) -> dict[str, float]:
-    """Run every command on a capture in turns; gives the median of the seconds of each."""
+    """Run the commands on a capture in turns; returns the median CPU seconds of each."""
     seconds: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(rounds):
         for name, command in commands.items():
-            begun = _processor_time()
+            start = _processor_time()
             _run(command, path)
-            seconds[name].append(_processor_time() - begun)
+            seconds[name].append(_processor_time() - start)
     return {name: statistics.median(taken) for name, taken in seconds.items()}
 
 
 def _processor_time() -> float:
-    """Give the seconds that all processes took which this one has waited for."""
+    """Return the CPU seconds of all child processes that have ended."""
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     return spent.ru_utime + spent.ru_stime
 
@@ -70,15 +70,15 @@ def _run(command: Sequence[str], path: Path) -> None:
         check=False,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        timeout=_PATIENCE,
+        timeout=_TIMEOUT,
     )
-    # `check` ends with 2 where there was no frame to judge.
+    # `check` exits 2 if there are no frames.
     if done.returncode not in (0, 2):
         raise UserError(f"{command[0]} failed: {done.stderr.decode(errors='replace').strip()[-200:]}")
 
 
 _CAPTURE: Final = "CAPTURE"
-"""Stands for the path in a command."""
+"""The placeholder of the path in a command."""
 
 
 def _check() -> list[str]:

@@ -1,7 +1,7 @@
-"""A capture beside a broker whose clients each do their own work, with no offence in it.
+"""A synthetic capture of clients that break no rule, for the bench of `check` and the soak.
 
-A third of the connections produce, a third fetch, a third belong to members of groups: small frames,
-as most are. All in versions that tshark knows too.
+A third of the connections produce, a third fetch, a third belong to members of groups. Frames are small, and
+of versions that tshark knows.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ PER_WORK: Final = CONNECTIONS // 3
 
 
 def write_capture(path: Path, frames: int) -> int:
-    """Write a capture of at least so many frames, and tell how many there are."""
+    """Write a capture of at least `frames` frames, and return their number."""
     streams = [
         SyntheticCapture(PER_WORK, work(), first=number * PER_WORK).blocks()
         for number, work in enumerate(WORKS)
     ]
-    # Each has a file header, of which one is needed.
+    # Each begins with a file header, of which one is needed.
     header, *_ = [next(stream) for stream in streams]
     written = 0
     with path.open("wb") as file:
@@ -37,20 +37,20 @@ def write_capture(path: Path, frames: int) -> int:
 def _producing() -> Iterator[Exchange]:
     for size in (90, 150, 300):
         data = [{"index": 0, "records": "QUJD" * (size // 3)}]
-        asked = {"acks": -1, "timeoutMs": 1000, "topicData": [{"name": "orders", "partitionData": data}]}
+        request = {"acks": -1, "timeoutMs": 1000, "topicData": [{"name": "orders", "partitionData": data}]}
         stored = [{"name": "orders", "partitionResponses": [{"index": 0, "baseOffset": 1}]}]
-        yield exchange("Produce", 9, asked, {"responses": stored})
+        yield exchange("Produce", 9, request, {"responses": stored})
 
 
 def _fetching() -> Iterator[Exchange]:
     for size in (0, 150, 0, 300):
         wanted = [{"partition": 0, "fetchOffset": 1, "partitionMaxBytes": 1 << 20}]
-        told = [{"partitionIndex": 0, "highWatermark": 1, "records": "QUJD" * (size // 3)}]
-        asked = {"maxWaitMs": 500, "minBytes": 1, "topics": [{"topic": "orders", "partitions": wanted}]}
-        yield exchange("Fetch", 11, asked, {"responses": [{"topic": "orders", "partitions": told}]})
+        found = [{"partitionIndex": 0, "highWatermark": 1, "records": "QUJD" * (size // 3)}]
+        request = {"maxWaitMs": 500, "minBytes": 1, "topics": [{"topic": "orders", "partitions": wanted}]}
+        yield exchange("Fetch", 11, request, {"responses": [{"topic": "orders", "partitions": found}]})
 
 
-def _belonging() -> Iterator[Exchange]:
+def _belonging_to_groups() -> Iterator[Exchange]:
     member = {"groupId": "group", "memberId": "member"}
     for _ in range(3):
         yield exchange("Heartbeat", 4, {**member, "generationId": 1}, {})
@@ -58,4 +58,4 @@ def _belonging() -> Iterator[Exchange]:
     yield exchange("OffsetCommit", 8, {**member, "topics": committed}, {})
 
 
-WORKS: Final = (_producing, _fetching, _belonging)
+WORKS: Final = (_producing, _fetching, _belonging_to_groups)

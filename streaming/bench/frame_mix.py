@@ -1,4 +1,4 @@
-"""Frames of a busy cluster: which APIs, how often, and how large. Every reader of a bench can read them."""
+"""A synthetic mix of the frames of a busy cluster: APIs, shares and sizes, for `bench decode`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class MixedFrames:
 
 
 def mixed_frames(schemas: Schemas, count: int, seed: int = 0) -> MixedFrames:
-    """Make `count` frames, requests and answers alike, in a random order that the seed settles."""
+    """Make `count` frames, half of them requests, in an order that depends on the seed."""
     exchanges = _exchanges()
     shares = np.array([share for share, *_ in exchanges], np.float64)
     chosen = np.random.default_rng(seed).choice(len(exchanges), count, p=shares / shares.sum())
@@ -63,18 +63,18 @@ def mixed_frames(schemas: Schemas, count: int, seed: int = 0) -> MixedFrames:
 
 
 def _frames(
-    schemas: Schemas, name: str, version: int, asked: dict[str, Any], told: dict[str, Any]
+    schemas: Schemas, name: str, version: int, request_body: dict[str, Any], response_body: dict[str, Any]
 ) -> tuple[tuple[bytes, tuple[int, int]], tuple[bytes, tuple[int, int]]]:
-    """Write an exchange's request and answer, each with the API key and version."""
+    """Encode a request and its response, each with the API key and version."""
     api = schemas.api_named(name)
     assert api is not None
-    request = write_request(schemas, name, version, 1_000_000, _CLIENT_ID, asked)
-    response = write_response(schemas, name, version, 1_000_000, told)
+    request = write_request(schemas, name, version, 1_000_000, _CLIENT_ID, request_body)
+    response = write_response(schemas, name, version, 1_000_000, response_body)
     return (request, (api.key, version)), (response, (api.key, version))
 
 
 def _exchanges() -> list[tuple[int, str, int, dict[str, Any], dict[str, Any]]]:
-    """The exchanges, each with its share: the API, the version, what is asked and what is told."""
+    """The exchanges: share, API, version, request body and response body."""
     return [
         (12, "Produce", 9, *_produce()),
         (24, "Fetch", 16, *_fetch()),
@@ -89,17 +89,17 @@ def _exchanges() -> list[tuple[int, str, int, dict[str, Any], dict[str, Any]]]:
 
 def _produce() -> tuple[dict[str, Any], dict[str, Any]]:
     records = base64.b64encode(bytes(range(256)) * 4).decode()
-    asked = [{"name": topic, "partitionData": [{"records": records}]} for topic in _TOPICS[:1]]
-    told = [{"name": topic, "partitionResponses": [{"baseOffset": 1 << 40}]} for topic in _TOPICS[:1]]
-    return {"acks": -1, "timeoutMs": 30_000, "topicData": asked}, {"responses": told}
+    request = [{"name": topic, "partitionData": [{"records": records}]} for topic in _TOPICS[:1]]
+    response = [{"name": topic, "partitionResponses": [{"baseOffset": 1 << 40}]} for topic in _TOPICS[:1]]
+    return {"acks": -1, "timeoutMs": 30_000, "topicData": request}, {"responses": response}
 
 
 def _fetch() -> tuple[dict[str, Any], dict[str, Any]]:
-    """A fetch within a session: nothing changes in what is asked, one partition has news."""
+    """A fetch of a session: no changes in the request, one partition in the response."""
     records = base64.b64encode(bytes(range(256)) * 2).decode()
     partition = {"highWatermark": 1 << 40, "abortedTransactions": None, "records": records}
-    told = {"sessionId": 7, "responses": [{"topicId": _TOPIC_ID, "partitions": [partition]}]}
-    return {"maxWaitMs": 500, "minBytes": 1, "sessionId": 7, "sessionEpoch": 99}, told
+    response = {"sessionId": 7, "responses": [{"topicId": _TOPIC_ID, "partitions": [partition]}]}
+    return {"maxWaitMs": 500, "minBytes": 1, "sessionId": 7, "sessionEpoch": 99}, response
 
 
 def _member() -> dict[str, Any]:
@@ -107,23 +107,23 @@ def _member() -> dict[str, Any]:
 
 
 def _group_heartbeat() -> tuple[dict[str, Any], dict[str, Any]]:
-    asked = {
+    request = {
         "groupId": _GROUP_ID,
         "memberId": _MEMBER_ID,
         "memberEpoch": 5,
         "subscribedTopicNames": None,
         "topicPartitions": None,
     }
-    return asked, {"memberId": _MEMBER_ID, "memberEpoch": 5, "heartbeatIntervalMs": 5_000}
+    return request, {"memberId": _MEMBER_ID, "memberEpoch": 5, "heartbeatIntervalMs": 5_000}
 
 
 def _commit() -> tuple[dict[str, Any], dict[str, Any]]:
-    asked = [{"partitionIndex": index, "committedOffset": 1 << 40} for index in range(4)]
-    told = [{"partitionIndex": index} for index in range(4)]
+    request = [{"partitionIndex": index, "committedOffset": 1 << 40} for index in range(4)]
+    response = [{"partitionIndex": index} for index in range(4)]
     group = {"groupId": _GROUP_ID, "generationIdOrMemberEpoch": 5, "memberId": _MEMBER_ID}
     return (
-        {**group, "topics": [{"name": topic, "partitions": asked} for topic in _TOPICS]},
-        {"topics": [{"name": topic, "partitions": told} for topic in _TOPICS]},
+        {**group, "topics": [{"name": topic, "partitions": request} for topic in _TOPICS]},
+        {"topics": [{"name": topic, "partitions": response} for topic in _TOPICS]},
     )
 
 
@@ -132,9 +132,9 @@ def _metadata() -> tuple[dict[str, Any], dict[str, Any]]:
     partitions = [
         {"partitionIndex": index, "replicaNodes": [0, 1, 2], "isrNodes": [0, 1, 2]} for index in range(6)
     ]
-    asked = {"topics": [{"name": topic, "topicId": _TOPIC_ID} for topic in _TOPICS]}
-    told = [{"name": topic, "topicId": _TOPIC_ID, "partitions": partitions} for topic in _TOPICS]
-    return asked, {"brokers": brokers, "clusterId": "kQx3", "topics": told}
+    request = {"topics": [{"name": topic, "topicId": _TOPIC_ID} for topic in _TOPICS]}
+    response = [{"name": topic, "topicId": _TOPIC_ID, "partitions": partitions} for topic in _TOPICS]
+    return request, {"brokers": brokers, "clusterId": "kQx3", "topics": response}
 
 
 def _advertised() -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""How long it takes from the capture of a frame until the metrics count it.
+"""Bench: the delay from the capture of a frame until the metrics count it.
 
-Frames come at a steady rate with the time of their publication as capture time, which is that of a feeder
-beside the broker. A delay is taken when the metrics of the batch are set, to a tenth of a second, rounded up.
+Frames are published at a steady rate, with that time as capture time, like those of a feeder beside the
+broker. A delay ends when the metrics of the batch are set, and is rounded up to a tenth of a second.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from streaming.judging.report import Report
 FRAMES_PER_SECOND: Final = 1_000
 SECONDS: Final = 60
 WARM_UP: Final = 30
-"""Seconds of publishing whose frames are not counted: the query starts, and its code is compiled."""
+"""Seconds of frames that are not counted, while the query starts and compiles."""
 CONNECTIONS: Final = 500
 _TENTHS: Final = 10
 _SLICES: Final = 20
-"""Times a second that frames are published."""
+"""How often per second frames are published."""
 
 
 class Delays:
-    """Delays in tenths of a second, each with the number of frames that had it."""
+    """The number of frames by delay in tenths of a second."""
 
     def __init__(self) -> None:
         self.counts: Counter[int] = Counter()
-        self._begin = time.time() + WARM_UP
+        self._start = time.time() + WARM_UP
 
-    def take(self, _batch: int, reports: Iterator[Report]) -> None:
-        """Take a batch's reports at the moment when its metrics are set."""
+    def add(self, _batch: int, reports: Iterator[Report]) -> None:
+        """Add the delays of a batch, now that its metrics are set."""
         captured = [report.captured for report in reports]
         now = time.time()
         for counts in captured:
             for tenth, count in counts.items():
-                if tenth / _TENTHS > self._begin:
+                if tenth / _TENTHS > self._start:
                     self.counts[int((now - tenth / _TENTHS) * _TENTHS) + 1] += count
 
     def percentile(self, share: float) -> float:
-        """Give the delay in seconds that this share of all frames did not exceed."""
+        """Return the delay in seconds that this share of all frames does not exceed."""
         left = share * self.counts.total()
         for delay, count in sorted(self.counts.items()):
             left -= count
@@ -65,21 +65,21 @@ def measure(seconds: int = SECONDS, frames_per_second: int = FRAMES_PER_SECOND) 
         publishing = threading.Thread(target=bench.fill, args=("frames", paced), daemon=True)
         publishing.start()
         per_batch = bench.configuration.frames_per_batch
-        bench.monitor("frames", opened + frames, per_batch, take=delays.take)
+        bench.monitor("frames", opened + frames, per_batch, take=delays.add)
         publishing.join()
     figures = {f"p{share}_seconds": delays.percentile(share / 100) for share in (50, 95, 99)}
     return report("latency", figures | {"frames_per_second": float(frames_per_second)}, {})
 
 
 def _paced(traffic: Traffic, frames: int, frames_per_second: int) -> Iterator[Keyed]:
-    """Give so many frames, each as its time has come."""
+    """Yield `frames` frames, each when it is due."""
     rounds = (
         keyed
         for number in range(frames // (CONNECTIONS * FRAMES_IN_ROUND) + 1)
         for keyed in traffic.round(number)
     )
-    begin, size = time.monotonic(), frames_per_second // _SLICES
+    start, size = time.monotonic(), frames_per_second // _SLICES
     for place in range(frames):
         if place % size == 0:
-            time.sleep(max(0.0, begin + place / frames_per_second - time.monotonic()))
+            time.sleep(max(0.0, start + place / frames_per_second - time.monotonic()))
         yield from captured_now(iter([next(rounds)]))

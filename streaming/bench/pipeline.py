@@ -1,7 +1,7 @@
-"""What judging costs beside merely handing records to Python, and what a second core gives.
+"""Bench: the whole query, compared with one that only passes records to Python; one core and two.
 
 The bare query reads the frames topic, passes every record through Python and drops it. Both queries read
-the same topic in batches of the same size, in turns. The first batch of each is left out: it warms up.
+the same topic in batches of the same size, in turns. The first batch of each, the warm-up, is left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from streaming.user_error import UserError
 
 
 class Load(NamedTuple):
-    """A topic: how many connections speak there, how many frames there are and how many a batch takes."""
+    """The content of a topic, and the frames per batch."""
 
     name: str
     connections: int
@@ -32,14 +32,14 @@ class Load(NamedTuple):
 
 FEW: Final = Load("1k", 1_000, 8_000_000, 1_000_000)
 MANY: Final = Load("50k", 50_000, 10_000_000, 500_000)
-"""Each connection has ten frames in a batch. In the first ten batches workers learn what members say."""
+"""Each connection has ten frames in a batch. In the first ten batches workers fill their caches."""
 CURVE: Final = (
     Load("1k", 1_000, 300_000, 100_000),
     Load("1k", 1_000, 1_500_000, 500_000),
     Load("50k", 50_000, 800_000, 200_000),
     Load("10k", 10_000, 1_500_000, 500_000),
 )
-"""What else is measured of the whole query, by the clock of a batch."""
+"""Further loads whose batches are timed."""
 BY_CORES: Final = Load("frames", 1_000, 2_000_000, 500_000)
 
 
@@ -81,8 +81,8 @@ def _filled(bench: Bench, load: Load) -> int:
     if load.name not in bench.topics:
         traffic = Traffic(default_schemas(), load.connections)
         rounds = range(load.frames // (load.connections * FRAMES_IN_ROUND))
-        said = itertools.chain(traffic.opening(), *(traffic.round(number) for number in rounds))
-        bench.fill(load.name, said)
+        records = itertools.chain(traffic.opening(), *(traffic.round(number) for number in rounds))
+        bench.fill(load.name, records)
     return bench.topics[load.name]
 
 
@@ -92,7 +92,7 @@ def _batch_seconds(load: Load, batches: list[Batch]) -> dict[str, float]:
 
 
 def _whole(batches: list[Batch]) -> list[Batch]:
-    """Leave out the first batch, and the last, which is seldom full."""
+    """Leave out the first batch, and the last one, which is rarely full."""
     fullest = max(batch.records for batch in batches)
     return [batch for batch in batches[1:] if batch.records == fullest] or batches[1:] or batches
 
@@ -102,22 +102,22 @@ def _rate(batches: list[Batch]) -> float:
 
 
 def _with_cores(cores: int, load: Load) -> float:
-    """Measure in a process tree of its own, broker included, that has so many cores."""
+    """Measure in separate processes, broker included, on a number of cores."""
     context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=_bound_to, args=(there, cores, load))
+    receiver, sender = context.Pipe()
+    process = context.Process(target=_measure_on, args=(sender, cores, load))
     process.start()
-    there.close()
+    sender.close()
     try:
-        rate: float = here.recv()
+        rate: float = receiver.recv()
     except EOFError:
-        raise UserError(f"the bench on {cores} cores ended early; see what it printed") from None
+        raise UserError(f"the bench on {cores} cores failed; see its output above") from None
     finally:
         process.join()
     return rate
 
 
-def _bound_to(answer: Connection, cores: int, load: Load) -> None:
+def _measure_on(sender: Connection, cores: int, load: Load) -> None:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     with Bench() as bench:
-        answer.send(_rate(_monitor(bench, load)))
+        sender.send(_rate(_monitor(bench, load)))

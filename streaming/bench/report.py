@@ -1,4 +1,4 @@
-"""What a bench reports: its figures, their ratios, and the machine they were seen on."""
+"""The report of a bench: its figures, their ratios, and the machine."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 def report(name: str, figures: Mapping[str, float], ratios: Mapping[str, float]) -> dict[str, Any]:
     """Make the JSON object of a bench: {name, figures{}, ratios{}, machine{}}.
 
-    The names of figures end in their unit. Figures of different machines cannot be compared; ratios,
-    both sides of which were measured in one run, can.
+    The names of figures end in their unit. Only ratios, whose sides are measured in one run, can be compared
+    between machines.
     """
     return {
         "name": name,
@@ -38,7 +38,7 @@ def _machine() -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """Name the processor as Linux does; elsewhere, its architecture."""
+    """Return the processor's name of Linux; on other systems, its architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -1,8 +1,8 @@
-"""What a connection takes in the state, and what open connections cost that say nothing.
+"""Bench: the memory of a connection in the state, and the cost of idle connections.
 
-The connections differ as those of real clients do: ids, addresses, client IDs, members, times. A million
-of them are put into the state as the buckets are first touched; then a thousand others speak, ten frames
-each in a batch, once beside the million and once alone.
+Connections differ like those of real clients: IDs, addresses, client IDs, members, times. A million of them
+are put into the state when their buckets are first loaded. A thousand active connections send ten frames each
+in a batch, once with and once without the idle million.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ IDLE: Final = 1_000_000
 ACTIVE: Final = 1_000
 BATCHES: Final = 12
 OPENING: Final = 5_000
-"""Connections that open first, so that every bucket is touched."""
+"""Connections that open first, so that every bucket is loaded."""
 _ACTIVE_RUN, _OPENING_RUN, IDLE_RUN = 1, 2, 3
 _CONNECTIONS_OF_A_BUCKET: Final = 244
 _SECOND: Final = 1_000_000_000
 
 
 def measure(idle: int = IDLE, batches: int = BATCHES) -> dict[str, Any]:
-    """Measure; figures are bytes of a connection and seconds of a batch."""
-    said = itertools.chain(
+    """Measure; figures are bytes per connection and seconds per batch."""
+    traffic = itertools.chain(
         Traffic(default_schemas(), OPENING, _OPENING_RUN).opening(),
         _active(Traffic(default_schemas(), ACTIVE), batches),
     )
     with Bench() as bench:
-        records = bench.fill("frames", said)
+        records = bench.fill("frames", traffic)
         buckets = bench.configuration.buckets
         alone = bench.monitor("frames", records, ACTIVE * FRAMES_IN_ROUND)
         beside = bench.monitor("frames", records, ACTIVE * FRAMES_IN_ROUND, Crowded(buckets, idle))
@@ -62,7 +62,7 @@ def measure(idle: int = IDLE, batches: int = BATCHES) -> dict[str, Any]:
 
 
 def bytes_per_connection(count: int = _CONNECTIONS_OF_A_BUCKET) -> float:
-    """Give the stored bytes of a bucket of connections that differ, by connection."""
+    """Return the bytes per connection of a stored bucket of different connections."""
     bucket = Bucket()
     for number in range(count):
         connection = connection_id(IDLE_RUN, number)
@@ -71,7 +71,7 @@ def bytes_per_connection(count: int = _CONNECTIONS_OF_A_BUCKET) -> float:
 
 
 class Crowded(BucketProcessor):
-    """Steps a bucket as ever, but one that was never stored holds its share of idle connections."""
+    """A processor whose buckets hold their share of idle connections from the beginning."""
 
     def __init__(self, buckets: int, idle: int) -> None:
         super().__init__(buckets, Terms())
@@ -87,7 +87,7 @@ class Crowded(BucketProcessor):
 
 
 def distinct(connection: bytes, number: int) -> ConnectionState:
-    """Make the state of a consumer that has spoken for a while, like no other in its bucket."""
+    """Make the state of a consumer after some traffic, different from all others."""
     random = Random(number)
     # The rules' states are typed by the catalogue, at run time.
     state: Any = _consumer(default_schemas())
@@ -115,7 +115,7 @@ def _active(traffic: Traffic, batches: int) -> Iterator[Keyed]:
 
 
 def _median(batches: list[Batch], last: int) -> float:
-    """Of the batches in which only the active ones spoke; the first two of them are left out."""
+    """The median of the batches of active connections alone, without the first two."""
     return statistics.median(batch.seconds for batch in batches[-last + 2 : -1])
 
 

@@ -1,7 +1,7 @@
-"""Traffic of many connections as records of the frames topic: quickly made, and every frame a real one.
+"""Synthetic traffic of many connections as records of the frames topic, made from templates.
 
-A connection opens, asks for the versions, joins a group and then fetches; in every fifth round it sends a
-heartbeat, in another one it commits. Envelopes and member IDs are each connection's own.
+A connection opens, requests the versions, joins a group and then fetches; in every fifth round it sends a
+heartbeat, in another one it commits. Each connection has its own envelope and member ID.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from decoders.schema.registry import Schemas
 from streaming.user_error import UserError
 
 FRAMES_IN_ROUND: Final = 10
-_BEGAN_AT: Final = 1_790_000_000_000_000_000
+_FIRST_CAPTURED_AT: Final = 1_790_000_000_000_000_000
 _GAP: Final = 1_000_000
 """Nanoseconds between two frames of a connection."""
 _SEQUENCE, _CAPTURED_AT, _PAIRED = (struct.Struct(code) for code in (">Q", ">q", ">Q"))
 _SEQUENCE_AT, _CAPTURED_AT_AT, _PAIRED_AT = 14, 22, 30
-"""Where these stand in the envelope."""
+"""Offsets of these fields in the envelope."""
 _CLIENT_AT: Final = 70
 _CLIENT_ID: Final = "orders-service-consumer-1"
 _MEMBER_ID: Final = "8zQ4pXkCTt2cYd0sVhGm1A"
@@ -39,34 +39,34 @@ _TOPIC_ID: Final = "vBxYyYy0QmO1n3Vd2mXkZQ"
 Keyed = tuple[bytes, bytes]
 """A record's key and value."""
 Exchange = tuple[str, int, dict[str, Any], dict[str, Any]]
-"""An API, its version, and what is asked and told."""
+"""API, version, request body, response body."""
 
 
 class Traffic:
-    """Records of `connections` connections, whose ids follow from their number and the `run`."""
+    """Records of `connections` connections, whose IDs depend on their number and the `run`."""
 
     def __init__(self, schemas: Schemas, connections: int, run: int = 1) -> None:
         self._run = run
         self.keys = [connection_id(run, number) for number in range(connections)]
         self._members = [_member_id(key) for key in self.keys]
-        join, fetch, beat, commit = (
-            self._exchange(schemas, said, Flag.SETTLED)
-            for said in (_beat(epoch=0), _fetch(), _beat(), _commit())
+        join, fetch, heartbeat, commit = (
+            self._exchange(schemas, exchange, Flag.SETTLED)
+            for exchange in (_heartbeat(epoch=0), _fetch(), _heartbeat(), _commit())
         )
         negotiation = self._exchange(schemas, _negotiation())
-        self._opening = [self._packed(Kind.OPENED, b""), *negotiation, *join, *beat]
+        self._opening = [self._packed(Kind.OPENED, b""), *negotiation, *join, *heartbeat]
         plain = [fetch] * (FRAMES_IN_ROUND // 2)
         self._rounds = [
-            list(itertools.chain(*said))
-            for said in ([*plain[1:], beat], [*plain[1:], commit], plain, plain, plain)
+            list(itertools.chain(*frames))
+            for frames in ([*plain[1:], heartbeat], [*plain[1:], commit], plain, plain, plain)
         ]
 
     def opening(self, begin: int = 0, end: int | None = None) -> Iterator[Keyed]:
-        """Give what the connections say first: seven records each."""
+        """Yield the first seven records of each connection."""
         return self._records([self._opening], 1, begin, end)
 
     def round(self, number: int, begin: int = 0, end: int | None = None) -> Iterator[Keyed]:
-        """Give a round, which counts from 0: FRAMES_IN_ROUND frames of each connection, frame by frame."""
+        """Yield a round, counted from 0: FRAMES_IN_ROUND frames of each connection, frame by frame."""
         first = len(self._opening) + 1 + number * FRAMES_IN_ROUND
         turned = number % len(self._rounds)
         return self._records([*self._rounds[turned:], *self._rounds[:turned]], first, begin, end)
@@ -74,7 +74,7 @@ class Traffic:
     def _records(
         self, templates: list[list[bytes]], first: int, begin: int, end: int | None
     ) -> Iterator[Keyed]:
-        """Give the records of each place in turn; connections take the templates in turn, too."""
+        """Yield the records position by position; connections use the templates in turn."""
         keys = self.keys[begin:end]
         for place, sequence in enumerate(range(first, first + len(templates[0]))):
             values = [_stamped(template[place], sequence) for template in templates]
@@ -87,17 +87,17 @@ class Traffic:
                     value[member_at : member_at + len(_MEMBER)] = self._members[number]
                 yield key, bytes(value)
 
-    def _exchange(self, schemas: Schemas, said: Exchange, flags: Flag = Flag.NONE) -> list[bytes]:
-        api, version, asked, told = said
+    def _exchange(self, schemas: Schemas, exchange: Exchange, flags: Flag = Flag.NONE) -> list[bytes]:
+        api, version, request_body, response_body = exchange
         found = schemas.api_named(api)
         assert found is not None
-        request = write_request(schemas, api, version, 7, _CLIENT_ID, asked)
-        response = write_response(schemas, api, version, 7, told)
-        answered = {"paired_sequence": 1, "paired_api_key": found.key, "paired_api_version": version}
+        request = write_request(schemas, api, version, 7, _CLIENT_ID, request_body)
+        response = write_response(schemas, api, version, 7, response_body)
+        paired = {"paired_sequence": 1, "paired_api_key": found.key, "paired_api_version": version}
         return [
             self._packed(Kind.REQUEST, request, direction=Direction.TO_BROKER, flags=flags),
             self._packed(
-                Kind.RESPONSE, response, direction=Direction.TO_CLIENT, pairing=Pairing.MATCHED, **answered
+                Kind.RESPONSE, response, direction=Direction.TO_CLIENT, pairing=Pairing.MATCHED, **paired
             ),
         ]
 
@@ -107,7 +107,7 @@ class Traffic:
             connection=bytes(16),
             run=self._run,
             sequence=1,
-            captured_at=_BEGAN_AT,
+            captured_at=_FIRST_CAPTURED_AT,
             client=Endpoint("10.0.0.1:40000"),
             server=Endpoint("10.9.0.1:9092"),
             cluster="bench",
@@ -122,30 +122,30 @@ class Traffic:
 def _stamped(template: bytes, sequence: int) -> bytearray:
     value = bytearray(template)
     _SEQUENCE.pack_into(value, _SEQUENCE_AT, sequence)
-    _CAPTURED_AT.pack_into(value, _CAPTURED_AT_AT, _BEGAN_AT + sequence * _GAP)
+    _CAPTURED_AT.pack_into(value, _CAPTURED_AT_AT, _FIRST_CAPTURED_AT + sequence * _GAP)
     if value[1] == Kind.RESPONSE:
         _PAIRED.pack_into(value, _PAIRED_AT, sequence - 1)
     return value
 
 
 def _member_id(key: bytes) -> bytes:
-    """Make the member ID of a connection, as Kafka writes a UUID."""
+    """Return the member ID of a connection, as Kafka writes a UUID."""
     return base64.urlsafe_b64encode(key).rstrip(b"=")
 
 
 def connection_id(run: int, number: int) -> bytes:
-    """Make an id as evenly spread as a feeder's."""
+    """Return a connection ID, evenly distributed like a feeder's."""
     return hashlib.blake2b(struct.pack(">QQ", run, number), digest_size=16).digest()
 
 
 def captured_now(records: Iterator[Keyed]) -> Iterator[Keyed]:
-    """Give records with the present time as their time of capture."""
+    """Yield records with the present time as capture time."""
     for key, value in records:
         yield key, value[:_CAPTURED_AT_AT] + _CAPTURED_AT.pack(time.time_ns()) + value[_PAIRED_AT:]
 
 
 def publish(bootstrap: str, topic: str, records: Iterator[Keyed]) -> int:
-    """Write records to a topic, and give how many. Raises UserError unless all were acknowledged."""
+    """Write records to a topic, and return their number. Raises UserError unless all are acknowledged."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -160,7 +160,7 @@ def publish(bootstrap: str, topic: str, records: Iterator[Keyed]) -> int:
         _produce(producer, topic, key, value)
         count += 1
     if producer.flush(60):
-        raise UserError(f"the bench's broker did not take all records of {topic}")
+        raise UserError(f"the broker of the bench did not accept all records of {topic}")
     return count
 
 
@@ -182,24 +182,24 @@ def _negotiation() -> Exchange:
 
 
 def _fetch() -> Exchange:
-    """A fetch within a session, whose records were cut away."""
-    told = {"sessionId": 7, "responses": [{"topicId": _TOPIC_ID, "partitions": [{"records": None}]}]}
-    return "Fetch", 16, {"maxWaitMs": 500, "minBytes": 1, "sessionId": 7, "sessionEpoch": 9}, told
+    """A fetch of a session, whose records were cut."""
+    response = {"sessionId": 7, "responses": [{"topicId": _TOPIC_ID, "partitions": [{"records": None}]}]}
+    return "Fetch", 16, {"maxWaitMs": 500, "minBytes": 1, "sessionId": 7, "sessionEpoch": 9}, response
 
 
-def _beat(epoch: int = 5) -> Exchange:
-    asked = {**_GROUP, "memberEpoch": epoch, "subscribedTopicNames": None, "topicPartitions": None}
-    told = {"memberId": _MEMBER_ID, "memberEpoch": 5, "heartbeatIntervalMs": 5_000}
-    return "ConsumerGroupHeartbeat", 1, asked, told
+def _heartbeat(epoch: int = 5) -> Exchange:
+    request = {**_GROUP, "memberEpoch": epoch, "subscribedTopicNames": None, "topicPartitions": None}
+    response = {"memberId": _MEMBER_ID, "memberEpoch": 5, "heartbeatIntervalMs": 5_000}
+    return "ConsumerGroupHeartbeat", 1, request, response
 
 
 def _commit() -> Exchange:
-    asked = [{"partitionIndex": index, "committedOffset": 1 << 40} for index in range(4)]
-    told = [{"partitionIndex": index} for index in range(4)]
+    request = [{"partitionIndex": index, "committedOffset": 1 << 40} for index in range(4)]
+    response = [{"partitionIndex": index} for index in range(4)]
     group = {**_GROUP, "generationIdOrMemberEpoch": 5}
     return (
         "OffsetCommit",
         8,
-        {**group, "topics": [{"name": "orders", "partitions": asked}]},
-        {"topics": [{"name": "orders", "partitions": told}]},
+        {**group, "topics": [{"name": "orders", "partitions": request}]},
+        {"topics": [{"name": "orders", "partitions": response}]},
     )

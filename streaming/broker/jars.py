@@ -39,11 +39,6 @@ def jars(configuration: Configuration, report: Callable[[str], None] | None = No
     return [home / name for name in _listed(home) if name.startswith(f"{configuration}/")]
 
 
-def kafka_clients_jar() -> Path:
-    """Return the kafka-clients jar of the embedded broker's release, the source of the message schemas."""
-    return next(jar for jar in jars("broker") if jar.name.startswith("kafka-clients-"))
-
-
 def complete(home: Path) -> bool:
     """Whether a cache folder holds every jar that its listing names."""
     return (home / _LISTING).is_file() and all((home / name).is_file() for name in _listed(home))

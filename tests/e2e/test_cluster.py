@@ -1,4 +1,4 @@
-"""A Spark of several processes: a master and two workers that have a Python and nothing of ours."""
+"""A Spark cluster: a master and two workers whose Python has none of our packages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SPARK_HOME = Path(pyspark.__file__).parent
 
 
 def bare_path() -> str:
-    """The search path without this environment, in which a worker finds a Python that lacks our packages."""
+    """A search path without this environment, with a Python that lacks our packages."""
     folders = [folder for folder in [*os.defpath.split(":"), "/usr/local/bin"] if folder]
     return ":".join(folder for folder in folders if not folder.startswith(sys.prefix))
 
@@ -50,13 +50,13 @@ pytestmark = [
     pytest.mark.jvm,
     pytest.mark.e2e,
     pytest.mark.timeout(400),
-    pytest.mark.skipif(not lacks_our_packages(), reason=f"there is no {WORKER_PYTHON} without our packages"),
+    pytest.mark.skipif(not lacks_our_packages(), reason=f"no {WORKER_PYTHON} without our packages"),
 ]
 
 
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[str]:
-    """A standalone master with two workers of a core each; gives its address."""
+    """A standalone master with two workers of one core each; yields its address."""
     port, *pages = free_ports(4)
     address = f"spark://127.0.0.1:{port}"
     flags = ["--host", "127.0.0.1"]
@@ -64,9 +64,9 @@ def master(tmp_path: Path) -> Iterator[str]:
         listening = ["--port", str(port), "--webui-port", str(pages[0])]
         start(stack, tmp_path / "master.log", "master.Master", *flags, *listening)
         for number in (1, 2):
-            place = ["--work-dir", str(tmp_path / f"worker-{number}"), "--webui-port", str(pages[number])]
+            folders = ["--work-dir", str(tmp_path / f"worker-{number}"), "--webui-port", str(pages[number])]
             size = ["--cores", "1", "--memory", "1g"]
-            start(stack, tmp_path / f"worker-{number}.log", "worker.Worker", *flags, *size, *place, address)
+            start(stack, tmp_path / f"worker-{number}.log", "worker.Worker", *flags, *size, *folders, address)
         wait_for(tmp_path / "worker-1.log", "Successfully registered")
         wait_for(tmp_path / "worker-2.log", "Successfully registered")
         yield address
@@ -74,7 +74,7 @@ def master(tmp_path: Path) -> Iterator[str]:
 
 def start(stack: ExitStack, log: Path, name: str, *arguments: str) -> None:
     jars = f"{SPARK_HOME}/jars/*"
-    # The Scala version is what Spark's own scripts export.
+    # Spark's own scripts export the Scala version.
     spark = [f"SPARK_HOME={SPARK_HOME}", "SPARK_SCALA_VERSION=2.13", "SPARK_LOCAL_IP=127.0.0.1"]
     environment = ["env", "-i", f"PATH={bare_path()}", *spark]
     command = [*environment, str(java()), "-Xmx256m", "-cp", jars, f"org.apache.spark.deploy.{name}"]
@@ -82,9 +82,9 @@ def start(stack: ExitStack, log: Path, name: str, *arguments: str) -> None:
         stack.callback(child_guard.stop, child_guard.start([*command, *arguments], output))
 
 
-def wait_for(log: Path, sign: str) -> None:
+def wait_for(log: Path, text: str) -> None:
     deadline = time.monotonic() + READY
-    while sign not in log.read_text(errors="replace"):
+    while text not in log.read_text(errors="replace"):
         assert time.monotonic() < deadline, log.read_text(errors="replace")[-2000:]
         time.sleep(0.2)
 

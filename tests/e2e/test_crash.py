@@ -1,4 +1,4 @@
-"""Whatever is killed, and whenever: the same findings as if nothing had been, none lost and none new."""
+"""Whatever is killed, and whenever: the findings are those of an undisturbed run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from decoders.frame.record import Endpoint
 from decoders.schema.registry import default_schemas
 from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
-from streaming.bench.child_processes import children
 from streaming.broker import child_guard
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import free_ports
@@ -26,6 +25,7 @@ from streaming.check.examination import examine
 from streaming.demo.child import Child
 from streaming.demo.findings_topic import FindingsTopic
 from streaming.demo.page import scrape
+from tests.e2e.process_tree import children
 from tests.streaming.captures import conforming, packets_of, violating
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e]
@@ -36,18 +36,18 @@ KILLS = int(os.environ.get("KIPWATCH_KILLS", "200"))
 FRAMES, FINDINGS = "kipwatch.frames", "kipwatch.findings"
 STARTED = 120.0
 DRAINED = 240.0
-STILL = 4.0
-"""Seconds in which nothing new may come once all is there."""
+SETTLE_SECONDS = 4.0
+"""Time in which no further finding may arrive."""
 
 
 class MortalBroker(EmbeddedBroker):
-    """A broker that can be killed and comes back with what it had on disk."""
+    """A broker that can be killed and restarted with its data."""
 
     def _start(self) -> subprocess.Popen[bytes]:
         self._process = super()._start()
         return self._process
 
-    def die_and_rise(self) -> None:
+    def kill_and_restart(self) -> None:
         kill(self._process)
         process = self._start()
         self._undo.callback(child_guard.stop, process)
@@ -55,7 +55,7 @@ class MortalBroker(EmbeddedBroker):
 
 
 class Crashing:
-    """Broker, query and feeder, each of which can be killed and is started again."""
+    """Broker, query and feeder, each of which can be killed and restarted."""
 
     def __init__(self, folder: Path, capture: Path, broker: MortalBroker) -> None:
         self._folder, self._broker = folder, broker
@@ -71,7 +71,7 @@ class Crashing:
         self.feeder = self._start(self._feed)
 
     def kill(self, victim: str) -> None:
-        """Kill one of the three and start it again; a feeder that has ended by itself starts anew, too."""
+        """Kill one of the three and restart it; a feeder that has ended by itself is restarted, too."""
         match victim:
             case "driver":
                 kill(self.query._guard)
@@ -82,10 +82,10 @@ class Crashing:
                 kill(self.feeder._guard)
                 self.feeder = self._start(self._feed)
             case "broker":
-                self._broker.die_and_rise()
+                self._broker.kill_and_restart()
 
-    def look(self) -> None:
-        """The query goes on, and its counters never run backwards but when it is started again."""
+    def check(self) -> None:
+        """The query runs, and its counters never decrease except after its restart."""
         self.query.check_running()
         page = scrape(self._page_at)
         frames = page.total("kipwatch_frames_total") if page else self._frames
@@ -93,7 +93,7 @@ class Crashing:
         self._frames = frames
 
     def finish(self) -> None:
-        """Let a feeder read the source to its end."""
+        """Run a feeder until the end of the source."""
         self.feeder.stop()
         self.feeder = self._start(self._feed)
         self.feeder.wait(DRAINED)
@@ -107,18 +107,18 @@ class Crashing:
         return Child(command, self._folder / f"{command[0]}-{self._starts}.log")
 
 
-def kill(held: subprocess.Popen[bytes]) -> None:
+def kill(guard: subprocess.Popen[bytes]) -> None:
     """Kill a guarded child with SIGKILL, and wait until its guard has ended."""
-    for child in children(held.pid):
+    for child in children(guard.pid):
         os.kill(child, signal.SIGKILL)
-    held.wait(30)
+    guard.wait(30)
 
 
 @pytest.fixture(scope="module")
 def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Many connections at once, each third of which offends twice."""
+    """Many simultaneous connections, a third of which break two rules each."""
     path = tmp_path_factory.mktemp("source") / "many.pcap"
-    packets = sorted((packet for packet in said()), key=lambda packet: packet.captured_at)
+    packets = sorted(packets_of_all(), key=lambda packet: packet.captured_at)
     with path.open("wb") as stream:
         writer = PcapWriter(stream, packets[0].link_type)
         for packet in packets:
@@ -126,7 +126,7 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def said() -> Iterator[Packet]:
+def packets_of_all() -> Iterator[Packet]:
     for number in range(CONNECTIONS):
         exchange = conforming() if number % 3 else violating()
         client = Endpoint(f"10.1.{number // 250}.{number % 250 + 1}:40000")
@@ -157,7 +157,7 @@ def test_whatever_is_killed_the_findings_are_those_of_an_undisturbed_run(
         try:
             for victim in victims:
                 time.sleep(random.uniform(0.0, 3.0))
-                crashing.look()
+                crashing.check()
                 crashing.kill(victim)
             crashing.finish()
             assert found(broker.internal, expected, crashing) == expected
@@ -166,13 +166,13 @@ def test_whatever_is_killed_the_findings_are_those_of_an_undisturbed_run(
 
 
 def found(bootstrap: str, expected: set[str], crashing: Crashing) -> set[str]:
-    """The ids in the topic, when all are there and a while has passed, or no more time is left."""
+    """The IDs in the topic, some seconds after all have arrived, or at the deadline."""
     topic, deadline = FindingsTopic(bootstrap, FINDINGS), time.monotonic() + DRAINED
     try:
         while not expected <= topic.findings.keys() and time.monotonic() < deadline:
             topic.poll(1.0)
-            crashing.look()
-        topic.poll(STILL)
+            crashing.check()
+        topic.poll(SETTLE_SECONDS)
         return set(topic.findings)
     finally:
         topic.close()

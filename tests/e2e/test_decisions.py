@@ -1,4 +1,4 @@
-"""A running query judges by what its users have decided, and comes to what `kipwatch check` comes to."""
+"""A running query applies the decisions of users, with the same findings as `kipwatch check`."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tests.captures import planted
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(300)]
 
-OFF, LOWERED, BORNE = (
+OFF, LOWERED, SUPPRESSED = (
     "kip1082/member-id-not-uuid",
     "kip1313/client-id-repeated",
     "kip511/software-name-malformed",
 )
-DECIDED = f"""
+DECISIONS = f"""
 disable = ["{OFF}"]
 spec = ["kip1313=text"]
 
@@ -39,15 +39,15 @@ spec = ["kip1313=text"]
 "{LOWERED}" = "information"
 
 [[suppress]]
-rule = "{BORNE}"
+rule = "{SUPPRESSED}"
 reason = "renamed in June"
 until = 2999-01-01
 """
 PATIENCE = 150.0
 
 
-class Judged(NamedTuple):
-    """What the query told, and what `check` tells of the same capture."""
+class JudgedTwice(NamedTuple):
+    """Findings of the query, its metrics page, and findings of `check` on the same capture."""
 
     findings: list[Finding]
     page: MetricsPage
@@ -55,10 +55,10 @@ class Judged(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judged]:
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgedTwice]:
     folder = tmp_path_factory.mktemp("decisions")
     path = folder / "kipwatch.toml"
-    path.write_text(DECIDED)
+    path.write_text(DECISIONS)
     (port,) = free_ports(1)
     page_at = f"127.0.0.1:{port}"
     configuration = configured(path)
@@ -77,7 +77,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judged]:
             page = scrape(page_at)
             topic.close()
     assert page is not None
-    yield Judged(list(topic.findings.values()), page, checked)
+    yield JudgedTwice(list(topic.findings.values()), page, checked)
 
 
 def configured(path: Path) -> Configuration:
@@ -90,29 +90,31 @@ def await_findings(topic: FindingsTopic, count: int) -> None:
         topic.poll(1.0)
 
 
-def test_topic_and_check_tell_the_same(judged: Judged) -> None:
-    assert Counter(map(decided, judged.findings)) == Counter(map(decided, judged.checked))
+def test_topic_and_check_have_the_same_findings(judged: JudgedTwice) -> None:
+    assert Counter(map(essentials, judged.findings)) == Counter(map(essentials, judged.checked))
 
 
-def test_each_decision_shows(judged: Judged) -> None:
+def test_each_decision_applies(judged: JudgedTwice) -> None:
     rules = {finding.rule: finding for finding in judged.findings}
     assert OFF not in rules
     assert rules[LOWERED].level == "information"
     assert {finding.spec for finding in judged.findings if finding.kip == "KIP-1313"} == {"text"}
-    borne = rules[BORNE].suppressed
-    assert borne and (borne.reason, borne.until) == ("renamed in June", "2999-01-01")
+    suppressed = rules[SUPPRESSED].suppressed
+    assert suppressed and (suppressed.reason, suppressed.until) == ("renamed in June", "2999-01-01")
 
 
-def test_what_is_borne_is_counted_where_no_alert_looks(judged: Judged) -> None:
+def test_suppressed_findings_are_counted_under_a_level_without_alerts(judged: JudgedTwice) -> None:
     levels = {
-        level for rule, level in judged.page.by("kipwatch_findings_total", "rule", "level") if rule == BORNE
+        level
+        for rule, level in judged.page.by("kipwatch_findings_total", "rule", "level")
+        if rule == SUPPRESSED
     }
     assert levels == {"suppressed"}
-    assert judged.page.total("kipwatch_rule_checks_total", rule=BORNE, verdict="violates") > 0
+    assert judged.page.total("kipwatch_rule_checks_total", rule=SUPPRESSED, verdict="violates") > 0
 
 
-def decided(finding: Finding) -> tuple[object, ...]:
-    """What findings share, however their frames came."""
+def essentials(finding: Finding) -> tuple[object, ...]:
+    """The fields that do not depend on the source."""
     return (
         *finding.likeness(),
         finding.level,

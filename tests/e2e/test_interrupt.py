@@ -1,4 +1,4 @@
-"""Ctrl-C ends the demo, all it started and all it wrote, whatever it was doing since its first word."""
+"""Ctrl-C ends the demo with all its processes and temporary files, at any time after its first line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MARK = "KIPWATCH_TEST_MARK"
 
 @pytest.mark.parametrize("seconds", [0.0, 4.0, 12.0])
 def test_an_interrupted_demo_leaves_nothing_behind(seconds: float, tmp_path: Path) -> None:
-    jars("broker")  # what may be left behind is the cache; it is filled before
+    jars("broker")  # fills the cache, which may remain
     mark = str(uuid.uuid4())
     application, feeder = (f"127.0.0.1:{port}" for port in free_ports(2))
     command = [sys.executable, "-m", "streaming.commands.main", "demo"]
@@ -31,7 +31,7 @@ def test_an_interrupted_demo_leaves_nothing_behind(seconds: float, tmp_path: Pat
     command += ["--metrics-address", application, "--feeder-metrics-address", feeder]
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    # A shell lets its background jobs ignore the interrupt, and what they start would inherit that.
+    # Background jobs of a shell ignore the interrupt, and child processes would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     demo = subprocess.Popen(
         command,
@@ -42,21 +42,21 @@ def test_an_interrupted_demo_leaves_nothing_behind(seconds: float, tmp_path: Pat
         start_new_session=True,
     )
     assert demo.stdout is not None
-    begun = demo.stdout.readline()
+    first_line = demo.stdout.readline()
     time.sleep(seconds)
-    assert marked(mark), begun
-    # As a terminal does it: to the foreground process group alone.
+    assert marked(mark), first_line
+    # Like a terminal: to the foreground process group alone.
     os.killpg(demo.pid, signal.SIGINT)
     output, _ = demo.communicate(timeout=90)
     assert demo.returncode == INTERRUPTED, output
     assert "Traceback" not in output
-    assert not still_there(mark)
+    assert not remaining(mark)
     assert list(scratch.iterdir()) == []
     assert not (tmp_path / "none.pcap").exists()
 
 
 def marked(mark: str) -> list[str]:
-    """The processes whose environment carries the mark: the demo's and all that came of it."""
+    """The processes whose environment contains the mark: the demo and all its descendants."""
     return [path.parent.name for path in Path("/proc").glob("[0-9]*/environ") if mark in environment(path)]
 
 
@@ -67,8 +67,8 @@ def environment(path: Path) -> str:
         return ""
 
 
-def still_there(mark: str) -> list[str]:
-    """What is left after a moment: Spark's Python workers end when they see that their JVM is gone."""
+def remaining(mark: str) -> list[str]:
+    """The processes that remain after some seconds: Spark's Python workers end after their JVM."""
     deadline = time.monotonic() + 10
     while (left := marked(mark)) and time.monotonic() < deadline:
         time.sleep(0.2)

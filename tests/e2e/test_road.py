@@ -1,7 +1,7 @@
-"""The whole road on real traffic: real broker, feeder, Spark and clients, nothing in their place.
+"""The whole road on real traffic: real broker, feeder, Spark and clients.
 
-It is played once with packets captured on the loopback interface, where that is allowed, and once
-with relays that record what passes.
+It is played once with packets captured on the loopback interface, if that is permitted, and once with
+recording relays.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.catalogue import rule_named
 from streaming.audit.frames_topic import latest_records
 from streaming.broker.ports import free_ports
-from streaming.broker.request_log import LoggedRequest, read_request_log
 from streaming.check.examination import Examination, examine
 from streaming.demo.demo import Demo
 from streaming.demo.offences import PlantedOffence
@@ -31,6 +30,7 @@ from streaming.demo.screen import Screen
 from streaming.demo.verdict import offences_found, unplanted_violations
 from streaming.feeder.capture import can_capture
 from streaming.settings.configuration import Configuration
+from tests.streaming.broker.request_log import LoggedRequest, read_request_log
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(240)]
 
@@ -40,7 +40,7 @@ EVERYTHING = 1_000_000
 
 @dataclass
 class Played:
-    """What one run of the road left behind."""
+    """The results of one run of the road."""
 
     findings: list[Finding]
     page: MetricsPage
@@ -53,7 +53,7 @@ class Played:
 
 @pytest.fixture(scope="module", params=WAYS)
 def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
-    """Play the demo's clients on a road and let everything be judged."""
+    """Play the demo's clients on a road and wait until everything is judged."""
     application, feeder = free_ports(2)
     configuration = Configuration(
         metrics_address=f"127.0.0.1:{application}", feeder_metrics_address=f"127.0.0.1:{feeder}"
@@ -87,7 +87,7 @@ def test_nothing_else_violates(played: Played) -> None:
     assert unplanted_violations(played.findings, played.planted) == []
 
 
-def test_topic_and_check_give_the_same_findings(played: Played) -> None:
+def test_topic_and_check_have_the_same_findings(played: Played) -> None:
     in_topic = Counter(finding.likeness() for finding in played.findings)
     assert in_topic == Counter(finding.likeness() for finding in played.examination.findings)
 
@@ -100,7 +100,7 @@ def test_the_metrics_page_counts_the_same_findings(played: Played) -> None:
 
 
 def test_the_metrics_page_counts_the_same_checks(played: Played) -> None:
-    """What several connections share is counted once it has settled, for which the road ends too soon."""
+    """Checks of shared identities are counted when they settle, for which the road ends too soon."""
     counted = played.page.by("kipwatch_rule_checks_total", "rule", "verdict")
     for coverage in played.examination.coverage:
         settles = isinstance(rule_named(coverage.rule), IdentityRule)
@@ -114,14 +114,14 @@ def test_every_frame_of_the_topic_was_judged(played: Played) -> None:
     assert played.page.total("kipwatch_frames_total") == frames == played.examination.frames
 
 
-def test_every_connection_was_followed_to_its_end(played: Played) -> None:
+def test_every_connection_has_an_end(played: Played) -> None:
     kinds = Counter(record.kind for record in played.records)
     assert kinds[Kind.OPENED] == kinds[Kind.CLOSED] > 0
     assert played.page.total("kipwatch_open_connections") == 0
 
 
-def test_the_broker_logged_just_the_requests_that_were_decoded(played: Played) -> None:
-    decoded = Counter(_asked(record) for record in played.records if _is_watched_request(record, played))
+def test_the_broker_logged_exactly_the_decoded_requests(played: Played) -> None:
+    decoded = Counter(_identity(record) for record in played.records if _is_watched_request(record, played))
     logged = Counter(
         (line.api_key, line.api_version, line.correlation_id, line.client_id)
         for line in played.logged
@@ -131,7 +131,7 @@ def test_the_broker_logged_just_the_requests_that_were_decoded(played: Played) -
     assert decoded.total() > 50
 
 
-def test_nothing_was_lost_on_the_way(played: Played) -> None:
+def test_nothing_was_lost(played: Played) -> None:
     assert played.examination.ledger["lost"] == 0
     assert not [record for record in played.records if record.kind is Kind.GAP]
 
@@ -140,6 +140,6 @@ def _is_watched_request(record: Record, played: Played) -> bool:
     return record.kind is Kind.REQUEST and record.server.endswith(f":{played.watched_port}")
 
 
-def _asked(record: Record) -> tuple[int, int, int | None, str]:
+def _identity(record: Record) -> tuple[int, int, int | None, str]:
     request = read_request(default_schemas(), record.frame, cut=record.is_cut)
     return request.api_key, request.api_version, request.correlation_id, request.client_id or ""

@@ -1,4 +1,4 @@
-"""An hour under steady traffic: nothing grows once it has warmed up, and nothing falls behind."""
+"""An hour under steady traffic: after the warm-up memory is flat, and the query keeps up."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from streaming.bench.soak import FRAMES_PER_SECOND, Sample, Soak, curves
+from tests.e2e.soak import FRAMES_PER_SECOND, Soak, SoakSample, curves
 
 SECONDS = int(os.environ.get("KIPWATCH_SOAK_SECONDS", "3600"))
 RATE = int(os.environ.get("KIPWATCH_SOAK_RATE", str(FRAMES_PER_SECOND)))
 FOLDER = os.environ.get("KIPWATCH_SOAK_FOLDER", "")
-"""Where samples and curves are kept, if anywhere."""
+"""The folder for samples and curves, if any."""
 GROWTH = 1.1
 SLACK_MEBIBYTES = 24.0
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.ti
 
 
 @pytest.fixture(scope="module")
-def samples(tmp_path_factory: pytest.TempPathFactory) -> list[Sample]:
+def samples(tmp_path_factory: pytest.TempPathFactory) -> list[SoakSample]:
     with Soak(tmp_path_factory.mktemp("soak"), RATE) as soak:
         samples = list(soak.samples(SECONDS))
     if FOLDER:
@@ -33,15 +33,15 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> list[Sample]:
 
 
 @pytest.mark.parametrize("field", ["feeder", "driver", "java", "workers", "state"])
-def test_memory_is_flat_after_warm_up(samples: list[Sample], field: str) -> None:
-    def taken(sample: Sample) -> float:
+def test_memory_is_flat_after_warm_up(samples: list[SoakSample], field: str) -> None:
+    def memory(sample: SoakSample) -> float:
         return float(getattr(sample, field))
 
-    second, last = quarter(samples, 1, taken), quarter(samples, 3, taken)
+    second, last = quarter(samples, 1, memory), quarter(samples, 3, memory)
     assert last <= GROWTH * second + SLACK_MEBIBYTES
 
 
-def test_the_query_keeps_up_and_forgets_who_has_left(samples: list[Sample]) -> None:
+def test_the_query_keeps_up_and_forgets_closed_connections(samples: list[SoakSample]) -> None:
     assert quarter(samples, 3, lambda sample: sample.lag) < 60 * RATE
     rate = (samples[-1].frames - samples[len(samples) // 2].frames) / (
         samples[-1].seconds - samples[len(samples) // 2].seconds
@@ -50,7 +50,7 @@ def test_the_query_keeps_up_and_forgets_who_has_left(samples: list[Sample]) -> N
     assert quarter(samples, 3, lambda sample: sample.open_connections) <= 300
 
 
-def quarter(samples: list[Sample], number: int, look: Callable[[Sample], float]) -> float:
-    """The median of what is seen in one quarter of the time."""
+def quarter(samples: list[SoakSample], number: int, value: Callable[[SoakSample], float]) -> float:
+    """The median of a value in one quarter of the time."""
     size = len(samples) // 4
-    return statistics.median(map(look, samples[number * size : (number + 1) * size]))
+    return statistics.median(map(value, samples[number * size : (number + 1) * size]))

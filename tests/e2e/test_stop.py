@@ -1,4 +1,4 @@
-"""A query that is stopped, or whose JVM is gone, ends without ado."""
+"""A query that is stopped, or whose JVM is killed, ends without a traceback."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pyspark import cloudpickle
 
 from decoders.schema.registry import default_schemas
 from expectations.judging.terms import Terms
-from streaming.bench.child_processes import children
 from streaming.bench.traffic import Traffic, publish
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import free_ports
@@ -24,46 +23,47 @@ from streaming.query.session import spark_session
 from streaming.query.stages import BucketProcessor
 from streaming.settings.configuration import Configuration
 from streaming.state.bucket import Bucket
+from tests.e2e.process_tree import children
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(300)]
 
-BEGUN, ENDED = 120.0, 60.0
+STARTED, ENDED = 120.0, 60.0
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 class SlowProcessor(BucketProcessor):
-    """Steps a bucket as ever, but takes its time, and says so in a file."""
+    """A processor that takes long to load a bucket, and creates a file first."""
 
-    def __init__(self, begun: Path) -> None:
+    def __init__(self, started: Path) -> None:
         super().__init__(2, Terms())
-        self._begun = begun
+        self._started = started
 
     def _load(self, number: int) -> Bucket:
-        self._begun.touch()
+        self._started.touch()
         time.sleep(20)
         return super()._load(number)
 
 
-def test_a_jvm_that_is_killed_is_told_in_a_line(tmp_path: Path) -> None:
+def test_a_killed_jvm_is_an_error_of_one_line(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     with EmbeddedBroker() as broker:
         command = ["run", "--bootstrap", broker.internal, "--checkpoint", str(tmp_path / "checkpoint")]
         command += ["--metrics-address", f"127.0.0.1:{port}", "--buckets", "2"]
         with Child(command, tmp_path / "run.log") as query:
-            query.wait_for('"query": "started"', BEGUN)
+            query.wait_for('"query": "started"', STARTED)
             (application,) = children(query.process_id)
             (jvm,) = children(application)
             os.kill(jvm, signal.SIGKILL)
             query.wait(ENDED)
-        said = query.log.read_text()
-    (line,) = [line for line in said.splitlines() if line.startswith("kipwatch: ")]
+        output = query.log.read_text()
+    (line,) = [line for line in output.splitlines() if line.startswith("kipwatch: ")]
     assert line.startswith("kipwatch: the query stopped: Spark is gone")
-    assert "py4j" not in said
+    assert "py4j" not in output
 
 
-def test_a_query_stopped_amid_a_batch_ends_by_the_error_of_that_batch(tmp_path: Path) -> None:
-    """A StackOverflowError while Spark reads the error would leave none, and a thousand lines of trace."""
-    begun, taken = tmp_path / "begun", list[int]()
+def test_a_query_stopped_within_a_batch_ends_with_the_error_of_that_batch(tmp_path: Path) -> None:
+    """A StackOverflowError while Spark reads the error would hide it behind a thousand lines of trace."""
+    started, taken = tmp_path / "started", list[int]()
     with EmbeddedBroker() as broker:
         create_topics(broker.internal, "frames", "findings", partitions=1)
         publish(broker.internal, "frames", Traffic(default_schemas(), 4).opening())
@@ -74,10 +74,10 @@ def test_a_query_stopped_amid_a_batch_ends_by_the_error_of_that_batch(tmp_path: 
             checkpoint=str(tmp_path / "checkpoint"),
         )
         with spark_session(configuration) as session:
-            reports = reports_of(session, configuration, SlowProcessor(begun))
+            reports = reports_of(session, configuration, SlowProcessor(started))
             query = start_query(reports, configuration, lambda batch, _: taken.append(batch))
-            deadline = time.monotonic() + BEGUN
-            while not begun.exists():
+            deadline = time.monotonic() + STARTED
+            while not started.exists():
                 assert query.isActive and time.monotonic() < deadline, query.exception()
                 time.sleep(0.1)
             query.stop()

@@ -1,4 +1,4 @@
-"""`kipwatch run` under spark-submit: the same application, in a JVM that was there before it."""
+"""`kipwatch run` under spark-submit: the same application, in a JVM that starts before it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pyspark
 import pytest
 
 from decoders.schema.registry import default_schemas
-from streaming.bench.child_processes import children
 from streaming.bench.traffic import Traffic, publish
 from streaming.broker import child_guard
 from streaming.broker.embedded import EmbeddedBroker
@@ -22,6 +21,7 @@ from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.commands import main
 from streaming.demo.page import scrape
+from tests.e2e.process_tree import children
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(400)]
 
@@ -39,7 +39,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 
 class Submitted:
-    """What spark-submit started, with a log of its own."""
+    """A process of spark-submit, with its own log."""
 
     def __init__(self, broker: EmbeddedBroker, folder: Path, *flags: str) -> None:
         (port,) = free_ports(1)
@@ -51,25 +51,25 @@ class Submitted:
         with self.log.open("wb") as output:
             self.guard = child_guard.start([*environment, *submit, str(main.__file__), *run], output)
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text(errors="replace")
 
-    def wait_for(self, sign: str) -> None:
+    def wait_for(self, text: str) -> None:
         deadline = time.monotonic() + JUDGED
-        while sign not in self.said():
-            assert self.guard.poll() is None and time.monotonic() < deadline, self.said()[-2000:]
+        while text not in self.output():
+            assert self.guard.poll() is None and time.monotonic() < deadline, self.output()[-2000:]
             time.sleep(0.2)
 
     def line(self) -> str:
-        """The one line that it ended with."""
+        """The one error line of the process, after its end."""
         self.guard.wait(ENDED)
-        assert "Traceback" not in self.said()
-        (line,) = [line for line in self.said().splitlines() if line.startswith("kipwatch: ")]
+        assert "Traceback" not in self.output()
+        (line,) = [line for line in self.output().splitlines() if line.startswith("kipwatch: ")]
         return line
 
 
 def test_it_judges_and_ends_with_its_jvm(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    """A service manager tells the JVM to end, through which passes what the application says."""
+    """A service manager stops the JVM, through which the application prints."""
     submitted = Submitted(broker, tmp_path, "--jars", ",".join(str(jar) for jar in jars("connector")))
     try:
         submitted.wait_for('"query": "batch"')
@@ -83,12 +83,12 @@ def test_it_judges_and_ends_with_its_jvm(broker: EmbeddedBroker, tmp_path: Path)
         while Path(f"/proc/{application}").exists():
             assert time.monotonic() < deadline
             time.sleep(0.2)
-        assert "Traceback" not in submitted.said()
+        assert "Traceback" not in submitted.output()
     finally:
         child_guard.stop(submitted.guard)
 
 
-def test_without_the_jars_it_says_which_to_give(broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_without_the_jars_it_names_them(broker: EmbeddedBroker, tmp_path: Path) -> None:
     submitted = Submitted(broker, tmp_path)
     try:
         line = submitted.line()

@@ -1,4 +1,4 @@
-"""The bench of `check` runs, and its capture is what it says."""
+"""`bench check` runs, and its capture breaks no rule."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streaming.check.examination import examine
 from streaming.user_error import UserError
 
 
-def test_the_capture_is_whole_and_holds_no_offence(tmp_path: Path) -> None:
+def test_the_capture_is_complete_and_breaks_no_rule(tmp_path: Path) -> None:
     made = write_capture(tmp_path / "a.pcap", 5_000)
     examination = examine(tmp_path / "a.pcap", default_schemas(), [BROKER_PORT])
     assert (examination.frames, examination.connections) == (made, CONNECTIONS)
@@ -30,7 +30,7 @@ def test_the_bench_reports_its_ratio() -> None:
     assert measured["figures"]["frames"] >= 3_000
 
 
-def test_a_missing_peer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_tshark_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(UserError, match="package tshark"):
         check.measure()

@@ -1,4 +1,4 @@
-"""The pipeline's bench comes to its end and reports what it promises; its figures here mean nothing."""
+"""`bench pipeline` runs with a small load and reports its keys; the figures have no meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The connections of the state bench are what they are taken for, and small."""
+"""The connections of the state bench differ, break no rule, and are small."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_bucket_holds_its_share_of_idle_connections_from_its_first_step_on() -
         exchange.request("Metadata", 12, client_id="app")
 
 
-def test_no_two_connections_are_alike() -> None:
+def test_connections_differ() -> None:
     one, other = (distinct(connection_id(1, number), number).conversation for number in (1, 2))
     assert one.client_id != other.client_id
     assert one.client != other.client
@@ -43,10 +43,10 @@ def test_no_two_connections_are_alike() -> None:
     assert one.advertised == other.advertised
 
 
-def test_the_traffic_is_whole_and_conforms() -> None:
+def test_the_traffic_is_complete_and_conforms() -> None:
     names, traffic, bucket = default_schemas().api_names, Traffic(default_schemas(), 5), Bucket()
-    said = itertools.chain(traffic.opening(), *(traffic.round(number) for number in range(3)))
-    records = [unpack(key, value) for key, value in said]
+    published = itertools.chain(traffic.opening(), *(traffic.round(number) for number in range(3)))
+    records = [unpack(key, value) for key, value in published]
     assert len(records) == 5 * (7 + 3 * FRAMES_IN_ROUND)
     placed = [(record, Evidence.in_topic("frames", 0, 0, record)) for record in records]
     report = BucketStep(Judge(names), names).hear(0, bucket, windows_of(default_schemas(), placed))
@@ -57,11 +57,11 @@ def test_the_traffic_is_whole_and_conforms() -> None:
     assert len(members) == 5
 
 
-def test_traffic_may_be_captured_now() -> None:
+def test_traffic_can_have_the_present_capture_time() -> None:
     traffic = Traffic(default_schemas(), 1)
     before = [unpack(key, value) for key, value in traffic.round(0)]
     after = [unpack(key, value) for key, value in captured_now(traffic.round(0))]
     assert [record.frame for record in after] == [record.frame for record in before]
     assert all(record.captured_at != old.captured_at for record, old in zip(after, before, strict=True))
-    answers = [record for record in after if record.kind is Kind.RESPONSE]
-    assert all(record.paired_sequence == record.sequence - 1 for record in answers)
+    responses = [record for record in after if record.kind is Kind.RESPONSE]
+    assert all(record.paired_sequence == record.sequence - 1 for record in responses)

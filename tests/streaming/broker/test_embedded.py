@@ -12,9 +12,9 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from streaming.broker import ports
 from streaming.broker.embedded import EmbeddedBroker, first_error
 from streaming.broker.ports import HOST, reserve
-from streaming.broker.request_log import LoggedRequest, read_request_log
 from streaming.broker.topics import create_topics
 from streaming.user_error import UserError
+from tests.streaming.broker.request_log import LoggedRequest, read_request_log
 
 # Header v1 with a null client ID, ApiVersions v0 (no body): API key 18, version 0, correlation ID 4711.
 API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, 18, 0, 4711, -1)

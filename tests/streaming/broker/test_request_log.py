@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from streaming.broker.request_log import LoggedRequest, logged_request, read_request_log
+from tests.streaming.broker.request_log import LoggedRequest, logged_request, read_request_log
 
 HEARTBEAT = (
     'Completed request:{"isForwarded":false,"requestHeader":{"requestApiKey":12,"requestApiVersion":3,'

@@ -6,9 +6,9 @@ from collections import Counter
 import pytest
 
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.request_log import read_request_log
 from streaming.demo.workload import run_workload
 from streaming.user_error import UserError
+from tests.streaming.broker.request_log import read_request_log
 
 PRODUCE, LEAVE_GROUP, CONSUMER_GROUP_HEARTBEAT = 0, 13, 68
 

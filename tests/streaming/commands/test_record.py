@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from decoders.schema.registry import default_schemas
-from streaming.broker.request_log import read_request_log
 from streaming.check.examination import records_of
 from streaming.feeder.source import open_capture
+from tests.streaming.broker.request_log import read_request_log
 from tests.streaming.commands.ran import Ran, run_process
 from tests.streaming.feeder.live import assert_same_requests
 from tests.streaming.secure_broker import SecureBroker, make_certificate

@@ -17,9 +17,9 @@ import pytest
 from decoders.codec.request import read_request
 from decoders.frame.record import Kind, Record
 from decoders.schema.registry import default_schemas
-from streaming.broker.request_log import LoggedRequest
 from streaming.feeder.capture import can_capture
 from streaming.feeder.feeder import DRAIN_SECONDS, FLUSH_SECONDS
+from tests.streaming.broker.request_log import LoggedRequest
 
 FRAMES = "kipwatch.frames"
 PATIENCE = 120.0

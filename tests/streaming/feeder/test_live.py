@@ -19,10 +19,10 @@ from decoders.frame.record import Flag, Kind, Record
 from streaming.audit.frames_topic import latest_records
 from streaming.broker import child_guard
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.request_log import read_request_log
 from streaming.broker.topics import create_topics
 from streaming.demo.workload import run_workload
 from tests.decoders.wire.conversation import metadata, metadata_answer, prefixed
+from tests.streaming.broker.request_log import read_request_log
 from tests.streaming.feeder.live import (
     FRAMES,
     LiveFeeder,

@@ -1,4 +1,4 @@
-"""A line chart as SVG: for the curves that the documentation shows."""
+"""A line chart as SVG, for the documentation."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 190, 40, 45
 _COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b")
 _MOST_TICKS = 7
 _MOST_DOTS = 12
-"""A line of no more points than these shows each of them."""
+"""Lines of at most this many points have a dot at each."""
 
 
 def chart(title: str, x_name: str, y_name: str, lines: Mapping[str, Points]) -> str:
-    """Draw lines by their names. Both axes begin at zero and end at a round number."""
+    """Draw lines by name. Both axes begin at zero and end at a round number."""
     x_ticks = round_ticks(max(x for points in lines.values() for x, _ in points))
     y_ticks = round_ticks(max(y for points in lines.values() for _, y in points))
     x_most, y_most = x_ticks[-1], y_ticks[-1]
     drawn = [*_axes(title, x_name, y_name, x_ticks, y_ticks)]
     for number, (name, points) in enumerate(lines.items()):
         colour = _COLOURS[number % len(_COLOURS)]
-        places = [(_x(x, x_most), _y(y, y_most)) for x, y in points]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        positions = [(_x(x, x_most), _y(y, y_most)) for x, y in points]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in positions)
         drawn.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{path}"/>')
-        dots = places if len(places) <= _MOST_DOTS else []
+        dots = positions if len(positions) <= _MOST_DOTS else []
         drawn.extend(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in dots)
         drawn.append(_text(_WIDTH - _RIGHT + 12, _TOP + 18 * number + 8, name, colour))
     size = f'viewBox="0 0 {_WIDTH} {_HEIGHT}"'
@@ -37,8 +37,8 @@ def chart(title: str, x_name: str, y_name: str, lines: Mapping[str, Points]) -> 
 
 
 def round_ticks(most: float) -> list[float]:
-    """Give the multiples of a round number from zero on, the last of which is `most` or more."""
-    # The least of numbers have no tenth.
+    """Return the multiples of a round number, from zero to `most` or the next one."""
+    # A tenth of the smallest floats is zero.
     unit = (10.0 ** (math.floor(math.log10(most)) - 1) or most) if most else 1.0
     step = next(unit * digits for digits in (1, 2, 5, 10, 20) if most <= unit * digits * (_MOST_TICKS - 1))
     return [step * number for number in range(max(1, math.ceil(most / step)) + 1)]

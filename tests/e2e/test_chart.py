@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.bench.chart import chart, round_ticks
+from tests.e2e.chart import chart, round_ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
 NUMBERS = st.floats(0, 1e9)
@@ -18,15 +18,15 @@ LINES = st.dictionaries(
 
 
 @given(LINES)
-def test_every_line_is_drawn_within_the_picture(lines: dict[str, list[tuple[float, float]]]) -> None:
+def test_every_line_is_within_the_image(lines: dict[str, list[tuple[float, float]]]) -> None:
     drawn = ElementTree.fromstring(chart("title", "x", "y", lines))
     _, _, width, height = map(float, drawn.attrib["viewBox"].split())
     polylines = drawn.findall(f"{SVG}polyline")
     assert len(polylines) == len(lines)
     for polyline, points in zip(polylines, lines.values(), strict=True):
-        places = [tuple(map(float, place.split(","))) for place in polyline.attrib["points"].split()]
-        assert len(places) == len(points)
-        assert all(0 <= x <= width and 0 <= y <= height for x, y in places)
+        positions = [tuple(map(float, position.split(","))) for position in polyline.attrib["points"].split()]
+        assert len(positions) == len(points)
+        assert all(0 <= x <= width and 0 <= y <= height for x, y in positions)
     assert set(lines) <= {text.text or "" for text in drawn.findall(f"{SVG}text")}
 
 
@@ -44,7 +44,7 @@ def test_the_ticks_are_round(most: float, ticks: list[float]) -> None:
 
 
 @given(NUMBERS)
-def test_the_ticks_cover_what_is_drawn_and_are_few(most: float) -> None:
+def test_the_ticks_cover_the_lines_and_are_few(most: float) -> None:
     ticks = round_ticks(most)
     assert ticks[0] == 0 and ticks[-1] >= most * (1 - 1e-9)
     assert 2 <= len(ticks) <= 8

@@ -1,7 +1,7 @@
-"""The road under steady traffic for a long time: what feeder, driver, workers and state come to take.
+"""The road under steady traffic for a long time, with samples of its memory.
 
-Clients speak at a steady rate and connect anew every half minute, so that connections come and go. What
-they say reaches the feeder as a capture on its standard input; broker, feeder and query are the real ones.
+Clients send requests at a steady rate and reconnect every half minute. Their traffic reaches the feeder as a
+capture on its standard input; broker, feeder and query are real.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Any, Final
 
 import msgspec
 
-from streaming.bench.chart import chart
 from streaming.bench.check_capture import PER_WORK, WORKS
-from streaming.bench.child_processes import children
 from streaming.bench.wire_capture import SyntheticCapture
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.demo.child import Child
 from streaming.demo.page import scrape
+from tests.e2e.chart import chart
+from tests.e2e.process_tree import resident_mebibytes
 
 FRAMES_PER_SECOND: Final = 40_000
 STARTED: Final = 120.0
@@ -35,15 +35,15 @@ RECONNECT_SECONDS: Final = 30
 RETENTION: Final = timedelta(minutes=5)
 _FRAMES_IN_BLOCK: Final = 2 * PER_WORK
 _SEQUENCES: Final = 1 << 30
-"""How far the sequence numbers of a client's next connection are from those of the one before."""
+"""Distance between the TCP sequence numbers of a client's consecutive connections."""
 _MEBIBYTE: Final = 1 << 20
 
 
-class Sample(msgspec.Struct):
-    """What was seen at a time, in seconds since the traffic began. Memory is in MiB.
+class SoakSample(msgspec.Struct):
+    """Measurements at a time, in seconds since the traffic began. Memory is in MiB.
 
-    `driver` is the query's Python, `java` its JVM, in which the executor runs, `workers` are Spark's
-    Python workers. `lag` counts records that wait in the topic.
+    `driver` is the query's Python, `java` its JVM with the executor, `workers` are Spark's Python workers.
+    `lag` is the number of records that wait in the topic.
     """
 
     seconds: float
@@ -77,17 +77,17 @@ class Soak:
             feed = ["feed", "-", *kafka, "--feeder-metrics-address", feeder_page]
             with os.fdopen(outlet, "rb") as source:
                 self._feeder = stack.enter_context(Child(feed, self._folder / "feed.log", source))
-            threading.Thread(target=self._speak, args=(inlet,), daemon=True).start()
-            self._began = time.monotonic()
+            threading.Thread(target=self._send, args=(inlet,), daemon=True).start()
+            self._started = time.monotonic()
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def samples(self, seconds: float) -> Iterator[Sample]:
-        """Look every few seconds for so long. Raises UserError when feeder or query have ended."""
-        while time.monotonic() - self._began < seconds:
+    def samples(self, seconds: float) -> Iterator[SoakSample]:
+        """Yield a sample every few seconds, for `seconds`. Raises UserError if feeder or query have ended."""
+        while time.monotonic() - self._started < seconds:
             time.sleep(SAMPLE_SECONDS)
             for child in (self._query, self._feeder):
                 child.check_running()
@@ -95,11 +95,11 @@ class Soak:
             if page is not None:
                 yield self._sample(page)
 
-    def _sample(self, page: Any) -> Sample:
-        query = _memory_of(self._query.process_id)
-        return Sample(
-            seconds=round(time.monotonic() - self._began, 1),
-            feeder=sum(_memory_of(self._feeder.process_id).values()),
+    def _sample(self, page: Any) -> SoakSample:
+        query = resident_mebibytes(self._query.process_id)
+        return SoakSample(
+            seconds=round(time.monotonic() - self._started, 1),
+            feeder=sum(resident_mebibytes(self._feeder.process_id).values()),
             driver=query.get("driver", 0.0),
             java=query.get("java", 0.0),
             workers=query.get("workers", 0.0),
@@ -109,18 +109,18 @@ class Soak:
             lag=page.total("kipwatch_topic_lag_records"),
         )
 
-    def _speak(self, inlet: int) -> None:
-        """Write packets as their time comes, until nobody reads them."""
+    def _send(self, inlet: int) -> None:
+        """Write packets at the rate of the soak, until the pipe is closed."""
         begin = time.monotonic()
         with suppress(BrokenPipeError), os.fdopen(inlet, "wb") as pipe:
-            for number, block in enumerate(_traffic(self._rate)):
+            for number, block in enumerate(traffic(self._rate)):
                 time.sleep(max(0.0, begin + number * _FRAMES_IN_BLOCK / self._rate - time.monotonic()))
                 pipe.write(block)
                 pipe.flush()
 
 
-def _traffic(frames_per_second: int) -> Iterator[bytes]:
-    """Give a capture without end, an exchange of a third of the clients at a time."""
+def traffic(frames_per_second: int) -> Iterator[bytes]:
+    """Yield an endless capture, in blocks of one exchange of a third of the clients."""
     blocks = RECONNECT_SECONDS * frames_per_second // _FRAMES_IN_BLOCK // len(WORKS)
     for turn in itertools.count():
         streams = [
@@ -134,27 +134,8 @@ def _traffic(frames_per_second: int) -> Iterator[bytes]:
             yield from map(next, streams)
 
 
-def _memory_of(root: int) -> dict[str, float]:
-    """Add up the resident memory of a process and all below it, in MiB, by what they are."""
-    found: dict[str, float] = {}
-    for pid in _tree(root):
-        with suppress(OSError, IndexError):
-            command = Path(f"/proc/{pid}/cmdline").read_text()
-            resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-            kind = "workers" if "pyspark" in command and "java" not in command else "driver"
-            kind = "java" if command.partition("\0")[0].endswith("java") else kind
-            found[kind] = found.get(kind, 0.0) + resident * os.sysconf("SC_PAGE_SIZE") / _MEBIBYTE
-    return found
-
-
-def _tree(root: int) -> Iterator[int]:
-    yield root
-    for child in children(root):
-        yield from _tree(child)
-
-
-def curves(samples: list[Sample]) -> str:
-    """Draw the memory as SVG."""
+def curves(samples: list[SoakSample]) -> str:
+    """Draw the memory over time as SVG."""
     names = {"feeder": "feeder", "driver": "driver, Python", "java": "driver and executor, JVM"}
     names |= {"workers": "Spark's Python workers", "state": "state"}
     lines = {

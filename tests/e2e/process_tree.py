@@ -1,0 +1,51 @@
+"""The processes below another, and the memory that they take."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+_MEBIBYTE = 1 << 20
+
+
+def children(process_id: int) -> list[int]:
+    """Return the process IDs of the children in ascending order, usually that of their start.
+
+    A process that has ended has none.
+    """
+    found: list[int] = []
+    # A child belongs to the thread that started it.
+    with suppress(OSError):
+        for task in Path(f"/proc/{process_id}/task").glob("*/children"):
+            found.extend(map(int, task.read_text().split()))
+    return sorted(found)
+
+
+def tree(root: int) -> Iterator[int]:
+    """Yield a process ID and those of all processes below it."""
+    yield root
+    for child in children(root):
+        yield from tree(child)
+
+
+def resident_mebibytes(root: int) -> dict[str, float]:
+    """Return the resident memory of a process and all below it in MiB: of `java`, `workers` and `driver`.
+
+    `workers` are Spark's Python workers; `driver` is every other process.
+    """
+    found: dict[str, float] = {}
+    for process_id in tree(root):
+        with suppress(OSError, IndexError):
+            command = Path(f"/proc/{process_id}/cmdline").read_text()
+            pages = int(Path(f"/proc/{process_id}/statm").read_text().split()[1])
+            kind = _kind(command)
+            found[kind] = found.get(kind, 0.0) + pages * os.sysconf("SC_PAGE_SIZE") / _MEBIBYTE
+    return found
+
+
+def _kind(command: str) -> str:
+    if command.partition("\0")[0].endswith("java"):
+        return "java"
+    return "workers" if "pyspark" in command and "java" not in command else "driver"
