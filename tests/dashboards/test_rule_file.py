@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming.metrics.definitions import METRICS, Kind
+from streaming.metrics.definitions import METRICS, MetricType
 from tests.dashboards import rule_file
 from tests.dashboards.dashboard_files import PANELS
 from tests.dashboards.rule_file import ALERTS, RECORDINGS, RULES
@@ -42,7 +42,7 @@ def test_every_series_that_is_asked_for_exists(rule: dict[str, Any]) -> None:
 @each_rule
 def test_a_counter_is_asked_for_its_growth_alone(rule: dict[str, Any]) -> None:
     """Its value says since when the process runs, not what happens."""
-    counters = [name for name, metric in NAMED.items() if metric.kind is Kind.COUNTER]
+    counters = [name for name, metric in NAMED.items() if metric.kind is MetricType.COUNTER]
     for match in re.finditer(rf"(\w*)\(?({'|'.join(counters)})(\{{[^}}]*\}})?( offset)?", rule["expr"]):
         grown = match[1] in ("rate", "increase", "max_over_time")
         assert grown or match[4], match[0]
@@ -50,7 +50,7 @@ def test_a_counter_is_asked_for_its_growth_alone(rule: dict[str, Any]) -> None:
 
 @each_rule
 def test_a_gauge_is_never_asked_for_its_rate(rule: dict[str, Any]) -> None:
-    for gauge in (name for name, metric in NAMED.items() if metric.kind is Kind.GAUGE):
+    for gauge in (name for name, metric in NAMED.items() if metric.kind is MetricType.GAUGE):
         assert not re.search(rf"(rate|increase)\({gauge}\b", rule["expr"])
 
 
