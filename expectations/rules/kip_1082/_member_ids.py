@@ -1,4 +1,4 @@
-"""What a heartbeat's member ID comes to, for the rules on it."""
+"""What the rules on the member ID of a heartbeat share: when it is required, and when it is judged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEMANDING_VERSIONS = {Spec.SHIPPED: 1, Spec.TEXT: 2}
 
 
 def weight_of_missing(heartbeat: Heartbeat, request: Observation, spec: Spec) -> Level | None:
-    """How much a missing member ID weighs in a heartbeat; None where it may be missing.
+    """Return the level of a missing member ID in a heartbeat, None if it may be missing.
 
     Released brokers demand it in the Share and Streams heartbeats too, which the KIP does not mention. In
     older versions of ConsumerGroupHeartbeat it is KIP-848 that demands the ID of a member that has joined.
@@ -32,7 +32,7 @@ def weight_of_missing(heartbeat: Heartbeat, request: Observation, spec: Spec) ->
 
 
 def disagreement(heartbeat: Heartbeat, request: Observation) -> str:
-    """What a finding adds where the two readings weigh a missing member ID differently; most often ""."""
+    """Return what a finding adds if the two readings differ on a missing member ID, "" if they agree."""
     shipped, text = (weight_of_missing(heartbeat, request, spec) for spec in (Spec.SHIPPED, Spec.TEXT))
     if shipped is text or heartbeat.member_id is None:
         return ""
@@ -40,7 +40,7 @@ def disagreement(heartbeat: Heartbeat, request: Observation) -> str:
 
 
 class MemberIdRule(Rule):
-    """A rule on the member ID of each heartbeat that has one. Heartbeats that were not read are undecided."""
+    """A rule on the member ID of each heartbeat that has one. Unreadable heartbeats are undecided."""
 
     kinds = REQUESTS
     apis = frozenset(HEARTBEAT_APIS)

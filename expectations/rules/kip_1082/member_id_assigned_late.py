@@ -25,7 +25,7 @@ class MemberIdAssignedLate(Rule):
     """Checks whether a client that joins by version 0 already has a member ID of its own.
 
     ## Why it matters
-    A join without an ID cannot be repeated safely: if its answer is lost, the client joins again as another
+    A join without an ID cannot be repeated safely: if its response is lost, the client joins again as another
     member, and the first one stays as a ghost that holds partitions until its session times out.
 
     ## Example
@@ -42,7 +42,7 @@ class MemberIdAssignedLate(Rule):
 
     section = "Motivation"
     requirement = (
-        "A client that has its member ID made by the broker risks ghost members; new ones make their own."
+        "A client that lets the broker make its member ID risks ghost members; new ones make their own."
     )
     message = 'a member joins group "{group}" without an ID of its own'
     level = Level.INFORMATION

@@ -13,7 +13,7 @@ from expectations.conversation.observation import Heartbeat, HeartbeatAnswer, Ob
 from expectations.rules.base.rule import Judgement, Level, Role, Rule, Verdict, conforms, undecided
 
 DEFAULT_HEARTBEAT_INTERVAL = 5_000
-"""Milliseconds; the broker's default, used until an answer tells the interval."""
+"""Milliseconds; the broker's default, used until a response names the interval."""
 SILENT_INTERVALS = 2
 """A member that missed this many heartbeats has given way to the new ID."""
 
@@ -42,7 +42,7 @@ class Member(msgspec.Struct, omit_defaults=True):
         return self.epoch < JOINING
 
     def hear(self, request: Observation) -> None:
-        """Take in its latest heartbeat."""
+        """Remember its latest heartbeat."""
         self.latest_sequence, self.latest_captured_at = request.first_sequence, request.last_captured_at
         self.epoch, self.answered = _epoch(request), False
 
@@ -68,9 +68,9 @@ class MemberIdChanged(Rule):
     UNKNOWN_MEMBER_ID or a fencing error.
 
     ## What it does not cover
-    Adopting the ID that the broker's last answer gave. Another ID may also mean that two members
-    share the connection: if the first one is heard again, it is undecided. So a change without a
-    leave is told only when the first ID has been silent for two heartbeat intervals, or the
+    Adopting the ID that the broker's last response gave. Another ID may also mean that two members
+    share the connection: if the first one is seen again, it is undecided. So a change without a
+    leave is reported only when the first ID has been silent for two heartbeat intervals, or the
     connection closed without it. What a gap or an unreadable heartbeat may have hidden is undecided.
     """
 
@@ -100,7 +100,7 @@ class MemberIdChanged(Rule):
             _hear_answer(observation, state)
 
     def close(self, conversation: Conversation, state: MembersState) -> Iterator[Judgement]:
-        """Nobody will be heard again: the IDs that appeared beside a member's own have replaced it."""
+        """Judge the IDs that appeared beside a member's own: they have replaced it."""
         if not conversation.ended:
             yield from _forget(state)
         for group_id, member in state.groups.items():
@@ -160,7 +160,7 @@ def _violates(group_id: str, member: Member, member_id: str, first: Observation,
 
 
 def _hear_again(member: Member, count: int) -> Iterator[Judgement]:
-    """The member itself speaks: IDs that appeared beside it belong to others on this connection."""
+    """Judge a further heartbeat of the member: IDs that appeared beside it belong to others."""
     if member.rivals:
         yield from _drop_rivals(member)
         member.shared = True
@@ -169,7 +169,7 @@ def _hear_again(member: Member, count: int) -> Iterator[Judgement]:
 
 
 def _drop_rivals(member: Member) -> Iterator[Judgement]:
-    """Give up the IDs that appeared beside a member's own: whose they are cannot be told."""
+    """Drop the IDs that appeared beside a member's own: it is undecided whose they are."""
     if member.rivals:
         yield undecided(len(member.rivals) + member.pending)
         member.rivals.clear()
@@ -188,7 +188,7 @@ def _hear_answer(response: Observation, state: MembersState) -> None:
 
 
 def _forget(state: MembersState) -> Iterator[Judgement]:
-    """Something was not seen: what was pending cannot be decided, and every member starts anew."""
+    """Forget all members because something was not seen; what is pending is undecided."""
     for member in state.groups.values():
         yield from _drop_rivals(member)
     state.groups.clear()

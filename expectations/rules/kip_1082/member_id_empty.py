@@ -26,7 +26,7 @@ class MemberIdEmpty(Rule):
     """Checks that a group heartbeat names its member where the client must have made the ID.
 
     ## Why it matters
-    Without an ID of its own a client whose first answer is lost joins twice, and the first member
+    Without an ID of its own a client whose first response is lost joins twice, and the first member
     stays behind as a ghost that holds partitions until its session times out.
 
     ## Example
@@ -88,7 +88,7 @@ class MemberIdEmpty(Rule):
 
 
 def _place(heartbeat: Heartbeat) -> str:
-    """Name the group and epoch; of a heartbeat with a null nothing else was read."""
+    """Return the group and epoch for the message, "" if the member ID is null and nothing else was read."""
     if heartbeat.group_id is None:
         return ""
     return f' for group "{heartbeat.group_id}" at epoch {heartbeat.member_epoch}'

@@ -17,17 +17,17 @@ class MemberIdEmptyAccepted(ResponseRule):
 
     ## Why it matters
     A coordinator that takes the heartbeat makes the ID itself, and the ghost members that the KIP
-    ends are back: a client that loses the answer joins a second time.
+    ends are back: a client that loses the response joins a second time.
 
     ## Example
-    `ConsumerGroupHeartbeat v1, member ID "", epoch 0`, answered with error 0.
+    `ConsumerGroupHeartbeat v1, member ID "", epoch 0`, and a response with error 0.
 
     ## What to do
     Refuse a null or empty member ID with INVALID_REQUEST from the version on that demands one.
 
     ## What it does not cover
     Other errors than INVALID_REQUEST, which a broker may find before it looks at the member ID, and
-    connections that end without an answer: undecided.
+    connections that end without a response: undecided.
     """
 
     section = "Public Interfaces"
@@ -48,7 +48,7 @@ class MemberIdEmptyAccepted(ResponseRule):
     def judge_response(
         self, request: Observation, response: Observation, conversation: Conversation
     ) -> Iterator[Judgement]:
-        """Look at the error of the answer."""
+        """Look at the error of the response."""
         if response.errors == (0,) and isinstance(request.body, Heartbeat):
             context = {"reading": disagreement(request.body, request)}
             yield Judgement(Verdict.VIOLATES, response.count, "error 42, INVALID_REQUEST", "error 0", context)

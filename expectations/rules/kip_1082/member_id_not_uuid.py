@@ -22,8 +22,7 @@ class MemberIdNotUuid(MemberIdRule):
     `ConsumerGroupHeartbeat v1, member ID "orders-1"`
 
     ## What to do
-    Generate a UUID when the consumer starts. Nobody is at fault who does otherwise: the KIP leaves the
-    choice to the user.
+    Generate a UUID when the consumer starts. Another choice is no fault: the KIP leaves it to the user.
 
     ## What it does not cover
     How the UUID was made, and its version bits. Every way to write one counts: base64 of either

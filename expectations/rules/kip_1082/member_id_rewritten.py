@@ -15,18 +15,18 @@ class MemberIdRewritten(ResponseRule):
     """Checks that a broker keeps the member ID that the client made.
 
     ## Why it matters
-    Many clients take the ID of the answer for their own. One that is renamed by a coordinator leaves a
+    Many clients take the ID of the response for their own. One that is renamed by a coordinator leaves a
     ghost behind under its first ID.
 
     ## Example
-    `ConsumerGroupHeartbeat v1, member ID "A"`, answered without error, member ID `"B"`.
+    `ConsumerGroupHeartbeat v1, member ID "A"`, and a response without error, member ID `"B"`.
 
     ## What to do
-    Answer with the ID of the request.
+    Respond with the ID of the request.
 
     ## What it does not cover
-    Answers with an error, and answers without a member ID. A client that gave no ID may be
-    given one. A heartbeat without a readable answer is undecided.
+    Responses with an error, and responses without a member ID. A client that gave no ID may be
+    given one. A heartbeat without a readable response is undecided.
     """
 
     section = "Public Interfaces"
@@ -51,9 +51,9 @@ class MemberIdRewritten(ResponseRule):
             yield _judge_ids(request.body.member_id, body.member_id, response.count)
 
 
-def _judge_ids(given: str | None, answered: str | None, count: int) -> Judgement:
-    if answered in (None, given):
+def _judge_ids(given: str | None, returned: str | None, count: int) -> Judgement:
+    if returned in (None, given):
         return conforms(count)
-    expected, observed = f'"{given}"', f'"{answered}"'
+    expected, observed = f'"{given}"', f'"{returned}"'
     context = {"expected": expected, "observed": observed}
     return Judgement(Verdict.VIOLATES, count, expected, observed, context)

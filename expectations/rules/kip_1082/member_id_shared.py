@@ -38,7 +38,7 @@ class MemberIdShared(IdentityRule):
     kind = IdentityKind.MEMBER
 
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
-        """Hold a connection against those that heartbeat before it began to."""
+        """Compare a connection with those that sent heartbeats for the member before it did."""
         before = [other for other in others if _is_before(claim, other)]
         if not before:
             return None

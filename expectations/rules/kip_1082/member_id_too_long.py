@@ -81,6 +81,6 @@ class MemberIdTooLong(Rule):
 
 
 def _length(request: Observation) -> int:
-    """Count the code units; of fetches and acknowledgements only a long member ID is told."""
+    """Return the length in UTF-16 code units, 0 if the request was read and has no long member ID."""
     body = request.body
     return utf16_units(body.member_id or "") if isinstance(body, Heartbeat | LongMemberId) else 0

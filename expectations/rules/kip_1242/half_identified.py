@@ -11,7 +11,7 @@ class HalfIdentified(ClaimRule):
     """Checks that a client names both the cluster and the broker that it means to reach, or neither.
 
     ## Why it matters
-    The broker answers INVALID_REQUEST, and the client cannot use the connection.
+    The broker returns INVALID_REQUEST, and the client cannot use the connection.
 
     ## Example
     `ApiVersions v5, cluster ID "MkU3OEVBNTcwNTJENDM2Qk", node ID -1`

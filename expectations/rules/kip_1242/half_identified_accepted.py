@@ -20,18 +20,18 @@ class HalfIdentifiedAccepted(NegotiationResponseRule):
     never found.
 
     ## Example
-    `ApiVersions v5, cluster ID null, node ID 3`, answered with error 0 in version 5
+    `ApiVersions v5, cluster ID null, node ID 3`, and a response with error 0 in version 5
 
     ## What to do
     Return INVALID_REQUEST, as Kafka does since 4.4, on every listener and before authentication, too.
 
     ## What it does not cover
-    Answers in another version than the request's, and error 35: the broker did not read the IDs. It
+    Responses in another version than the request's, and error 35: the broker did not read the IDs. It
     implies kip1242/half-identified.
     """
 
     section = "Public Interfaces, ApiVersions"
-    requirement = "A request that gives just one of ClusterId and NodeId is answered INVALID_REQUEST."
+    requirement = "A request that gives just one of ClusterId and NodeId is refused with INVALID_REQUEST."
     message = "an ApiVersions request with just one of ClusterId and NodeId was accepted"
     level = Level.VIOLATION
     role = Role.BROKER
@@ -40,7 +40,7 @@ class HalfIdentifiedAccepted(NegotiationResponseRule):
     def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
     ) -> Iterator[Judgement]:
-        """Judge the answer to a half-identified request."""
+        """Judge the response to a half-identified request."""
         if asked is None or not asked.claim.is_half_identified:
             return
         body = response.body
@@ -52,6 +52,6 @@ class HalfIdentifiedAccepted(NegotiationResponseRule):
             yield conforms()
 
     def judge_without_response(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
-        """A close in place of the answer is no acceptance, if it was the broker that closed."""
+        """Judge closing the connection as a refusal; otherwise the response was not seen."""
         if asked.claim.is_half_identified:
             yield conforms() if conversation.was_refused_by_closing else undecided()

@@ -20,7 +20,7 @@ class Misrouted(NegotiationResponseRule):
     later, and nobody would know why. This is what the KIP exists to show.
 
     ## Example
-    `ApiVersions v5, cluster ID "MkU3…", node ID 3`, answered with error 129, REBOOTSTRAP_REQUIRED
+    `ApiVersions v5, cluster ID "MkU3…", node ID 3`, and a response with error 129, REBOOTSTRAP_REQUIRED
 
     ## What to do
     Look at how addresses are assigned to brokers: a pool of hosts that changes when the cluster
@@ -40,7 +40,7 @@ class Misrouted(NegotiationResponseRule):
     def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
     ) -> Iterator[Judgement]:
-        """Judge the answer to a client that gave IDs."""
+        """Judge the response to a client that gave IDs."""
         if asked is None or not asked.claim.gives_ids:
             return
         body = response.body
@@ -52,7 +52,7 @@ class Misrouted(NegotiationResponseRule):
             yield conforms()
 
     def judge_without_response(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
-        """What the broker made of the IDs was not seen."""
+        """Judge as undecided: the broker's verdict on the IDs was not seen."""
         if asked.claim.gives_ids:
             yield undecided()
 

@@ -19,7 +19,7 @@ from expectations.conversation.observation import (
 from expectations.rules.base.rule import Judgement, Level, Role, Rule, Verdict, conforms, undecided
 
 ACCEPTED_LIMIT = 16
-"""Accepted claims that wait for the broker to describe itself; the oldest is undecided for another."""
+"""How many accepted claims wait for the broker to describe itself; one more makes the oldest undecided."""
 
 
 class Accepted(msgspec.Struct, frozen=True, array_like=True):
@@ -30,7 +30,7 @@ class Accepted(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AcceptedState(msgspec.Struct, omit_defaults=True):
-    """Accepted claims that nothing was held against yet."""
+    """Accepted claims that were not compared yet."""
 
     accepted: list[Accepted] = []
 
@@ -43,22 +43,22 @@ class MisroutedAccepted(Rule):
     which the KIP removes.
 
     ## Example
-    `ApiVersions v5, cluster ID "A", node ID 3` is accepted, and the Metadata answer on the same
+    `ApiVersions v5, cluster ID "A", node ID 3` is accepted, and the Metadata response on the same
     connection names cluster "B".
 
     ## What to do
-    Compare both IDs with the broker's own and answer REBOOTSTRAP_REQUIRED. If a proxy answers
-    ApiVersions, it must do so.
+    Compare both IDs with the broker's own and return REBOOTSTRAP_REQUIRED. If a proxy responds
+    to ApiVersions, it must do so.
 
     ## What it does not cover
-    Claims that nothing on this connection can be held against: Metadata or DescribeCluster names the
-    cluster, and the node where just one entry has the very address that the client is connected to.
+    Claims that cannot be compared with anything on this connection. Metadata or DescribeCluster names
+    the cluster, and also the node if just one entry has the address that the client is connected to.
     Released brokers do not compare the IDs before authentication, and controllers never do: what was
     accepted before SaslHandshake, or where no broker describes itself, is not judged.
     """
 
     section = "Public Interfaces, ApiVersions"
-    requirement = "A wrong ClusterId or NodeId is answered REBOOTSTRAP_REQUIRED."
+    requirement = "A wrong ClusterId or NodeId is refused with REBOOTSTRAP_REQUIRED."
     message = "a client that meant to reach {expected} was accepted by {observed}"
     level = Level.VIOLATION
     role = Role.BROKER
@@ -67,14 +67,14 @@ class MisroutedAccepted(Rule):
     def judge(
         self, observation: Observation, conversation: Conversation, state: AcceptedState
     ) -> Iterator[Judgement]:
-        """Hold what was accepted against what the broker says of itself."""
+        """Compare accepted claims with what the broker says of itself."""
         if observation.kind is Kind.REQUEST and observation.api_key == SASL_HANDSHAKE:
             state.accepted.clear()
         elif observation.kind is Kind.RESPONSE and observation.is_matched:
             yield from self._apply_response(observation, conversation, state)
 
     def close(self, conversation: Conversation, state: AcceptedState) -> Iterator[Judgement]:
-        """Nothing more will be known of the broker."""
+        """Nothing more will be known of the broker: claims that still wait are undecided."""
         if state.accepted:
             yield undecided(len(state.accepted))
 
@@ -121,7 +121,7 @@ class MisroutedAccepted(Rule):
 
 
 def _accepts_ids(response: Observation, conversation: Conversation) -> bool:
-    """Whether an answer accepts a request in its version that gives both IDs."""
+    """Whether a response accepts, in the version of the request, a request that gives both IDs."""
     asked, body = conversation.negotiation.answered, response.body
     if asked is None or not isinstance(body, Advertisement):
         return False

@@ -14,19 +14,19 @@ class RebootstrapIgnored(RefusedConnectionRule):
     It talks to a broker that it did not mean to reach, with metadata that is not this cluster's.
 
     ## Example
-    `ApiVersions v5` is answered with error 129, and two seconds later comes `Metadata v13`.
+    `ApiVersions v5` is refused with error 129, and two seconds later comes `Metadata v13`.
 
     ## What to do
     Close the connections to all known nodes, discard cluster ID and node IDs, and bootstrap anew; or
     close the connection where rebootstrapping is switched off.
 
     ## What it does not cover
-    Requests that may have been under way when the answer came: undecided. A client that sends
+    Requests that may have been under way when the response came: undecided. A client that sends
     nothing more conforms once the connection has ended.
     """
 
     section = "Public Interfaces, ApiVersions"
-    requirement = "A client whose ApiVersions is answered REBOOTSTRAP_REQUIRED rebootstraps."
+    requirement = "A client whose ApiVersions is refused with REBOOTSTRAP_REQUIRED rebootstraps."
     message = "{api} v{version} was sent after ApiVersions had been answered with error {error}"
     level = Level.IMPROVEMENT
     role = Role.CLIENT

@@ -9,7 +9,7 @@ from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 SETTLING_TIME = 1_000_000_000
-"""Nanoseconds after an answer by which the client has surely read it."""
+"""Nanoseconds after a response until the client has certainly read it."""
 
 
 class RebootstrapWithIds(IdentityRule):
@@ -19,17 +19,17 @@ class RebootstrapWithIds(IdentityRule):
     With the old IDs it is refused again wherever it connects, and never finds its way back.
 
     ## Example
-    `ApiVersions v5, cluster ID "A", node ID 3` is answered with error 129, and the next connection of
+    `ApiVersions v5, cluster ID "A", node ID 3` is refused with error 129, and the next connection of
     the same client begins with cluster ID "A" again.
 
     ## What to do
-    Discard cluster ID and node IDs when rebootstrapping begins, and give none until Metadata has told
+    Discard cluster ID and node IDs when rebootstrapping begins, and give none until Metadata has given
     the new ones.
 
     ## What it does not cover
-    A client is told by its address, client ID and software, so two processes may look like one: if
+    A client is identified by its address, client ID and software, so two processes may look like one: if
     another connection of theirs was in use across the rebootstrap, it is undecided. So is a connection
-    that was opened within a second of the answer. What Metadata told in between may be used.
+    that was opened within a second of the response. IDs from Metadata in between may be used.
     """
 
     section = "Public Interfaces, ApiVersions"
@@ -89,7 +89,7 @@ def _gives_again(claim: Claim, refused: Claim) -> bool:
 
 
 def _is_explained(claim: Claim, refused: Claim, alike: Sequence[Claim]) -> bool:
-    """Whether Metadata came in between, or another connection may belong to another process."""
+    """Whether Metadata came in between, or another connection may be that of another process."""
     at = _rebootstrap_at(refused)
     return any(
         other.connection != refused.connection and other.opened_at < at < other.until for other in alike

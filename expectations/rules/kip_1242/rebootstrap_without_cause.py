@@ -20,15 +20,15 @@ class RebootstrapWithoutCause(NegotiationResponseRule):
     same broker: a loop without an end.
 
     ## Example
-    `ApiVersions v5, cluster ID null, node ID -1`, answered with error 129, REBOOTSTRAP_REQUIRED
+    `ApiVersions v5, cluster ID null, node ID -1`, and a response with error 129, REBOOTSTRAP_REQUIRED
 
     ## What to do
     Return REBOOTSTRAP_REQUIRED only for IDs that are given and are not the broker's own.
 
     ## What it does not cover
-    Error 129 in Metadata, which another KIP defines. IDs that are given may be wrong: they are held
-    against the cluster and node that the configuration names for the listener, and are undecided
-    where it names none.
+    Error 129 in Metadata, which another KIP defines. IDs that are given may be wrong: they are
+    compared with the cluster and node that the configuration names for the listener, and are undecided
+    if it names none.
     """
 
     section = "Public Interfaces, ApiVersions"
@@ -40,7 +40,7 @@ class RebootstrapWithoutCause(NegotiationResponseRule):
     def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
     ) -> Iterator[Judgement]:
-        """Judge each answer with error 129, and each acceptance of a client that gave no IDs."""
+        """Judge each response with error 129, and each acceptance of a client that gave no IDs."""
         body = response.body
         if not isinstance(body, Advertisement):
             yield undecided()

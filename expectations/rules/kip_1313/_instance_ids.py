@@ -1,4 +1,4 @@
-"""What the header of a request comes to under KIP-1313, where more than one rule must know."""
+"""Verdicts on the header of a request that several rules of KIP-1313 share."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def missing(request: Observation, conversation: Conversation) -> Verdict | None:
         return None
     if conversation.instance_id is None or conversation.is_first_identified(request):
         return None
-    owed = first_gave_id(conversation)
-    if owed is None:
+    is_required = first_gave_id(conversation)
+    if is_required is None:
         return Verdict.UNDECIDED if request.instance_id is None else None
-    if not owed:
+    if not is_required:
         return None
     if not request.has_header:
         return Verdict.UNDECIDED

@@ -13,7 +13,7 @@ from expectations.rules.base.rule import REQUESTS, Judgement, Level, Role, Rule,
 
 
 class MissingFirstState(msgspec.Struct, omit_defaults=True):
-    """The very first request, kept if it has no client ID: it may have to be shown."""
+    """The very first request, kept as evidence if it has no client ID."""
 
     first: Observation | None = None
     judged: bool = False

@@ -20,16 +20,16 @@ class HeaderV3BeforeNegotiation(ResponseRule):
     close the connection, so that the client never learns which versions it may use.
 
     ## Example
-    `ApiVersions v6, header v3`, whereupon a Kafka 4.4 broker closes the connection.
+    `ApiVersions v6, header v3`, upon which a Kafka 4.4 broker closes the connection.
 
     ## What to do
     Begin with an ApiVersions version on header v2, or fall back to one when the connection closes
-    without an answer.
+    without a response.
 
     ## What it does not cover
-    A broker that answers properly, with its versions or with error 35 in the layout of version 0.
+    A broker that responds properly, with its versions or with error 35 in the layout of version 0.
     Versions that the broker advertised before on the connection. If anything else waits for
-    an answer when the broker closes, or the client closes first, it is undecided.
+    a response when the broker closes, or the client closes first, it is undecided.
     """
 
     section = "Proposed Changes, Client Instance ID"
@@ -53,7 +53,7 @@ class HeaderV3BeforeNegotiation(ResponseRule):
     def judge_response(
         self, request: Observation, response: Observation, conversation: Conversation
     ) -> Iterator[Judgement]:
-        """Tell a proper answer from one that the client cannot use."""
+        """Distinguish a proper response from one that the client cannot use."""
         body = response.body
         if isinstance(body, Advertisement):
             is_refusal = body.error_code == UNSUPPORTED_VERSION
@@ -65,7 +65,7 @@ class HeaderV3BeforeNegotiation(ResponseRule):
             yield undecided()
 
     def close(self, conversation: Conversation, state: Awaited) -> Iterator[Judgement]:
-        """The broker closed upon nothing but this request: it could not read it."""
+        """Accuse if only this request was in flight when the broker closed: it could not read the request."""
         waiting = conversation.unanswered.only_one
         if conversation.closed_by_broker and conversation.ended and waiting is not None:
             for request in state.requests.values():

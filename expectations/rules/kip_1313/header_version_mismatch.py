@@ -40,7 +40,7 @@ class HeaderVersionMismatch(Rule):
     sense on their own header but for bytes that brokers tolerate. API versions that only KIP-1313
     gives are not judged as long as no complete request on header v3 was seen on the connection: a later
     release may use those numbers for something else. In the layout of the later revision header v3
-    without an ID is the same bytes as header v2, so there nothing is told.
+    without an ID is the same bytes as header v2, so there nothing is reported.
     """
 
     section = "Changes to the Kafka protocol message schemas"

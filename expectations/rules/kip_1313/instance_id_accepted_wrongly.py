@@ -23,19 +23,19 @@ class InstanceIdAcceptedWrongly(ResponseRule):
     ascribe requests to the wrong instance, or to none.
 
     ## Example
-    `Metadata v14, ID 7b6e…`, then `FindCoordinator v7, ID 91c0…`, answered with error 0.
+    `Metadata v14, ID 7b6e…`, then `FindCoordinator v7, ID 91c0…`, and a response with error 0.
 
     ## What to do
-    Keep the ID of each connection's first request, compare every later one with it, and answer
-    INVALID_REQUEST where they differ.
+    Keep the ID of each connection's first request, compare every later one with it, and return
+    INVALID_REQUEST if they differ.
 
     ## What it does not cover
     A first request with a zero ID, which the KIP forbids to clients without saying that it is
     refused; the later revision refuses it. A connection whose first request gave no ID, where the
-    broker has nothing to hold others against; if the first request is not known, what is accepted
-    is undecided. An answer that was not seen, could not be read, has no
+    broker has nothing to compare others with; if the first request is not known, what is accepted
+    is undecided. A response that was not seen, could not be read, has no
     field for an error, or carries another error than INVALID_REQUEST is undecided: the broker may not
-    have come so far as to look at the ID. So is a connection that ends without an answer.
+    have come so far as to look at the ID. So is a connection that ends without a response.
     """
 
     section = "Proposed Changes, Client Instance ID"

@@ -17,7 +17,7 @@ class InstanceIdChanged(Rule):
     ## Why it matters
     A client instance keeps its ID for its whole life. A connection with two IDs belongs to two
     instances, or to a client that makes a new ID when it should not; a broker that follows the KIP
-    answers with INVALID_REQUEST.
+    returns INVALID_REQUEST.
 
     ## Example
     `Metadata v14, ID 7b6e…` and then, on the same connection, `FindCoordinator v7, ID 91c0…`.
@@ -43,7 +43,7 @@ class InstanceIdChanged(Rule):
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState
     ) -> Iterator[Judgement]:
-        """Hold each ID against the first one seen."""
+        """Compare each ID with the first one seen."""
         verdict = changed(observation, conversation)
         if verdict is Verdict.VIOLATES:
             yield self._violates(observation, conversation)
@@ -63,7 +63,7 @@ class InstanceIdChanged(Rule):
 
 
 def _anchor(conversation: Conversation) -> str:
-    """Say where the ID stood that the others are held against."""
+    """Return which request carried the ID that the others are compared with."""
     first = conversation.first_identified
     if not conversation.beginning_seen or first is None:
         return "mid-stream"

@@ -15,8 +15,8 @@ class InstanceIdMissing(Rule):
     """Checks that every request carries a client instance ID once the first one did.
 
     ## Why it matters
-    A broker that follows the KIP answers such a request with INVALID_REQUEST. Where it does not, the
-    request is lost to tracing by instance.
+    A broker that follows the KIP refuses such a request with INVALID_REQUEST. If it does not, the
+    request cannot be traced to the instance.
 
     ## Example
     `Metadata v14, header v3, ID 7b6e…` and then `FindCoordinator v7, header v3, ID zero`, or

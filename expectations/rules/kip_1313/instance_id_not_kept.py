@@ -39,7 +39,7 @@ class InstanceIdNotKept(IdentityRule):
     kind = IdentityKind.MEMBER
 
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
-        """Hold the instance ID of a connection against those of all connections before it."""
+        """Compare the instance ID of a connection with those of all earlier connections."""
         member = identifier_bytes(claim.member_id or "")
         if member is None or member in RESERVED or claim.instance_id is None:
             return None

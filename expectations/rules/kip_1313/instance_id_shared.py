@@ -41,7 +41,7 @@ class InstanceIdShared(IdentityRule):
     kind = IdentityKind.INSTANCE
 
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
-        """Hold a connection against those that were there before it and are still heard."""
+        """Compare a connection with earlier ones that are still in use."""
         verdicts = [self._judge_pair(claim, other) for other in others if _is_beside(claim, other)]
         return min(verdicts, key=_weight, default=None)
 
@@ -66,12 +66,12 @@ class InstanceIdShared(IdentityRule):
 
 
 def _is_beside(claim: Claim, other: Claim) -> bool:
-    """Whether the other connection is an earlier one to the same server that was heard after this began."""
+    """Whether the other connection is an earlier one to the same server, used after this one began."""
     return other.server == claim.server and other.order < claim.order and other.until > claim.since
 
 
 def _difference(claim: Claim, other: Claim) -> str | None:
-    """Name what tells two client instances apart."""
+    """Return what distinguishes two client instances."""
     if claim.software is not None and other.software is not None:
         if claim.software.name != other.software.name:
             return "the software name"
@@ -87,7 +87,7 @@ def _is_all_known(claim: Claim) -> bool:
 
 
 def _weight(judgement: Judgement) -> int:
-    """Order judgements by how much they say: an accusation before doubt, doubt before a pass."""
+    """Return a key that sorts judgements: a violation before undecided, undecided before conforming."""
     if judgement.verdict is Verdict.VIOLATES:
         return 0 if judgement.level is Level.VIOLATION else 1
     return 2 if judgement.verdict is Verdict.UNDECIDED else 3

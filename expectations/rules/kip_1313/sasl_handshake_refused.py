@@ -19,14 +19,14 @@ class SaslHandshakeRefused(ResponseRule):
     client authenticate, or cuts it off when it authenticates anew.
 
     ## Example
-    `ApiVersions v6, ID 7b6e…`, then `SaslHandshake v1`, answered with INVALID_REQUEST.
+    `ApiVersions v6, ID 7b6e…`, then `SaslHandshake v1`, and a response with INVALID_REQUEST.
 
     ## What to do
-    Leave SaslHandshake out when later requests are held against the first request's ID.
+    Leave SaslHandshake out when later requests are compared with the first request's ID.
 
     ## What it does not cover
     Other errors, which are about the mechanism or the state of the authentication. Connections that
-    gave no ID before the handshake. A handshake without a readable answer is undecided.
+    gave no ID before the handshake. A handshake without a readable response is undecided.
     """
 
     section = "Proposed Changes, Client Instance ID"
@@ -37,7 +37,7 @@ class SaslHandshakeRefused(ResponseRule):
     apis = frozenset({SASL_HANDSHAKE})
 
     def awaits(self, request: Observation, conversation: Conversation) -> bool:
-        """Whether the check might be made wrongly."""
+        """Whether the broker might check this handshake for an ID by mistake."""
         return request.api_key == SASL_HANDSHAKE and conversation.instance_id is not None
 
     def judge_response(

@@ -82,7 +82,7 @@ def _judge_id(request: Observation, given: str, conversation: Conversation) -> I
 
 
 def _known_ids(conversation: Conversation) -> list[str]:
-    """Give the ID of the headers, and without one those that the broker assigned, latest first."""
+    """Return the ID of the headers or, without one, those that the broker assigned, latest first."""
     if conversation.instance_id is not None:
         return [identifier_text(conversation.instance_id)]
     return conversation.telemetry.assigned[::-1]

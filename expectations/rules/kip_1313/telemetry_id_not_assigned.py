@@ -21,18 +21,19 @@ class TelemetryIdNotAssigned(ResponseRule):
     ID in PushTelemetry.
 
     ## Example
-    `GetTelemetrySubscriptions v0, ClientInstanceId zero`, answered without error, `ClientInstanceId zero`.
+    `GetTelemetrySubscriptions v0, ClientInstanceId zero`, and a response without error that has
+    `ClientInstanceId zero`.
 
     ## What to do
-    Answer a zero ID in version 0 with a newly generated one.
+    Respond to a zero ID in version 0 with a newly generated one.
 
     ## What it does not cover
-    Version 1, where the client gives its ID in the header. Answers with an error assign nothing and are
-    not judged. A request without a readable answer is undecided.
+    Version 1, where the client gives its ID in the header. Responses with an error assign nothing and
+    are not judged. A request without a readable response is undecided.
     """
 
     section = "Proposed Changes, Alignment of identifiers"
-    requirement = "GetTelemetrySubscriptions v0 with a zero instance ID is answered with a generated one."
+    requirement = "GetTelemetrySubscriptions v0 with a zero instance ID gets a generated one in the response."
     message = "{api} v{version} asked for a client instance ID and got zero"
     level = Level.VIOLATION
     role = Role.BROKER

@@ -21,28 +21,29 @@ _READINGS = {
 
 
 class TelemetryIdNotEchoed(ResponseRule):
-    """Checks that a broker answers a telemetry client's own instance ID as it is expected to.
+    """Checks that a broker returns a telemetry client's own instance ID, or zero by the KIP's text.
 
     ## Why it matters
-    The Java client takes the ID of the answer for its own and refuses a zero one. Another ID makes it
+    The Java client takes the ID of the response for its own and refuses a zero one. Another ID makes it
     push its metrics under a name that nobody knows.
 
     ## Example
-    `GetTelemetrySubscriptions v0, ClientInstanceId 7b6e…`, answered without error, `ClientInstanceId zero`.
+    `GetTelemetrySubscriptions v0, ClientInstanceId 7b6e…`, and a response without error that has
+    `ClientInstanceId zero`.
 
     ## What to do
-    Answer with the ID of the request.
+    Respond with the ID of the request.
 
     ## What it does not cover
-    The KIP's table says that such an answer carries zero; no released broker ever did that, and no
-    released client could take it. So the text is judged only when it is asked for. Answers
-    with an error are not judged; a request without a readable answer is undecided.
+    The KIP's table says that such a response carries zero; no released broker ever did that, and no
+    released client could take it. So the text is judged only when it is asked for. Responses
+    with an error are not judged; a request without a readable response is undecided.
     """
 
     section = "Proposed Changes, Alignment of identifiers"
     requirement = (
-        "GetTelemetrySubscriptions v0 with a client instance ID is answered with that ID, as brokers always "
-        "have; the KIP's table says with zero."
+        "GetTelemetrySubscriptions v0 with a client instance ID gets that ID in the response, as brokers "
+        "have always done; the KIP's table says zero."
     )
     message = "{api} v{version} gave the client instance ID {given} and was answered {observed} ({reading})"
     level = Level.VIOLATION

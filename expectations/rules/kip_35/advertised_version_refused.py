@@ -20,17 +20,17 @@ class AdvertisedVersionRefused(IdentityRule):
     way to find out which version to use.
 
     ## Example
-    ApiVersions was answered with `Metadata 0 to 13`. On three connections in a row the broker closes
-    after `Metadata v13`, and never answered that version.
+    The ApiVersions response lists `Metadata 0 to 13`. On three connections in a row the broker closes
+    after `Metadata v13`, and it never responded to that version.
 
     ## What to do
     Compare what the broker advertises with what it supports; look for a proxy that passes on the list
     of a broker that is not its own.
 
     ## What it does not cover
-    A close may have many reasons. So it counts only if the request was the only one without an answer,
-    on connections one after another (a broker that stops closes all at once), and if that version was
-    never answered at this address; less is undecided. Error 35 in a well-formed answer of another API
+    A close may have many reasons. So it counts only if the request was the only one without a response,
+    on connections one after another (a broker that stops closes all at once), and if no response to that
+    version was seen at this address; less is undecided. Error 35 in a well-formed response of another API
     conforms. Produce 0 to 2 is not judged: released brokers advertise those versions without having
     them, for the sake of old clients, and no schema has them any more.
     """
@@ -44,14 +44,13 @@ class AdvertisedVersionRefused(IdentityRule):
     waits = True
 
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
-        """Judge a refusal by all that the broker refused and answered."""
+        """Judge a refusal by all that the broker refused and responded to."""
         if claim.refused is None:
             return None
         if claim.refused.by_error:
             return self._violates("with error 35")
         alike = [other for other in others if other.refused == claim.refused]
-        answered = any(_is_answered(claim, other) for other in others)
-        if answered:
+        if any(_has_response(claim, other) for other in others):
             return conforms()
         if _in_a_row([claim, *alike]) < ENOUGH:
             return undecided()
@@ -66,13 +65,13 @@ class AdvertisedVersionRefused(IdentityRule):
         )
 
 
-def _is_answered(claim: Claim, other: Claim) -> bool:
+def _has_response(claim: Claim, other: Claim) -> bool:
     same = (other.api_key, other.api_version) == (claim.api_key, claim.api_version)
     return other.refused is None and same
 
 
 def _in_a_row(claims: Sequence[Claim]) -> int:
-    """Count connections of which each began after the one before was closed."""
+    """Count connections in a row, each of which began after the one before was closed."""
     count, closed_at = 0, -1
     for claim in sorted(claims, key=lambda refused: refused.order):
         if claim.opened_at > closed_at:

@@ -25,19 +25,19 @@ class ApiNotAdvertised(Rule):
     """Checks that a client uses only APIs that the broker advertised.
 
     ## Why it matters
-    The broker closes the connection without an answer, together with everything else that was under
+    The broker closes the connection without a response, together with everything else that was under
     way on it.
 
     ## Example
-    ApiVersions was answered without PushTelemetry, and then comes `PushTelemetry v0`.
+    The ApiVersions response does not list PushTelemetry, and then comes `PushTelemetry v0`.
 
     ## What to do
-    Look the API up in the broker's latest ApiVersions answer, and do without the feature if it is
+    Look the API up in the broker's latest ApiVersions response, and do without the feature if it is
     not there.
 
     ## What it does not cover
     ApiVersions itself. Requests before the first advertisement, or sent before the client can have
-    read it: undecided. The version is another rule's matter.
+    read it: undecided. The version is judged by kip35/version-out-of-range.
     """
 
     section = "Proposed Changes"

@@ -20,13 +20,13 @@ class ApiversionsV0Dropped(NegotiationResponseRule):
     client can no longer ask which versions there are.
 
     ## Example
-    An ApiVersions answer that lists `ApiVersions 1 to 4`, or does not list ApiVersions
+    An ApiVersions response that lists `ApiVersions 1 to 4`, or does not list ApiVersions
 
     ## What to do
     Keep every version of ApiVersions, and list them.
 
     ## What it does not cover
-    Whether a request of version 0 is then answered. An answer that could not be read is undecided.
+    Whether a request of version 0 then gets a response. A response that could not be read is undecided.
     """
 
     section = "Proposed Changes"

@@ -13,7 +13,7 @@ class NegotiationNotRepeated(IdentityRule):
     """Checks that a client that asks for the versions does so on each connection.
 
     ## Why it matters
-    The broker may have been upgraded or downgraded in between. A client that goes by an older answer
+    The broker may have been upgraded or downgraded in between. A client that goes by an older response
     uses versions that are gone, and is disconnected.
 
     ## Example
@@ -24,10 +24,10 @@ class NegotiationNotRepeated(IdentityRule):
     Keep the advertised versions with the connection and forget them when it closes.
 
     ## What it does not cover
-    ApiVersions is optional: clients that never ask are not judged. A client is told by its address and
-    its client ID, so two programs that share both look like one: if connections without the question
-    came before the first one with it, it is undecided. A connection is judged when it has ended, if
-    all of it was seen.
+    ApiVersions is optional: clients that never ask are not judged. A client is identified by its address
+    and its client ID, so two programs that share both look like one: if connections without ApiVersions
+    came before the first one with it, it is undecided. A connection is judged when it has ended, if all
+    of it was seen.
     """
 
     section = "Proposed Changes"

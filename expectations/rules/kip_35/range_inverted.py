@@ -21,18 +21,18 @@ class RangeInverted(NegotiationResponseRule):
     look like a broken client.
 
     ## Example
-    An ApiVersions answer that lists `Produce 9 to 3`, or Produce twice
+    An ApiVersions response that lists `Produce 9 to 3`, or Produce twice
 
     ## What to do
     Correct the broker's list of supported versions. A proxy that intersects the lists of several
     brokers must leave an API out when nothing remains.
 
     ## What it does not cover
-    Whether the broker supports what it advertises. An answer that could not be read is undecided.
+    Whether the broker supports what it advertises. A response that could not be read is undecided.
     """
 
     section = "Proposed Changes, ApiVersionResponse"
-    requirement = "An ApiVersions answer gives each API's lowest and highest supported version, inclusive."
+    requirement = "An ApiVersions response gives each API's lowest and highest supported version, inclusive."
     message = "the advertisement is contradictory: {entries}"
     level = Level.VIOLATION
     role = Role.BROKER

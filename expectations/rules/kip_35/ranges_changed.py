@@ -20,20 +20,20 @@ class RangesChanged(NegotiationResponseRule):
     client that goes by the second behaves differently from its neighbours.
 
     ## Example
-    The first ApiVersions answer of a connection lists `Metadata 0 to 13`, a later one `0 to 12`.
+    The first ApiVersions response of a connection lists `Metadata 0 to 13`, a later one `0 to 12`.
 
     ## What to do
     Find out what changed in between: a feature that was finalised or taken back, a controller that
     was upgraded, a proxy in front of several brokers.
 
     ## What it does not cover
-    The KIP asks for the full list before authentication, too; a first list given before it is told
-    as such. After lost bytes or on a connection joined midway there is nothing to compare with:
+    The KIP asks for the full list before authentication, too; if the first list came before it, the
+    finding says so. After lost bytes or on a connection joined midway there is nothing to compare with:
     undecided.
     """
 
     section = "Proposed Changes"
-    requirement = "What ApiVersions tells holds for the connection, whatever its state of authentication."
+    requirement = "The list of ApiVersions holds for the connection, whatever its state of authentication."
     message = "the advertised versions changed{when}: {changes}"
     level = Level.INFORMATION
     role = Role.BROKER
@@ -41,7 +41,7 @@ class RangesChanged(NegotiationResponseRule):
     def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
     ) -> Iterator[Judgement]:
-        """Hold each advertisement against the one before."""
+        """Compare each advertisement with the one before."""
         body, before, now = response.body, conversation.superseded, conversation.advertised
         if not isinstance(body, Advertisement) or body.error_code != NO_ERROR or now is None:
             return

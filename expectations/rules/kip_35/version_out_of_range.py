@@ -25,19 +25,19 @@ class VersionOutOfRange(Rule):
     """Checks that a request uses a version which the broker advertised for its API.
 
     ## Why it matters
-    The broker closes the connection without an answer. The client sees a broken connection and often
+    The broker closes the connection without a response. The client sees a broken connection and often
     retries for ever; after an upgrade of the brokers this is how old clients die.
 
     ## Example
-    ApiVersions was answered with `Produce 3 to 13`, and then comes `Produce v2`.
+    The ApiVersions response lists `Produce 3 to 13`, and then comes `Produce v2`.
 
     ## What to do
-    Choose the version per connection from the broker's latest ApiVersions answer.
+    Choose the version per connection from the broker's latest ApiVersions response.
 
     ## What it does not cover
     ApiVersions itself, whose fallback KIP-511 describes. Requests before the first advertisement, or
-    sent before the client can have read it: undecided. An API that is not advertised at all is
-    another rule's matter.
+    sent before the client can have read it: undecided. An API that is not advertised at all
+    is judged by kip35/api-not-advertised.
     """
 
     section = "Proposed Changes"
@@ -52,7 +52,7 @@ class VersionOutOfRange(Rule):
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState
     ) -> Iterator[Judgement]:
-        """Hold each request's version against the ranges in force."""
+        """Compare each request's version with the ranges in force."""
         if observation.kind is not Kind.REQUEST or observation.api_key in (API_VERSIONS, -1):
             return
         if conversation.advertised is None:

@@ -1,4 +1,4 @@
-"""What a broker takes as a client's software name and version, and how either is judged (KIP-511)."""
+"""Which client software names and versions a broker accepts, and how either is judged (KIP-511)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def is_well_formed(text: str, spec: Spec) -> bool:
 
 
 def is_claim_well_formed(claim: SoftwareClaim, spec: Spec) -> bool:
-    """Whether both name and version are."""
+    """Whether both name and version are valid in a reading."""
     return is_well_formed(claim.name, spec) and is_well_formed(claim.version, spec)
 
 
 def judge_text(text: str, asked: Asked, spec: Spec) -> Judgement:
-    """Hold what a client asked with against the pattern of a reading. The context calls it `text`."""
+    """Judge a name or version by the pattern of a reading. The context holds it as `text`."""
     if is_well_formed(text, spec):
         return conforms()
     return Judgement(
@@ -39,7 +39,7 @@ def judge_text(text: str, asked: Asked, spec: Spec) -> Judgement:
 
 
 def _readings_that_refuse(text: str) -> str:
-    """Say which readings refuse a text that at least one of them refuses."""
+    """Return which readings refuse a text that at least one of them refuses."""
     if is_well_formed(text, Spec.TEXT):
         return "released Kafka only: the KIP's text allows it"
     return "in both readings"

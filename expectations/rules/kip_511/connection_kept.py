@@ -8,25 +8,25 @@ from expectations.rules.base.rule import Level, Role
 
 
 class ConnectionKept(RefusedConnectionRule):
-    """Checks that a client closes a connection whose ApiVersions was answered INVALID_REQUEST.
+    """Checks that a client closes a connection whose ApiVersions was refused with INVALID_REQUEST.
 
     ## Why it matters
-    The answer lists no versions, so whatever the client sends next is a guess. A client that goes on
+    The response lists no versions, so whatever the client sends next is a guess. A client that goes on
     hides from its user that it misidentifies itself.
 
     ## Example
-    `ApiVersions v3` is answered with error 42, and two seconds later comes `Metadata v9`.
+    `ApiVersions v3` is refused with error 42, and two seconds later comes `Metadata v9`.
 
     ## What to do
     Treat INVALID_REQUEST to ApiVersions as fatal: report it and close the connection.
 
     ## What it does not cover
-    Requests that may have been under way when the answer came: undecided. A client that sends
+    Requests that may have been under way when the response came: undecided. A client that sends
     nothing more conforms once the connection has ended.
     """
 
     section = "Proposed Changes, Validation"
-    requirement = "A client whose ApiVersions is answered INVALID_REQUEST closes the connection."
+    requirement = "A client whose ApiVersions is refused with INVALID_REQUEST closes the connection."
     message = "{api} v{version} was sent after ApiVersions had been answered with error {error}"
     level = Level.VIOLATION
     role = Role.CLIENT

@@ -30,7 +30,7 @@ class FallbackVersionWrong(Rule):
     itself.
 
     ## Example
-    `ApiVersions v5` is answered with error 35 and the range 0 to 4, and then comes `ApiVersions v5`.
+    `ApiVersions v5` is refused with error 35 and the range 0 to 4, and then comes `ApiVersions v5`.
 
     ## What to do
     Read the range that the refusal lists for API key 18 and take the highest version that both sides
@@ -52,7 +52,7 @@ class FallbackVersionWrong(Rule):
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState
     ) -> Iterator[Judgement]:
-        """Judge each ApiVersions request while a refusal stands."""
+        """Judge each ApiVersions request after a refusal."""
         refusal = conversation.negotiation.refusal
         if observation.kind is Kind.REQUEST and observation.api_key == API_VERSIONS and refusal is not None:
             yield self._judge_retry(observation, refusal)

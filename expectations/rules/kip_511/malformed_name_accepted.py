@@ -21,20 +21,20 @@ class MalformedNameAccepted(NegotiationResponseRule):
     its monitoring over to whoever connects.
 
     ## Example
-    `ApiVersions v3, client software name "RP Console"`, answered with error 0 in version 3
+    `ApiVersions v3, client software name "RP Console"`, and a response with error 0 in version 3
 
     ## What to do
-    Validate both fields before the answer and return INVALID_REQUEST. Kafka does so since 2.4: look
-    for a proxy that answers in the broker's place.
+    Validate both fields before responding and return INVALID_REQUEST. Kafka does so since 2.4: look
+    for a proxy that responds in the broker's place.
 
     ## What it does not cover
-    Which of the two readings of the pattern is right: the finding goes by the one that applies. An
-    answer in another version than the request's, and error 35, say that the broker did not read the
+    Which of the two readings of the pattern is right: the finding goes by the one that applies. A
+    response in another version than the request's, and error 35, say that the broker did not read the
     fields. It implies kip511/software-name-malformed or kip511/software-version-malformed.
     """
 
     section = "Proposed Changes, Validation"
-    requirement = "A malformed software name or version is answered INVALID_REQUEST."
+    requirement = "A malformed software name or version is refused with INVALID_REQUEST."
     message = 'the malformed client software "{name}", version "{version_text}" was accepted'
     level = Level.VIOLATION
     role = Role.BROKER
@@ -43,7 +43,7 @@ class MalformedNameAccepted(NegotiationResponseRule):
     def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
     ) -> Iterator[Judgement]:
-        """Judge the answer to a malformed claim."""
+        """Judge the response to a malformed claim."""
         if asked is None or is_claim_well_formed(asked.claim, self.spec):
             return
         body = response.body
@@ -60,6 +60,6 @@ class MalformedNameAccepted(NegotiationResponseRule):
             yield conforms()
 
     def judge_without_response(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
-        """A close in place of the answer is no acceptance, if it was the broker that closed."""
+        """Judge closing the connection as a refusal; otherwise the response was not seen."""
         if not is_claim_well_formed(asked.claim, self.spec):
             yield conforms() if conversation.was_refused_by_closing else undecided()

@@ -12,8 +12,8 @@ class SoftwareVersionMalformed(ClaimRule):
     """Checks that the client software version in ApiVersions is one the broker can take.
 
     ## Why it matters
-    The broker answers INVALID_REQUEST and the client cannot connect; where it would take the version,
-    it becomes part of a metric's name.
+    The broker returns INVALID_REQUEST and the client cannot connect; a broker that takes the version
+    makes it part of a metric's name.
 
     ## Example
     `ApiVersions v3, client software version "2.1 (build 7)"`
@@ -23,7 +23,7 @@ class SoftwareVersionMalformed(ClaimRule):
 
     ## What it does not cover
     A version of ApiVersions that the broker does not support: it never reads the field. So a request
-    is judged once the broker has answered in its version, or when the version was advertised before.
+    is judged once the broker has responded in its version, or when the version was advertised before.
     The KIP's text also allows a dot or hyphen at the ends; released Kafka does not, and the finding
     says when the two readings differ.
     """
@@ -35,5 +35,5 @@ class SoftwareVersionMalformed(ClaimRule):
     role = Role.CLIENT
 
     def judge_claim(self, asked: Asked) -> Judgement:
-        """Hold the version against the pattern of the reading."""
+        """Compare the version with the pattern of the reading."""
         return judge_text(asked.claim.version, asked, self.spec)

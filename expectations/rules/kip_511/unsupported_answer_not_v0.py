@@ -16,22 +16,22 @@ class UnsupportedAnswerNotV0(NegotiationResponseRule):
     """Checks that a broker refuses an unsupported version of ApiVersions in the layout of version 0.
 
     ## Why it matters
-    The client cannot know in which layout a broker answers a version that it does not have. Version 0
+    The client cannot know in which layout a broker responds to a version that it does not have. Version 0
     is the one that every client reads; any other leaves it with bytes that make no sense.
 
     ## Example
-    `ApiVersions v5` to a broker that has versions 0 to 4, answered with error 35 in version 4
+    `ApiVersions v5` to a broker that has versions 0 to 4, and a response with error 35 in version 4
 
     ## What to do
-    Answer an unsupported version with response header 0, body version 0 and error 35.
+    Respond to an unsupported version with response header 0, body version 0 and error 35.
 
     ## What it does not cover
-    Requests on header v3, which released brokers misread: kip1313/header-v3-before-negotiation. An
-    answer that could not be read, to a version that nobody advertised before, is undecided.
+    Requests on header v3, which released brokers misread: kip1313/header-v3-before-negotiation. A
+    response that could not be read, to a version that was not advertised before, is undecided.
     """
 
     section = "Proposed Changes, ApiVersions Request/Response Handling"
-    requirement = "An unsupported version of ApiVersions is answered in version 0, with error 35."
+    requirement = "An unsupported version of ApiVersions is refused in version 0, with error 35."
     message = "version {version} of ApiVersions, which is not supported, was answered with {observed}"
     level = Level.VIOLATION
     role = Role.BROKER
@@ -40,7 +40,7 @@ class UnsupportedAnswerNotV0(NegotiationResponseRule):
     def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
     ) -> Iterator[Judgement]:
-        """Judge each answer with error 35, and any other to a version that is known to be unsupported."""
+        """Judge each response with error 35, and any other to a version that is known to be unsupported."""
         body = response.body
         if asked is not None and asked.request.uses_header_v3:
             return
@@ -53,7 +53,7 @@ class UnsupportedAnswerNotV0(NegotiationResponseRule):
             yield undecided()
 
     def judge_without_response(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
-        """Whether the broker supported the version was not seen."""
+        """Judge as undecided if it is not known whether the broker supports the version."""
         if not asked.advertised:
             yield undecided()
 
@@ -74,7 +74,7 @@ def _layout(body: Advertisement) -> str:
 
 
 def _is_unsupported(response: Observation, conversation: Conversation) -> bool:
-    """Whether the version was outside of what the broker advertised before this answer."""
+    """Whether the version was outside of what the broker advertised before this response."""
     before = conversation.superseded or conversation.advertised
     if before is None or before.sequence == response.first_sequence or API_VERSIONS not in before.ranges:
         return False

@@ -13,14 +13,14 @@ from expectations.rules.base.rule import Judgement, Level, Role, Verdict, confor
 
 
 class UnsupportedAnswerWithoutRange(NegotiationResponseRule):
-    """Checks that a refusal of an ApiVersions version tells which versions there are.
+    """Checks that a refusal of an ApiVersions version lists the supported versions.
 
     ## Why it matters
     Without the range the client can only fall back to version 0, in which it cannot give its software
     name and version: it stays "unknown" to the operator.
 
     ## Example
-    `ApiVersions v5`, answered with error 35 and an empty list
+    `ApiVersions v5`, and a response with error 35 and an empty list
 
     ## What to do
     Upgrade the broker: Kafka names the range since 2.4. Other implementations should list API key 18
@@ -32,7 +32,7 @@ class UnsupportedAnswerWithoutRange(NegotiationResponseRule):
     """
 
     section = "Proposed Changes, ApiVersions Request/Response Handling"
-    requirement = "The answer with error 35 lists the versions of ApiVersions that the broker supports."
+    requirement = "The response with error 35 lists the versions of ApiVersions that the broker supports."
     message = "the refusal of ApiVersions v{version} does not tell which versions are supported"
     level = Level.IMPROVEMENT
     role = Role.BROKER
@@ -40,7 +40,7 @@ class UnsupportedAnswerWithoutRange(NegotiationResponseRule):
     def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
     ) -> Iterator[Judgement]:
-        """Judge each answer with error 35."""
+        """Judge each response with error 35."""
         body = response.body
         if not isinstance(body, Advertisement):
             yield undecided()

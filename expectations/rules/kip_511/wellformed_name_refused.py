@@ -20,11 +20,11 @@ class WellformedNameRefused(NegotiationResponseRule):
     A client that is refused must close the connection: it cannot use the cluster at all.
 
     ## Example
-    `ApiVersions v3, client software "librdkafka", version "2.15.0"`, answered with error 42
+    `ApiVersions v3, client software "librdkafka", version "2.15.0"`, and a response with error 42
 
     ## What to do
-    Compare the broker's validation with the pattern of the KIP. Where a proxy or another
-    implementation of the protocol answers, report it there.
+    Compare the broker's validation with the pattern of the KIP. If a proxy or another
+    implementation of the protocol responds, report it there.
 
     ## What it does not cover
     Values that only one of the two readings of the pattern allows, requests that give a cluster
@@ -33,7 +33,7 @@ class WellformedNameRefused(NegotiationResponseRule):
     """
 
     section = "Proposed Changes, Validation"
-    requirement = "Only a software name or version outside the pattern is answered INVALID_REQUEST."
+    requirement = "Only a software name or version outside the pattern is refused with INVALID_REQUEST."
     message = 'the well-formed client software "{name}", version "{version_text}" was refused'
     level = Level.VIOLATION
     role = Role.BROKER
@@ -41,7 +41,7 @@ class WellformedNameRefused(NegotiationResponseRule):
     def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
     ) -> Iterator[Judgement]:
-        """Judge whether a claim that is valid in every reading was taken."""
+        """Judge whether a claim that is valid in every reading was accepted."""
         if asked is None or not _is_valid(asked):
             return
         body = response.body
@@ -53,7 +53,7 @@ class WellformedNameRefused(NegotiationResponseRule):
             yield undecided() if _is_bound_to_id(asked, conversation) else self._violates(asked)
 
     def judge_without_response(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
-        """Without its answer a valid claim may have been refused."""
+        """Judge a valid claim as undecided: it may have been refused."""
         if _is_valid(asked):
             yield undecided()
 

@@ -21,26 +21,26 @@ from expectations.rules.base.rule import (
 
 
 class AnswerWithoutRequest(Rule):
-    """Checks that a broker sends no answer that it does not owe.
+    """Checks that a broker sends no response without a request that expects one.
 
     ## Why it matters
-    The client takes it for the answer to its next request and misreads all that follow, or closes the
+    The client takes it for the response to its next request and misreads all that follow, or closes the
     connection.
 
     ## Example
-    A Produce with acks 0, and then an answer to it
+    A Produce with acks 0, and then a response to it
 
     ## What to do
-    Look for what answers twice: a broker that answers a Produce with acks 0, or a proxy that sends an
-    answer of its own and then the broker's.
+    Look for what responds twice: a broker that responds to a Produce with acks 0, or a proxy that sends
+    a response of its own and then the broker's.
 
     ## What it does not cover
-    Answers that come out of order: wire/correlation-mismatch. After lost bytes a request may have
+    Responses that come out of order: wire/correlation-mismatch. After lost bytes a request may have
     passed unseen: undecided.
     """
 
     section = "Protocol guide, Network"
-    requirement = "A broker sends one answer for each request that is owed one."
+    requirement = "A broker sends one response for each request that expects one."
     message = "an answer with correlation ID {observed} came although no request waits for one"
     level = Level.VIOLATION
     role = Role.BROKER
@@ -50,7 +50,7 @@ class AnswerWithoutRequest(Rule):
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState
     ) -> Iterator[Judgement]:
-        """Judge each answer by how it was paired."""
+        """Judge each response by how it was paired."""
         if observation.kind is not Kind.RESPONSE:
             return
         match observation.pairing:

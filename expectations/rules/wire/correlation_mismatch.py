@@ -21,27 +21,27 @@ from expectations.rules.base.rule import (
 
 
 class CorrelationMismatch(Rule):
-    """Checks that a broker answers requests in their order, each with its own correlation ID.
+    """Checks that a broker responds to requests in their order, each with its own correlation ID.
 
     ## Why it matters
-    The client takes the answer for that of another request, or closes the connection. Reading one
-    request's answer as another's can corrupt what it believes of offsets and members.
+    The client takes the response for that of another request, or closes the connection. Reading one
+    request's response as another's can corrupt what it believes of offsets and members.
 
     ## Example
-    Requests 7 and 8 are on their way, and the first answer has correlation ID 8.
+    Requests 7 and 8 are on their way, and the first response has correlation ID 8.
 
     ## What to do
-    Look for what reorders or invents answers: most often a proxy that forwards the requests of one
+    Look for what reorders or invents responses: most often a proxy that forwards the requests of one
     connection on several.
 
     ## What it does not cover
-    Answers that nothing is owed to: wire/answer-without-request. A Produce with acks 0 has no answer.
-    After lost bytes, or a Produce that could not be read, order proves nothing until an answer
+    Responses that no request expects: wire/answer-without-request. A Produce with acks 0 has no
+    response. After lost bytes, or a Produce that could not be read, order proves nothing until a response
     matches a later request: undecided.
     """
 
     section = "Protocol guide, Network"
-    requirement = "Requests of one connection are answered in order, with the request's correlation ID."
+    requirement = "Responses on a connection come in the order of the requests, with their correlation IDs."
     message = "an answer has correlation ID {observed}, which is not that of the oldest open request"
     level = Level.VIOLATION
     role = Role.BROKER
@@ -51,7 +51,7 @@ class CorrelationMismatch(Rule):
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState
     ) -> Iterator[Judgement]:
-        """Judge each answer by how it was paired."""
+        """Judge each response by how it was paired."""
         if observation.kind is not Kind.RESPONSE:
             return
         match observation.pairing:

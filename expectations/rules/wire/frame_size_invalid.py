@@ -12,12 +12,12 @@ from expectations.conversation.observation import Observation
 from expectations.rules.base.rule import Judgement, Level, Role, Rule, Verdict, conforms, undecided
 
 SMALLEST = 4
-"""Bytes of a correlation ID, without which there is no frame."""
+"""Bytes of a correlation ID, the least that a frame holds."""
 _SIGN = 1 << 31
 
 
 class SizeState(msgspec.Struct, omit_defaults=True):
-    """Whether bytes were missed, and the oversized frame on which the broker may yet close."""
+    """Whether bytes were missed, and the oversized frame upon which the broker may still close."""
 
     broken: bool = False
     oversized: Observation | None = None
@@ -40,7 +40,7 @@ class FrameSizeInvalid(Rule):
     ## What it does not cover
     Raw SASL tokens, which may be empty. A request that is merely too large is a violation if the
     broker closed the connection on it, and information otherwise, since the broker's limit is not on
-    the wire; so is an answer. After lost bytes the length may have been read at a wrong place:
+    the wire; so is a response. After lost bytes the length may have been read at a wrong place:
     undecided.
     """
 
@@ -54,7 +54,7 @@ class FrameSizeInvalid(Rule):
     def judge(
         self, observation: Observation, conversation: Conversation, state: SizeState
     ) -> Iterator[Judgement]:
-        """Judge each frame, and each length that none can have."""
+        """Judge each frame, and each impossible length."""
         match observation.kind:
             case Kind.REQUEST | Kind.RESPONSE:
                 yield conforms(observation.count)
@@ -68,7 +68,7 @@ class FrameSizeInvalid(Rule):
                 state.broken = observation.mid_stream
 
     def close(self, conversation: Conversation, state: SizeState) -> Iterator[Judgement]:
-        """Judge an oversized request by whether the broker closed on it."""
+        """Judge an oversized request by whether the broker closed the connection."""
         if state.oversized is not None and conversation.was_refused_by_closing:
             yield _violates(state.oversized, Level.VIOLATION, ", and the broker closed the connection")
         else:
@@ -87,7 +87,7 @@ class FrameSizeInvalid(Rule):
 
 
 def _tolerated(state: SizeState) -> Iterator[Judgement]:
-    """An oversized request on which the broker did not close."""
+    """Report an oversized request upon which the broker did not close."""
     if state.oversized is not None:
         yield _violates(state.oversized, Level.INFORMATION, "")
         state.oversized = None

@@ -24,7 +24,7 @@ class MalformedRequest(Rule):
     """Checks that a complete request can be decoded by the schema of its API version.
 
     ## Why it matters
-    The broker cannot read it either: it closes the connection without an answer.
+    The broker cannot read it either: it closes the connection without a response.
 
     ## Example
     `ConsumerGroupHeartbeat v1` whose member ID, which must not be null, is null.

@@ -21,13 +21,13 @@ from expectations.rules.base.rule import (
 
 
 class MalformedResponse(Rule):
-    """Checks that a complete answer can be decoded by the schema of the request's API version.
+    """Checks that a complete response can be decoded by the schema of the request's API version.
 
     ## Why it matters
-    The client cannot read it either: it drops the connection, or misreads what it was told.
+    The client cannot read it either: it drops the connection, or misreads the response.
 
     ## Example
-    An answer to `Metadata v12` whose list of brokers claims more bytes than there are
+    A response to `Metadata v12` whose list of brokers claims more bytes than there are
 
     ## What to do
     The context gives the field's path, the byte offset in the frame and the reason: compare the
@@ -35,12 +35,12 @@ class MalformedResponse(Rule):
 
     ## What it does not cover
     API versions that the loaded schemas do not know, and a refusal of ApiVersions in a layout that it
-    must not have: see kip511/unsupported-answer-not-v0. Answers that were cut, and answers that may
+    must not have: see kip511/unsupported-answer-not-v0. Responses that were cut, and responses that may
     belong to another request, are undecided.
     """
 
     section = "Protocol guide, Response Header and the API's schema"
-    requirement = "An answer follows the schema of the API version that the request names."
+    requirement = "A response follows the schema of the API version that the request names."
     message = "the answer to {api} v{version} cannot be decoded: {reason} at {path}, byte {offset}"
     level = Level.VIOLATION
     role = Role.BROKER
@@ -51,7 +51,7 @@ class MalformedResponse(Rule):
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState
     ) -> Iterator[Judgement]:
-        """Judge each answer to a known API version."""
+        """Judge each response to a known API version."""
         if observation.kind is not Kind.RESPONSE or not observation.known:
             return
         failure = observation.failure

@@ -36,7 +36,7 @@ class TrailingBytes(Rule):
 
     ## What it does not cover
     Frames that cannot be decoded at all: wire/malformed-request and wire/malformed-response. Frames
-    that were cut, and answers that may belong to another request, are undecided.
+    that were cut, and responses that may belong to another request, are undecided.
     """
 
     section = "Protocol guide, the API's schema"
@@ -74,7 +74,7 @@ class TrailingBytes(Rule):
 
 
 def _is_certain(observation: Observation, conversation: Conversation) -> bool:
-    """Whether it is known by which schema the frame was to be read."""
+    """Whether the schema of the frame is known for certain."""
     if observation.kind is Kind.REQUEST:
         return True
     return observation.is_matched and (observation.oddity is None or conversation.is_certain(observation))

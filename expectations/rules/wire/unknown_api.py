@@ -24,7 +24,7 @@ class UnknownApi(Rule):
     """Checks that the loaded schemas know the API and version of each request.
 
     ## Why it matters
-    Nobody is wrong, but nothing of such a request or its answer is judged: as long as it goes on, the
+    Nobody is wrong, but nothing of such a request or its response is judged: as long as it goes on, the
     other rules see less than they seem to.
 
     ## Example
