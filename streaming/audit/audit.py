@@ -1,4 +1,4 @@
-"""The audit: checks the latest records of the frames topic by the Great Expectations suite, without Spark."""
+"""The audit: validates the latest frames of the topic with the Great Expectations suite, without Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streaming.settings.kafka_client import Setting
 def audit(
     bootstrap: str, topic: str, limit: int, settings: Mapping[str, Setting] = MappingProxyType({})
 ) -> SuiteResult:
-    """Read the last `limit` records, evenly over the partitions, and check them by the suite.
+    """Read the last `limit` records, evenly over the partitions, and validate them.
 
     Raises UserError if Kafka cannot be reached, the topic does not exist, or it holds other records.
     """

@@ -30,7 +30,7 @@ class MixedFrames:
     apis: list[tuple[int, int]]
 
     def batches(self, size: int) -> list[Frames]:
-        """Give the same frames to the columnar reader, `size` at a time."""
+        """Return the same frames for the columnar reader, in batches of `size`."""
         return [self._batch(slice(begin, begin + size)) for begin in range(0, len(self.contents), size)]
 
     def _batch(self, part: slice) -> Frames:

@@ -64,5 +64,5 @@ def _bind(held: contextlib.ExitStack, port: int) -> int:
     except OSError as error:
         remedy = "stop what listens there, or choose another port"
         raise UserError(f"port {port} cannot be used ({error.strerror}): {remedy}") from error
-    taken: int = probe.getsockname()[1]
-    return taken
+    bound: int = probe.getsockname()[1]
+    return bound

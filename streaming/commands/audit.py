@@ -1,4 +1,4 @@
-"""`kipwatch audit`: check the latest records of the frames topic by the Great Expectations suite."""
+"""`kipwatch audit`: validate the latest records of the frames topic with the Great Expectations suite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kipwatch bench NAME`: measure a part of kipwatch, beside other tools where there are any."""
+"""`kipwatch bench NAME`: measure a part of kipwatch, compared with other tools where possible."""
 
 from __future__ import annotations
 

@@ -26,7 +26,10 @@ PLAY_SECONDS = 120.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the flags."""
     parser.add_argument(
-        "--seconds", type=float, default=PLAY_SECONDS, help="longest time that clients run (default: 120)"
+        "--seconds",
+        type=float,
+        default=PLAY_SECONDS,
+        help="maximum seconds that the clients run (default: 120)",
     )
     parser.add_argument(
         "--keep", action="store_true", help="keep everything running until Ctrl-C, as --observe does"

@@ -19,7 +19,8 @@ from streaming.feeder.outlet import DryRun
 from streaming.feeder.own_traffic import OwnTraffic
 from streaming.feeder.privileges import become
 from streaming.feeder.publisher import Publisher
-from streaming.feeder.source import open_capture, run_of_file, standard_input
+from streaming.feeder.source import open_capture, run_of_file
+from streaming.feeder.standard_input import standard_input
 from streaming.metrics.exposition import Exposition, serve
 from streaming.settings.configuration import Configuration, add_flags, configure, host_and_port
 from streaming.user_error import UserError

@@ -21,9 +21,9 @@ COMMANDS = {
     "run": "run the streaming query: decode, judge, publish findings and metrics",
     "report": "show client software by rule, and what brokers advertise",
     "rules": "list the rules, or explain one",
-    "audit": "check the frames topic by its Great Expectations suite",
+    "audit": "validate the frames topic with its Great Expectations suite",
     "schemas": "list Kafka's message schemas, compare two releases, or read those of a kafka-clients jar",
-    "bench": "measure a part of kipwatch, beside other tools where there are any",
+    "bench": "measure a part of kipwatch, compared with other tools where possible",
     "doctor": "show what this machine can do and what is missing",
 }
 MISUSE = 2

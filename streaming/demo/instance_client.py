@@ -37,7 +37,7 @@ def new_instance_id() -> bytes:
     """Make a client instance ID.
 
     Its first byte is not zero: GetTelemetrySubscriptions v1 with such an ID also reads as version 0, so that
-    a capture does not tell which it is.
+    a capture does not show which version it is.
     """
     return bytes([secrets.randbelow(255) + 1]) + secrets.token_bytes(15)
 

@@ -127,19 +127,19 @@ def copy_packets(  # noqa: PLR0917 - compiled functions have no keyword argument
     """
     for number in range(count):
         words, halves = memory[at : at + 40].view(np.uint32), memory[at : at + 40].view(np.uint16)
-        source, captured, taken, begin = at + halves[_MAC], words[_CAPTURED], 0, top
+        source, captured, tag_bytes, begin = at + halves[_MAC], words[_CAPTURED], 0, top
         if words[_STATUS] & _VLAN_VALID:
-            taken = _VLAN_TAG
+            tag_bytes = _VLAN_TAG
             kind = halves[_TAG_TYPE] if words[_STATUS] & _VLAN_TPID_VALID else _ETHERTYPE_VLAN
             tag = kind << 16 | words[_TAG] & 0xFFFF
             for index in range(_VLAN_TAG):
                 data[begin + _BEHIND_MAC_ADDRESSES + index] = tag >> (24 - 8 * index) & 0xFF
         for index in range(captured):
-            data[top + index + (taken if index >= _BEHIND_MAC_ADDRESSES else 0)] = memory[source + index]
+            data[top + index + (tag_bytes if index >= _BEHIND_MAC_ADDRESSES else 0)] = memory[source + index]
         columns[0, number] = begin
-        columns[1, number] = captured + taken
-        columns[2, number] = words[_ORIGINAL] + taken
+        columns[1, number] = captured + tag_bytes
+        columns[2, number] = words[_ORIGINAL] + tag_bytes
         columns[3, number] = np.int64(words[_SECONDS]) * 1_000_000_000 + words[_NANOSECONDS]
-        top += captured + taken
+        top += captured + tag_bytes
         at += words[_NEXT]
     return top

@@ -1,19 +1,17 @@
-"""Sources of packets: capture files, folders and standard input, and the run ID of each."""
+"""Sources of packets: capture files and folders, and the run ID of each."""
 
 from __future__ import annotations
 
 import hashlib
-import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.packet import Packet
-from streaming.feeder.capture_stream import CaptureStream, open_file
+from streaming.feeder.capture_stream import open_file
 from streaming.feeder.folder import CaptureFolder, first_packet
-from streaming.feeder.standard_input import StandardInput
 from streaming.user_error import UserError
 
 _DIGESTED = 1024 * 1024
@@ -51,28 +49,11 @@ def open_capture(path: Path) -> Iterator[Capture]:
     if path.is_dir():
         folder = CaptureFolder(path)
         yield folder
-        _check_complete(folder, f"a file in {path}")
+        check_complete(folder, f"a file in {path}")
         return
     with open_file(path) as file:
         yield file
-        _check_complete(file, str(path))
-
-
-def standard_input(is_stopping: Callable[[], bool]) -> Iterator[PacketBatch]:
-    """Yield the packets of standard input as they arrive, as `tcpdump -w -` writes them.
-
-    Ends when `is_stopping`. Raises UserError like `open_capture`.
-    """
-    raw = StandardInput(is_stopping)
-    try:
-        stream = CaptureStream(io.BufferedReader(raw), "standard input")
-    except UserError:
-        if is_stopping():
-            return
-        raise
-    yield from stream.batches(raw.has_more)
-    if not is_stopping():
-        _check_complete(stream, "standard input")
+        check_complete(file, str(path))
 
 
 def run_of_file(path: Path) -> int:
@@ -97,6 +78,7 @@ def _run(content: bytes, number: int) -> int:
     return int.from_bytes(digest.digest())
 
 
-def _check_complete(capture: Capture, name: str) -> None:
+def check_complete(capture: Capture, name: str) -> None:
+    """Raise TruncatedCaptureError if a capture that has been read ended inside a packet."""
     if capture.truncated:
         raise TruncatedCaptureError(f"{name} ends inside a packet; all complete packets were read")

@@ -1,12 +1,17 @@
-"""Standard input as a stream that ends when the feeder stops, even if no bytes arrive."""
+"""Packets of standard input, which end when the feeder stops even if no bytes arrive."""
 
 from __future__ import annotations
 
 import io
 import os
 import select
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
+
+from decoders.wire.columnar.packets import PacketBatch
+from streaming.feeder.capture_stream import CaptureStream
+from streaming.feeder.source import check_complete
+from streaming.user_error import UserError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -15,7 +20,24 @@ POLL_MILLISECONDS = 200
 _DESCRIPTOR = 0
 
 
-class StandardInput(io.RawIOBase):
+def standard_input(is_stopping: Callable[[], bool]) -> Iterator[PacketBatch]:
+    """Yield the packets of standard input as they arrive, as `tcpdump -w -` writes them.
+
+    Ends when `is_stopping`. Raises UserError like `open_capture`.
+    """
+    raw = _Bytes(is_stopping)
+    try:
+        stream = CaptureStream(io.BufferedReader(raw), "standard input")
+    except UserError:
+        if is_stopping():
+            return
+        raise
+    yield from stream.batches(raw.has_more)
+    if not is_stopping():
+        check_complete(stream, "standard input")
+
+
+class _Bytes(io.RawIOBase):
     """The bytes of descriptor 0, until its end or `is_stopping`."""
 
     def __init__(self, is_stopping: Callable[[], bool]) -> None:

@@ -123,6 +123,6 @@ class _FrameStream:
         return _LENGTH.pack(len(changed)) + changed
 
     def _pop(self, size: int) -> bytes:
-        taken = bytes(self._held[:size])
+        popped = bytes(self._held[:size])
         del self._held[:size]
-        return taken
+        return popped

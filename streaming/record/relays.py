@@ -18,7 +18,7 @@ from streaming.record.rewriting import Address
 
 
 class Relays:
-    """Relays that replace the brokers in what a client is told, and record all traffic. A context manager.
+    """Relays in place of the brokers, for one client, which record all traffic. A context manager.
 
     The packets are written to `stream` as one pcap.
     """

@@ -24,7 +24,7 @@ Port = Annotated[int, msgspec.Meta(ge=1, le=HIGHEST_PORT)]
 
 
 class Listener(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A broker listener: its name (default: its address), and whose it is, which no frame says."""
+    """A broker listener: its name (by default its address), cluster and node, which no frame contains."""
 
     address: str
     name: str = ""

@@ -64,7 +64,7 @@ def test_several_files_are_one_object(kipwatch: Kipwatch) -> None:
 
 @pytest.fixture
 def pieces(tmp_path: Path) -> list[Path]:
-    """A capture with two violations, cut in two behind the first of them."""
+    """A capture with two violations, split after the first of them."""
     packets = packets_of(violating())
     parts = {"early.pcap": packets[:5], "late.pcap": packets[5:]}
     return [write_packets(tmp_path / name, part) for name, part in parts.items()]

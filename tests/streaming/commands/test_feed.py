@@ -23,7 +23,7 @@ PATIENCE = 120.0
 Kipwatch = Callable[..., Ran]
 
 needs_root = pytest.mark.skipif(
-    os.geteuid() != 0 or not can_capture(), reason="only root, with the right to capture, can give it up"
+    os.geteuid() != 0 or not can_capture(), reason="only root with permission to capture can give up root"
 )
 
 

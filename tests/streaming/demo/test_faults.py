@@ -36,22 +36,22 @@ def responses(client_id: str, api: str) -> tuple[dict[str, Any], dict[str, Any]]
         for response in (frame, altered(SCHEMAS, client_id, request, frame))
     ]
     assert [each.correlation_id for each in read] == [7, 7]
-    given, got = (each.body for each in read)
-    assert given is not None and got is not None
-    return given, got
+    sent, received = (each.body for each in read)
+    assert sent is not None and received is not None
+    return sent, received
 
 
 def test_a_member_is_renamed() -> None:
-    given, got = responses(RENAMING, "ConsumerGroupHeartbeat")
-    assert got.pop("memberId") != given.pop("memberId")
-    assert got == given
+    sent, received = responses(RENAMING, "ConsumerGroupHeartbeat")
+    assert received.pop("memberId") != sent.pop("memberId")
+    assert received == sent
 
 
 def test_one_range_is_inverted() -> None:
-    given, got = responses(INVERTING, "ApiVersions")
-    differing = [entry for entry in got["apiKeys"] if entry not in given["apiKeys"]]
+    sent, received = responses(INVERTING, "ApiVersions")
+    differing = [entry for entry in received["apiKeys"] if entry not in sent["apiKeys"]]
     assert [entry["minVersion"] > entry["maxVersion"] for entry in differing] == [True]
-    assert len(got["apiKeys"]) == len(given["apiKeys"])
+    assert len(received["apiKeys"]) == len(sent["apiKeys"])
 
 
 @pytest.mark.parametrize(
@@ -60,5 +60,5 @@ def test_one_range_is_inverted() -> None:
     + [(client_id, api) for client_id in ("kipwatch-1313", "") for api in RESPONSES],
 )
 def test_nothing_else_is_altered(client_id: str, api: str) -> None:
-    given, got = responses(client_id, api)
-    assert got == given
+    sent, received = responses(client_id, api)
+    assert received == sent

@@ -78,17 +78,17 @@ def test_offset_delete_loses_its_flexible_form() -> None:
 def test_a_lifted_response_says_what_the_broker_said(api: Api) -> None:
     version = api.versions.highest
     response_frame = write_response(SCHEMAS, api.key, version - 1, 7, {})
-    said = read_response(SCHEMAS, response_frame, api.key, version - 1).body or {}
+    original = read_response(SCHEMAS, response_frame, api.key, version - 1).body or {}
     lifted = read_response(SCHEMAS, lift_response(SCHEMAS, request_of(api), response_frame), api.key, version)
     assert (lifted.known, lifted.failure, lifted.remarks, lifted.correlation_id) == (True, None, (), 7)
     if api.name in TELEMETRY:
-        said.pop("clientInstanceId", None)
+        original.pop("clientInstanceId", None)
     if api.name == "ApiVersions":
-        said["apiKeys"] = [
+        original["apiKeys"] = [
             {"apiKey": key, "minVersion": lowest, "maxVersion": highest}
             for key, (lowest, highest) in TELEMETRY_RANGES.items()
         ]
-    assert lifted.body == said
+    assert lifted.body == original
 
 
 def test_an_response_that_cannot_be_read_cannot_be_lifted() -> None:
@@ -140,7 +140,7 @@ def test_the_telemetry_apis_are_advertised_though_the_broker_hides_them() -> Non
 
 
 def test_the_response_to_an_unsupported_version_stays_one() -> None:
-    """KIP-511: error 35 in version 0, whatever was asked, with no other range than its own."""
+    """KIP-511: error 35 in version 0, for any requested version, with no other range than its own."""
     body = {"errorCode": 35, "apiKeys": [{"apiKey": 18, "minVersion": 0, "maxVersion": 5}]}
     response_frame = write_response(SCHEMAS, "ApiVersions", 0, 7, body)
     lifted = read_response(SCHEMAS, lift_advertisement(SCHEMAS, 4, response_frame), 18, 4)
@@ -153,9 +153,9 @@ def test_a_refusal_says_invalid_request_or_there_is_none(api: Api) -> None:
     """If the response has no error field of its own at this version, the connection is closed instead."""
     response_frame = refusal(SCHEMAS, request_of(api))
     version = api.versions.highest
-    told = {field.name for field in api.response.struct.fields if version in field.versions}
+    fields = {field.name for field in api.response.struct.fields if version in field.versions}
     if response_frame is None:
-        assert "errorCode" not in told
+        assert "errorCode" not in fields
         return
     response = read_response(SCHEMAS, response_frame, api.key, version)
     assert (response.known, response.correlation_id) == (True, 7)

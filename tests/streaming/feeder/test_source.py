@@ -1,4 +1,4 @@
-"""Capture files as sources: named by their content, and bad ones told of."""
+"""Capture files and standard input as sources: run IDs, truncation and damage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.feeder.source import TruncatedCaptureError, open_capture, run_of_file, standard_input
+from streaming.feeder.source import TruncatedCaptureError, open_capture, run_of_file
+from streaming.feeder.standard_input import standard_input
 from streaming.user_error import UserError
 from tests.streaming.captures import conforming, packets_of, write_capture
 

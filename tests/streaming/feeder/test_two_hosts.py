@@ -30,7 +30,7 @@ with listener.accept()[0] as client:
     client.sendall(bytes.fromhex(sys.argv[3]))
     client.recv(65536)
 """
-ASK = """
+REQUEST = """
 import socket, sys
 with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=20) as server:
     server.sendall(bytes.fromhex(sys.argv[3]))
@@ -120,7 +120,7 @@ def test_two_feeders_see_the_same_conversation(tmp_path: Path) -> None:
         serve = on(HOSTS[1], python, "-c", SERVE, ADDRESSES[1], str(PORT), response)
         stack.enter_context(running(serve, served))
         wait_for("listening", served)
-        run(*on(HOSTS[0], python, "-c", ASK, ADDRESSES[1], str(PORT), prefixed(metadata(1)).hex()))
+        run(*on(HOSTS[0], python, "-c", REQUEST, ADDRESSES[1], str(PORT), prefixed(metadata(1)).hex()))
         for log in logs:
             wait_for("closed", log)
     lines = [[line for line in log.read_text().splitlines() if ADDRESSES[0] in line] for log in logs]
