@@ -1,4 +1,4 @@
-"""A capture file of either format, told by its first bytes."""
+"""Opens a capture file: pcap or pcapng, recognised by its first bytes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from decoders.wire.pcapng import PCAPNG_MAGIC, PcapngReader
 
 
 class CaptureReader(Protocol):
-    """The packets of a capture, as PcapReader gives them."""
+    """The packets of a capture; `truncated` and `position` are those of PcapReader."""
 
     truncated: bool
     position: int
 
     def __iter__(self) -> Iterator[Packet]:
-        """Give the packets in their order."""
+        """Yield the packets in their order. Raises PcapError where the file is damaged."""
         ...
 
 
-def read_capture(stream: BinaryIO, begun: bytes = b"") -> CaptureReader:
-    """Read a pcap or pcapng file of which `begun` was taken already. Raises PcapError where it is neither."""
-    begun += stream.read(len(PCAPNG_MAGIC) - len(begun))
-    reader = PcapngReader if begun == PCAPNG_MAGIC else PcapReader
-    return reader(stream, begun)
+def read_capture(stream: BinaryIO, head: bytes = b"") -> CaptureReader:
+    """Read a pcap or pcapng file; `head` are bytes already read. Raises PcapError if it is neither."""
+    head += stream.read(len(PCAPNG_MAGIC) - len(head))
+    reader = PcapngReader if head == PCAPNG_MAGIC else PcapReader
+    return reader(stream, head)

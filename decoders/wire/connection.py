@@ -1,4 +1,4 @@
-"""One TCP connection: its two streams, how it began and how it ended."""
+"""One TCP connection: its two streams, its Kafka layer, how it was opened and how it was closed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from decoders.frame.record import Closing, Direction, Kind, Record
-from decoders.wire.dialogue import Dialogue, DialogueState
-from decoders.wire.evidence import Evidence
+from decoders.wire.frame_detector import FrameDetector
+from decoders.wire.kafka_layer import KafkaLayer, KafkaLayerSnapshot
 from decoders.wire.ledger import Ledger, Reason
 from decoders.wire.recorder import Recorder, Run
 from decoders.wire.segment import Segment, SocketAddress, TcpFlag
-from decoders.wire.stream import SEQUENCE_SPACE, Place, Stream
+from decoders.wire.stream import SEQUENCE_SPACE, Stream, StreamSnapshot
 
 _OTHER = {
     Direction.TO_BROKER: Direction.TO_CLIENT,
@@ -19,26 +19,26 @@ _OTHER = {
 }
 
 
-class ConnectionState(NamedTuple):
-    """All that a calm connection holds, but its ledger."""
+class ConnectionSnapshot(NamedTuple):
+    """The state of a connection that can be offloaded, without its ledger."""
 
     last_seen_at: int
     last_position: int
-    accounted: int
-    places: dict[Direction, Place]
-    dialogue: DialogueState
+    counted_held: int
+    streams: dict[Direction, StreamSnapshot]
+    kafka: KafkaLayerSnapshot
 
 
 class Connection:
-    """Follows one connection from its first segment seen to its end.
+    """Follows one connection from its first captured segment to its end.
 
-    `ledger` books its bytes, and books them in the one given as well. `accounted` is for whoever bounds
-    memory: what of `held` is counted already. `initial_sequence` is the sequence number of the client's
-    SYN, None where it was not seen.
+    `ledger` counts its bytes, and adds them to the given ledger as well. `counted_held` is the part of `held`
+    that the tracker has counted, to bound memory. `initial_sequence` is the sequence number of the client's
+    SYN, None if it was not captured. `last_seen_at` is in nanoseconds since the epoch.
     """
 
     def __init__(
-        self, run: Run, evidence: Evidence, ledger: Ledger, client: SocketAddress, server: SocketAddress
+        self, run: Run, detector: FrameDetector, ledger: Ledger, client: SocketAddress, server: SocketAddress
     ) -> None:
         self.client = client
         self.server = server
@@ -47,20 +47,20 @@ class Connection:
         self._last_position = 0
         self.is_closed = False
         self.ledger = Ledger(within=ledger)
-        self.accounted = 0
+        self.counted_held = 0
         self._recorder = Recorder(run, client, server)
         self._streams: dict[Direction, Stream] = {}
         self._first_to_close = Direction.NONE
-        self._dialogue = Dialogue(evidence, self.ledger, self._recorder, self._place_in_answers)
+        self._kafka = KafkaLayer(detector, self.ledger, self._recorder, self._response_offset)
 
     def open(self, segment: Segment) -> Record:
-        """Begin with the first segment that was seen, which `hear` must be given next."""
+        """Return the record OPENED. The same segment must then be passed to `process`."""
         self.initial_sequence = self.initial_sequence_in(segment)
         mid_stream = self.initial_sequence is None
         return self._recorder.opened(segment.captured_at, segment.position, mid_stream=mid_stream)
 
     def initial_sequence_in(self, segment: Segment) -> int | None:
-        """Read the client's initial sequence number off a SYN or SYN-ACK; None of other segments."""
+        """Return the client's initial sequence number from a SYN or SYN-ACK, None for other segments."""
         if not segment.flags & TcpFlag.SYN:
             return None
         if self._direction(segment) is Direction.TO_BROKER:
@@ -68,12 +68,12 @@ class Connection:
         return (segment.acknowledgment - 1) % SEQUENCE_SPACE
 
     def is_replaced_by(self, segment: Segment) -> bool:
-        """Whether a segment begins another connection between the same sockets."""
+        """Whether a segment opens another connection between the same sockets."""
         initial = self.initial_sequence_in(segment)
         return initial is not None and initial != self.initial_sequence
 
-    def hear(self, segment: Segment) -> Iterator[Record]:
-        """Take the next segment of either direction."""
+    def process(self, segment: Segment) -> Iterator[Record]:
+        """Process the next segment of either direction."""
         self.ledger.capture(len(segment.payload))
         self.last_seen_at, self._last_position = segment.captured_at, segment.position
         if segment.flags & TcpFlag.RST:
@@ -81,51 +81,51 @@ class Connection:
             self._first_to_close = self._first_to_close or self._direction(segment)
             yield from self.close(Closing.RST, segment.captured_at, segment.position)
             return
-        yield from self._hear_acknowledgment(segment)
-        yield from self._hear_payload(segment)
+        yield from self._process_acknowledgment(segment)
+        yield from self._process_payload(segment)
         if len(self._streams) == len(_OTHER) and all(stream.is_finished for stream in self._streams.values()):
             yield from self.close(Closing.FIN, segment.captured_at, segment.position)
 
     @property
     def held(self) -> int:
-        """How much memory waits for other segments, the rest of a frame or answers, in bytes, roughly."""
+        """Bytes of memory that buffered segments, incomplete frames and requests in flight take, roughly."""
         if self.is_closed:
             return 0
-        return self._dialogue.held + sum(stream.held for stream in self._streams.values())
+        return self._kafka.held + sum(stream.held for stream in self._streams.values())
 
     @property
     def identity(self) -> bytes:
-        """The ID that all its records carry."""
+        """The ID that all its records have."""
         return self._recorder.connection
 
     @property
-    def is_calm(self) -> bool:
-        """Whether nothing is out of the ordinary: then a snapshot tells all that it holds."""
+    def can_be_offloaded(self) -> bool:
+        """Whether its state is ordinary, so that a snapshot is complete and a flow can hold it."""
         streams = self._streams.values()
-        return self._dialogue.is_calm and all(stream.is_in_order for stream in streams)
+        return self._kafka.can_be_offloaded and all(stream.is_in_order for stream in streams)
 
-    def snapshot(self) -> ConnectionState:
-        """Give all that a calm connection holds."""
-        places = {direction: stream.snapshot() for direction, stream in self._streams.items()}
-        seen = (self.last_seen_at, self._last_position, self.accounted)
-        return ConnectionState(*seen, places, self._dialogue.snapshot())
+    def snapshot(self) -> ConnectionSnapshot:
+        """Return the state of a connection that can be offloaded."""
+        streams = {direction: stream.snapshot() for direction, stream in self._streams.items()}
+        seen = (self.last_seen_at, self._last_position, self.counted_held)
+        return ConnectionSnapshot(*seen, streams, self._kafka.snapshot())
 
-    def restore(self, state: ConnectionState, *, told: bool) -> None:
-        """Go on from a snapshot of the same connection; `told` says that others told frames of it."""
-        self.last_seen_at, self._last_position, self.accounted, places, dialogue = state
-        for direction, place in places.items():
-            self._streams[direction].restore(place)
-        self._dialogue.restore(dialogue, told=told)
+    def restore(self, snapshot: ConnectionSnapshot, *, has_new_frames: bool) -> None:
+        """Continue from a snapshot. `has_new_frames` if another tracker recorded frames since."""
+        self.last_seen_at, self._last_position, self.counted_held, streams, kafka = snapshot
+        for direction, stream in streams.items():
+            self._streams[direction].restore(stream)
+        self._kafka.restore(kafka, has_new_frames=has_new_frames)
 
     def flush(self) -> Iterator[Record]:
-        """Give what may still be given when nothing more will come."""
+        """Yield the records of all held bytes: no more segments will be captured."""
         for direction, stream in self._streams.items():
             for event in stream.close(self.last_seen_at, self._last_position):
-                yield from self._dialogue.take(direction, event)
-        self._dialogue.close()
+                yield from self._kafka.process(direction, event)
+        self._kafka.close()
 
     def close(self, closing: Closing, captured_at: int, position: int) -> Iterator[Record]:
-        """End the connection. The direction of the record is that of the first FIN or RST."""
+        """Yield the last records, up to CLOSED. Its direction is that of the first FIN or RST."""
         self.is_closed = True
         yield from self.flush()
         yield self._recorder.record(
@@ -135,7 +135,7 @@ class Connection:
     def _direction(self, segment: Segment) -> Direction:
         return Direction.TO_BROKER if segment.source == self.client else Direction.TO_CLIENT
 
-    def _hear_acknowledgment(self, segment: Segment) -> Iterator[Record]:
+    def _process_acknowledgment(self, segment: Segment) -> Iterator[Record]:
         if not segment.flags & TcpFlag.ACK:
             return
         direction = _OTHER[self._direction(segment)]
@@ -143,9 +143,9 @@ class Connection:
             yield from self._begin(direction, segment.acknowledgment, segment)
         stream = self._streams[direction]
         for event in stream.acknowledge(segment.acknowledgment, segment.captured_at, segment.position):
-            yield from self._dialogue.take(direction, event)
+            yield from self._kafka.process(direction, event)
 
-    def _hear_payload(self, segment: Segment) -> Iterator[Record]:
+    def _process_payload(self, segment: Segment) -> Iterator[Record]:
         direction = self._direction(segment)
         if direction not in self._streams:
             first_byte = segment.sequence + bool(segment.flags & TcpFlag.SYN)
@@ -154,15 +154,15 @@ class Connection:
         if segment.flags & TcpFlag.FIN:
             self._first_to_close = self._first_to_close or direction
         for event in stream.push(segment):
-            yield from self._dialogue.take(direction, event)
+            yield from self._kafka.process(direction, event)
 
     def _begin(self, direction: Direction, first_byte: int, segment: Segment) -> Iterator[Record]:
-        """Set a direction up at the first segment that tells its sequence numbers."""
+        """Set up a direction at the first segment that shows its sequence numbers."""
         from_start = bool(segment.flags & TcpFlag.SYN)
         self._streams[direction] = Stream(self.ledger, first_byte % SEQUENCE_SPACE)
-        self._dialogue.begin(direction, from_start=from_start)
+        self._kafka.begin(direction, from_start=from_start)
         if self.initial_sequence is not None and not from_start:
-            yield from self._dialogue.miss_beginning(direction, segment.captured_at, segment.position)
+            yield from self._kafka.record_missed_beginning(direction, segment.captured_at, segment.position)
 
-    def _place_in_answers(self, acknowledgment: int) -> int:
+    def _response_offset(self, acknowledgment: int) -> int:
         return self._streams[Direction.TO_CLIENT].offset_of(acknowledgment)

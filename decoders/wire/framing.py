@@ -1,14 +1,15 @@
-"""Length-prefixed frames of one direction, and what to do where the boundaries are not known.
+"""Cuts one direction into length-prefixed frames, and finds frame boundaries again after a gap.
 
-A framer is in one of four steps:
+A framer is in one of four states:
 
-    OPENING  ── a plausible first request ──►  IN_STEP  ── boundary lost ──►  SEEKING ──┐
-       └────── anything else ──► OPAQUE           ▲──── strong evidence ─────────┘      │
-                                    ▲──────────── evidence of something else ───────────┘
+    OPENING ── plausible first request ──► SYNCHRONISED ── boundary lost ──► SEEKING
+       │                                        ▲                              │ │
+       │                                        └─── a frame is detected ──────┘ │
+       └── anything else ──► OPAQUE ◄── another protocol is detected ────────────┘
 
-It stays in step across a hole that lies wholly inside one frame of known length: that frame is cut
-at its first missing byte, and the next boundary is as certain as before. What counts as evidence is
-asked of the caller: the framer knows nothing of Kafka but the length before each frame.
+It stays SYNCHRONISED across a hole inside one frame of known length: that frame is cut at its first missing
+byte, and the next boundary is as certain as before. The caller passes the functions that detect frames: the
+framer knows nothing of Kafka but the length prefix.
 """
 
 from __future__ import annotations
@@ -18,27 +19,27 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from decoders.wire.assembly import MAX_FRAME, Assembly, AssemblyState, Frame, InvalidSize
+from decoders.wire.assembly import MAX_FRAME, Assembly, AssemblySnapshot, Frame, InvalidSize
 from decoders.wire.ledger import Ledger, Reason
 from decoders.wire.stream import PIECE_COST, Chunk, Gap
 
-Evidence = Callable[[bytes | bytearray], bool | None]
-"""Whether bytes begin with a frame, its length prefix included; None where more bytes must come first."""
-CutEvidence = Callable[[bytes | bytearray, int], bool | None]
-"""The same, where so many bytes more passed and were not captured; where these are none, more may come."""
+Detect = Callable[[bytes | bytearray], bool | None]
+"""Returns whether bytes begin with a frame, length prefix included; None if more bytes are needed."""
+DetectCut = Callable[[bytes | bytearray, int], bool | None]
+"""The same for bytes before a gap, whose size is the second argument; 0 if no gap follows."""
 
 
-class Step(enum.Enum):
+class FramerState(enum.Enum):
     """What is known of the frame boundaries."""
 
     OPENING = enum.auto()
-    IN_STEP = enum.auto()
+    SYNCHRONISED = enum.auto()
     SEEKING = enum.auto()
     OPAQUE = enum.auto()
 
 
 class Loss(NamedTuple):
-    """Frames may have passed here unseen. `size` counts the bytes that were not captured."""
+    """Frames may have been missed here. `size` is the number of bytes not captured, 0 if unknown."""
 
     size: int
     captured_at: int
@@ -51,80 +52,80 @@ Framed = Frame | Loss | InvalidSize
 class Framer:
     """Cuts one direction into frames.
 
-    `opens` is asked only in the step OPENING; in SEEKING `resumes` and then `is_foreign`: whether bytes
-    show that this is not Kafka. A length beyond `max_frame` bytes is none.
+    The framer calls `opens` in the state OPENING; in SEEKING it calls `resumes` and then `is_other_protocol`,
+    which returns whether bytes show that this is not Kafka. Sizes above `max_frame` bytes are invalid.
     """
 
     def __init__(
         self,
         ledger: Ledger,
-        step: Step,
+        state: FramerState,
         *,
-        opens: Evidence,
-        resumes: CutEvidence,
-        is_foreign: Evidence,
+        opens: Detect,
+        resumes: DetectCut,
+        is_other_protocol: Detect,
         max_frame: int = MAX_FRAME,
     ) -> None:
-        self.step = step
+        self.state = state
         self._ledger = ledger
         self._opens = opens
         self._resumes = resumes
-        self._is_foreign = is_foreign
+        self._is_other_protocol = is_other_protocol
         self._max_frame = max_frame
         self._assembly: Assembly | None = None
         self._candidate = bytearray()
         self._candidate_chunks: deque[Chunk] = deque()
 
     def push(self, chunk: Chunk) -> Iterator[Framed]:
-        """Take bytes that follow on those before."""
-        if self.step is Step.IN_STEP:
-            yield from self._cut(chunk)
-        elif self.step is Step.OPAQUE:
+        """Process the next bytes."""
+        if self.state is FramerState.SYNCHRONISED:
+            yield from self._cut_frames(chunk)
+        elif self.state is FramerState.OPAQUE:
             self._ledger.skip(Reason.OPAQUE, len(chunk.payload))
         else:
             self._candidate += chunk.payload
             self._candidate_chunks.append(chunk)
-            yield from self._weigh()
+            yield from self._test_candidate()
 
-    def lose(self, gap: Gap) -> Iterator[Framed]:
-        """Take note of bytes that were not captured."""
-        if self.step is Step.OPAQUE:
+    def skip(self, gap: Gap) -> Iterator[Framed]:
+        """Process bytes that were not captured."""
+        if self.state is FramerState.OPAQUE:
             return
         if self._is_cut_frame(gap):
             yield from self._accept()
         if self._assembly is not None and self._assembly.size is not None:
             wanted = self._assembly.wanted
-            self._assembly.pass_over(min(gap.size, wanted))
-            if self._assembly.is_whole:
+            self._assembly.skip(min(gap.size, wanted))
+            if self._assembly.is_complete:
                 yield self._finish(self._assembly, gap.offset + wanted, gap.captured_at)
             if gap.size <= wanted:
                 return
-        yield self._lose_step(Loss(gap.size, gap.captured_at, gap.position))
+        yield self._lose_synchronisation(Loss(gap.size, gap.captured_at, gap.position))
 
-    def snapshot(self) -> AssemblyState | None:
-        """Give the frame that comes together, if any: all that a framer holds that does not seek."""
+    def snapshot(self) -> AssemblySnapshot | None:
+        """Return the frame under assembly: the whole state of a framer that is SYNCHRONISED or OPAQUE."""
         return self._assembly.snapshot() if self._assembly else None
 
-    def restore(self, state: AssemblyState | None) -> None:
-        """Go on from a snapshot, in the step that it was taken in."""
-        self._assembly = Assembly.of(state, self._max_frame) if state else None
+    def restore(self, snapshot: AssemblySnapshot | None) -> None:
+        """Continue from a snapshot, in the state in which it was taken."""
+        self._assembly = Assembly.of(snapshot, self._max_frame) if snapshot else None
 
     @property
     def held(self) -> int:
-        """How much memory waits for the rest of a frame, or for evidence, in bytes."""
+        """Bytes of memory that the frame under assembly and the candidate take."""
         assembled = self._assembly.held if self._assembly else 0
         return assembled + 2 * len(self._candidate) + PIECE_COST * len(self._candidate_chunks)
 
     def abandon(self) -> None:
-        """Leave this direction alone from here on: it is not Kafka."""
+        """Skip all further bytes of this direction: it is not Kafka."""
         self._discard(Reason.OPAQUE)
-        self.step = Step.OPAQUE
+        self.state = FramerState.OPAQUE
 
     def close(self) -> None:
-        """Book what is left: nothing more will come."""
-        self._discard(Reason.UNSYNCHRONISED if self.step is Step.SEEKING else Reason.UNFINISHED)
+        """Count the bytes that are still held: no more bytes will be captured."""
+        self._discard(Reason.UNSYNCHRONISED if self.state is FramerState.SEEKING else Reason.UNFINISHED)
 
-    def _cut(self, chunk: Chunk) -> Iterator[Framed]:
+    def _cut_frames(self, chunk: Chunk) -> Iterator[Framed]:
         at = 0
         while at < len(chunk.payload):
             self._assembly = assembly = self._assembly or Assembly(chunk, self._max_frame)
@@ -135,9 +136,9 @@ class Framer:
             if assembly.is_impossible:
                 self._ledger.skip(Reason.UNSYNCHRONISED, len(chunk.payload) - at)
                 yield assembly.invalid_size()
-                yield self._lose_step(Loss(0, chunk.captured_at, chunk.position))
+                yield self._lose_synchronisation(Loss(0, chunk.captured_at, chunk.position))
                 return
-            if assembly.is_whole:
+            if assembly.is_complete:
                 yield self._finish(assembly, chunk.offset + at, chunk.captured_at)
 
     def _finish(self, assembly: Assembly, end: int, completed_at: int) -> Frame:
@@ -145,51 +146,51 @@ class Framer:
         self._ledger.frame(assembly.held)
         return assembly.frame(end, completed_at)
 
-    def _lose_step(self, loss: Loss) -> Loss:
+    def _lose_synchronisation(self, loss: Loss) -> Loss:
         self._discard(Reason.UNSYNCHRONISED)
-        self.step = Step.SEEKING
+        self.state = FramerState.SEEKING
         return loss
 
-    def _weigh(self) -> Iterator[Framed]:
-        """Hold the candidate against the evidence, and drop what cannot begin a frame."""
+    def _test_candidate(self) -> Iterator[Framed]:
+        """Test whether the candidate begins a frame, and drop its first chunk if it does not."""
         while self._candidate:
-            judge = self._judge_opening if self.step is Step.OPENING else self._judge_candidate
-            verdict = judge()
-            if verdict is None:
+            is_opening = self.state is FramerState.OPENING
+            results = self._test_opening() if is_opening else self._test_resumption()
+            if results is None:
                 return
-            yield from verdict
+            yield from results
 
-    def _judge_opening(self) -> Iterable[Framed] | None:
-        """Say what comes of the candidate; None where more bytes must come first."""
+    def _test_opening(self) -> Iterable[Framed] | None:
+        """Return the results for the candidate; None if more bytes are needed."""
         opens = self._opens(self._candidate)
         if opens is None:
             return None
-        return self._accept() if opens else [self._refuse()]
+        return self._accept() if opens else [self._reject()]
 
-    def _judge_candidate(self) -> Iterable[Framed] | None:
+    def _test_resumption(self) -> Iterable[Framed] | None:
         if not self._candidate_chunks[0].starts_segment:
             return [self._drop_first_chunk()]
         resumes = self._resumes(self._candidate, 0)
         if resumes is not False:
             return self._accept() if resumes else None
-        is_foreign = self._is_foreign(self._candidate)
-        if is_foreign is None:
+        is_other_protocol = self._is_other_protocol(self._candidate)
+        if is_other_protocol is None:
             return None
-        return [self._refuse() if is_foreign else self._drop_first_chunk()]
+        return [self._reject() if is_other_protocol else self._drop_first_chunk()]
 
     def _is_cut_frame(self, gap: Gap) -> bool:
-        """Whether a candidate is a frame whose end, and nothing else, is in a gap."""
-        is_candidate = self.step is Step.SEEKING and bool(self._candidate)
+        """Whether the candidate is a frame whose missing end is as long as the gap."""
+        is_candidate = self.state is FramerState.SEEKING and bool(self._candidate)
         return is_candidate and self._resumes(self._candidate, gap.size) is True
 
     def _accept(self) -> Iterator[Framed]:
         chunks = list(self._candidate_chunks)
-        self._forget_candidate()
-        self.step = Step.IN_STEP
+        self._clear_candidate()
+        self.state = FramerState.SYNCHRONISED
         for chunk in chunks:
             yield from self.push(chunk)
 
-    def _refuse(self) -> Loss:
+    def _reject(self) -> Loss:
         chunk = self._candidate_chunks[-1]
         self.abandon()
         return Loss(0, chunk.captured_at, chunk.position)
@@ -201,12 +202,12 @@ class Framer:
         return Loss(0, chunk.captured_at, chunk.position)
 
     def _discard(self, reason: Reason) -> None:
-        """Book all bytes that are held, as parts of no frame."""
+        """Count all held bytes as parts of no frame."""
         held = self._assembly.held if self._assembly else 0
         self._ledger.skip(reason, len(self._candidate) + held)
         self._assembly = None
-        self._forget_candidate()
+        self._clear_candidate()
 
-    def _forget_candidate(self) -> None:
+    def _clear_candidate(self) -> None:
         self._candidate.clear()
         self._candidate_chunks.clear()

@@ -1,14 +1,13 @@
-"""Which answer belongs to which request.
+"""Which response belongs to which request.
 
-A broker answers the requests of a connection in their order (Kafka protocol guide, "Network"), so
-the answers owed form a queue, and the correlation ID only confirms it. Once something may have
-passed unseen the order proves nothing: an answer is then matched by its correlation ID alone, and a
-match clears everything before it.
+A broker responds to the requests of a connection in their order (Kafka protocol guide, "Network"), so the
+requests in flight are a queue, and the correlation ID only confirms the pairing. Once frames may have been
+missed the order proves nothing. Then a response is matched by its correlation ID alone, and a match removes
+all earlier requests from the queue.
 
-Correlation IDs may repeat, so such a match may be with the wrong request of that ID: the right one
-may be among those that were lost. The order counts again, and with it the accusation that an answer
-is foreign or unowed, only after a match with a request that was asked after the last loss. A client
-that was seen to use an ID twice is not matched by ID at all.
+Correlation IDs may repeat, so such a match may be with the wrong request: the right one may have been missed.
+The order counts again, and a response can be FOREIGN or UNOWED again, only after a match with a request that
+was captured after the last loss. Responses to a client that used an ID twice are not matched by ID at all.
 """
 
 from __future__ import annotations
@@ -18,133 +17,133 @@ from typing import NamedTuple
 
 from decoders.frame.record import NO_RECORD, Pairing
 
-MAX_OWED = 10_000
-"""Of a connection with more unanswered requests the older ones are given up, as if unseen."""
+MAX_IN_FLIGHT = 10_000
+"""If a connection has this many requests in flight, the next one discards them, as if they were missed."""
 MAX_AGE = 3600 * 1_000_000_000
-"""Nanoseconds after which a request is given up, as if unseen, when a later one is asked."""
-OWED_COST = 256
-"""What a request that waits takes, roughly, in bytes."""
+"""Nanoseconds after which a request is discarded, as if it was missed, when a later one is captured."""
+IN_FLIGHT_COST = 256
+"""Bytes of memory that a request in flight takes, roughly."""
 
 
-class Owed(NamedTuple):
-    """A request that is owed an answer; `sequence` is that of its record, `asked_at` its capture time."""
+class RequestInFlight(NamedTuple):
+    """A request that expects a response. `sequence` and `captured_at` are those of its record."""
 
     sequence: int
     correlation_id: int
     api_key: int
     api_version: int
-    asked_at: int
+    captured_at: int
 
 
-class OwedState(NamedTuple):
-    """All that is known of the answers owed: the requests `waiting`, oldest first, and the latest asked."""
+class RequestsInFlightSnapshot(NamedTuple):
+    """The state of `RequestsInFlight`. `requests` has the oldest first; `latest` may not be among them."""
 
-    waiting: tuple[Owed, ...]
-    latest_asked: Owed | None
+    requests: tuple[RequestInFlight, ...]
+    latest: RequestInFlight | None
     in_order: bool
     last_before_loss: int
     ids_repeat: bool
 
 
-class AnswersOwed:
-    """The requests of one connection that still wait for an answer, oldest first."""
+class RequestsInFlight:
+    """The requests of one connection that expect a response, oldest first."""
 
     def __init__(self) -> None:
-        self._queue: deque[Owed] = deque()
-        # The IDs in the queue, so that asking costs the same however many wait; unused once one repeats.
-        self._waiting_ids: set[int] = set()
+        self._queue: deque[RequestInFlight] = deque()
+        # The IDs in the queue, so that adding a request takes constant time; not used once an ID repeats.
+        self._ids: set[int] = set()
         self._in_order = True
-        self._latest_asked: Owed | None = None
+        self._latest: RequestInFlight | None = None
         self._last_before_loss = NO_RECORD
         self._ids_repeat = False
 
-    def ask(self, request: Owed, *, certain: bool) -> None:
-        """Add a request; `certain` is False where its bytes did not tell whether it is owed an answer."""
-        self._give_up_before(request.asked_at - MAX_AGE)
-        if len(self._queue) >= MAX_OWED:
+    def add(self, request: RequestInFlight, *, certain: bool) -> None:
+        """Add a request; `certain` is false if its bytes do not show whether it expects a response."""
+        self._discard_before(request.captured_at - MAX_AGE)
+        if len(self._queue) >= MAX_IN_FLIGHT:
             self._queue.clear()
-            self._waiting_ids.clear()
-            self.lose()
+            self._ids.clear()
+            self.note_loss()
         self._ids_repeat = self._ids_repeat or self._is_used(request.correlation_id)
         self._queue.append(request)
-        self._waiting_ids.add(request.correlation_id)
-        self._latest_asked = request
+        self._ids.add(request.correlation_id)
+        self._latest = request
         if not certain:
-            self.lose()
+            self.note_loss()
 
-    def lose(self) -> None:
-        """Take note that requests or answers may have passed unseen: how many is not known."""
+    def note_loss(self) -> None:
+        """Note that an unknown number of requests or responses may have been missed."""
         self._in_order = False
-        self._last_before_loss = self._latest_asked.sequence if self._latest_asked else NO_RECORD
+        self._last_before_loss = self._latest.sequence if self._latest else NO_RECORD
 
-    def snapshot(self) -> OwedState:
-        """Give all that is known."""
-        known = (self._latest_asked, self._in_order, self._last_before_loss, self._ids_repeat)
-        return OwedState(tuple(self._queue), *known)
+    def snapshot(self) -> RequestsInFlightSnapshot:
+        """Return the state."""
+        known = (self._latest, self._in_order, self._last_before_loss, self._ids_repeat)
+        return RequestsInFlightSnapshot(tuple(self._queue), *known)
 
-    def restore(self, state: OwedState) -> None:
-        """Go on from a snapshot."""
-        self._queue = deque(state.waiting)
-        self._waiting_ids = {request.correlation_id for request in state.waiting}
-        _, self._latest_asked, self._in_order, self._last_before_loss, self._ids_repeat = state
+    def restore(self, snapshot: RequestsInFlightSnapshot) -> None:
+        """Continue from a snapshot."""
+        self._queue = deque(snapshot.requests)
+        self._ids = {request.correlation_id for request in snapshot.requests}
+        _, self._latest, self._in_order, self._last_before_loss, self._ids_repeat = snapshot
 
-    def find(self, correlation_id: int) -> Owed | None:
-        """Give the oldest waiting request with a correlation ID."""
-        return next((owed for owed in self._queue if owed.correlation_id == correlation_id), None)
+    def find(self, correlation_id: int) -> RequestInFlight | None:
+        """Return the oldest request in flight with a correlation ID."""
+        return next((request for request in self._queue if request.correlation_id == correlation_id), None)
 
     @property
     def held(self) -> int:
-        """How much memory the requests take that wait, in bytes, roughly."""
-        return OWED_COST * len(self._queue)
+        """Bytes of memory that the requests in flight take, roughly."""
+        return IN_FLIGHT_COST * len(self._queue)
 
     @property
-    def none_waits(self) -> bool:
-        """Whether no request is known to wait."""
+    def is_empty(self) -> bool:
+        """Whether no request is known to be in flight."""
         return not self._queue
 
-    def answer(self, correlation_id: int) -> tuple[Pairing, Owed | None]:
-        """Take an answer in, and give its request where there is one."""
+    def pair(self, correlation_id: int) -> tuple[Pairing, RequestInFlight | None]:
+        """Pair a response with a request in flight, if there is one for it, and remove that request."""
         if not self._in_order:
-            return self._resynchronise(correlation_id)
+            return self._pair_by_id(correlation_id)
         if not self._queue:
             return Pairing.UNOWED, None
         if self._queue[0].correlation_id == correlation_id:
-            return Pairing.MATCHED, self._take_first()
-        return Pairing.FOREIGN, self._out_of_order(correlation_id)
+            return Pairing.MATCHED, self._remove_first()
+        return Pairing.FOREIGN, self._pair_foreign(correlation_id)
 
-    def _give_up_before(self, asked_at: int) -> None:
-        while self._queue and self._queue[0].asked_at < asked_at:
-            self._take_first()
-            self.lose()
+    def _discard_before(self, captured_at: int) -> None:
+        while self._queue and self._queue[0].captured_at < captured_at:
+            self._remove_first()
+            self.note_loss()
 
     def _is_used(self, correlation_id: int) -> bool:
-        """Whether the latest request, or one that waits, has this ID."""
-        latest = self._latest_asked
+        """Whether the latest request, or one in flight, has this ID."""
+        latest = self._latest
         is_latest = latest is not None and latest.correlation_id == correlation_id
-        return is_latest or correlation_id in self._waiting_ids
+        return is_latest or correlation_id in self._ids
 
-    def _take_first(self) -> Owed:
-        owed = self._queue.popleft()
-        self._waiting_ids.discard(owed.correlation_id)
-        return owed
+    def _remove_first(self) -> RequestInFlight:
+        request = self._queue.popleft()
+        self._ids.discard(request.correlation_id)
+        return request
 
-    def _resynchronise(self, correlation_id: int) -> tuple[Pairing, Owed | None]:
-        owed = None if self._ids_repeat else self.find(correlation_id)
-        if owed is None:
+    def _pair_by_id(self, correlation_id: int) -> tuple[Pairing, RequestInFlight | None]:
+        request = None if self._ids_repeat else self.find(correlation_id)
+        if request is None:
             return Pairing.UNKNOWN, None
-        while self._take_first() is not owed:
+        while self._remove_first() is not request:
             pass
-        self._in_order = owed.sequence > self._last_before_loss
-        return Pairing.MATCHED, owed
+        self._in_order = request.sequence > self._last_before_loss
+        return Pairing.MATCHED, request
 
-    def _out_of_order(self, correlation_id: int) -> Owed:
-        """Pair an answer that is not the head's with the request it names, or else with the head."""
-        owed = self.find(correlation_id)
-        if owed is not None:
-            self._queue.remove(owed)
-            self._waiting_ids.discard(correlation_id)
-            return owed
-        # Whether it stood for the head's answer or came on top of it cannot be known.
-        head = self._take_first()
-        self.lose()
-        return head
+    def _pair_foreign(self, correlation_id: int) -> RequestInFlight:
+        """Pair a response out of order with the request of its ID, or else with the oldest request."""
+        request = self.find(correlation_id)
+        if request is not None:
+            self._queue.remove(request)
+            self._ids.discard(correlation_id)
+            return request
+        # Whether the response replaced the oldest request's response or was sent in addition is not known.
+        oldest = self._remove_first()
+        self.note_loss()
+        return oldest

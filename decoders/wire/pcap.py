@@ -1,4 +1,4 @@
-"""Classic pcap files, reading and writing.
+"""Reads and writes classic pcap files.
 
 Format: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/ (microsecond magic 0xA1B2C3D4,
 nanosecond magic 0xA1B23C4D, in the byte order of the machine that wrote the file).
@@ -16,32 +16,32 @@ _NANOSECONDS_PER_TICK = {0xA1B2C3D4: 1_000, 0xA1B23C4D: 1}
 _FILE_HEADER_SIZE = 24
 RECORD_HEADER_SIZE = 16
 LARGEST_PACKET = 16 * 1024 * 1024
-"""No link carries larger packets: beyond it the record header itself is damaged."""
+"""Bytes. No link carries larger packets, so a record header with a larger length is damaged."""
 
 
 class PcapError(ValueError):
-    """Not a capture file, or one that is damaged in the middle."""
+    """The file is no capture file, or is damaged in the middle."""
 
 
 class PcapReader:
     """The packets of a pcap file, read from a binary stream that need not be seekable.
 
-    A file that ends inside a record, as one does whose writer was killed, gives every whole packet;
-    after the iteration `truncated` tells that it was so. Of a seekable stream another iteration goes on
-    behind the last whole packet, for files that still grow; `position` is the byte offset there. `begun`
-    are bytes already taken off the stream. Raises PcapError at once when the stream is no classic pcap
-    file, and during the iteration when a record's length is absurd.
+    If the file ends inside a record, as it does when its writer was killed, every complete packet is yielded
+    and `truncated` is true afterwards. Another iteration over a seekable stream continues behind the last
+    complete packet, for files that still grow; `position` is the byte offset there. `head` are bytes already
+    read from the stream. The constructor raises PcapError if the stream is no classic pcap file, the
+    iteration if a record is longer than LARGEST_PACKET.
     """
 
-    def __init__(self, stream: BinaryIO, begun: bytes = b"") -> None:
+    def __init__(self, stream: BinaryIO, head: bytes = b"") -> None:
         self.stream = stream
-        header = begun + stream.read(_FILE_HEADER_SIZE - len(begun))
+        header = head + stream.read(_FILE_HEADER_SIZE - len(head))
         order = _byte_order(header)
         magic, _major, _minor, _zone, _accuracy, _snap_length, link = struct.unpack(f"{order}IHHiIII", header)
         self.is_big_endian = order == ">"
         self._record_header = struct.Struct(f"{order}IIII")
         self.nanoseconds_per_tick = _NANOSECONDS_PER_TICK[magic]
-        # The upper bits of the link field may tell the length of a frame check sequence.
+        # The upper bits of the link field may hold the length of a frame check sequence.
         self.link_type = link & 0xFFFF
         self.truncated = False
         self.position = _FILE_HEADER_SIZE
@@ -50,22 +50,22 @@ class PcapReader:
         self.truncated = False
         while header := self.stream.read(RECORD_HEADER_SIZE):
             if len(header) < RECORD_HEADER_SIZE:
-                self.stop_short()
+                self.mark_truncated()
                 return
             seconds, ticks, captured, original = self._record_header.unpack(header)
             if captured > LARGEST_PACKET:
                 raise PcapError(f"damaged: the packet at byte {self.position} claims {captured} bytes")
             data = self.stream.read(captured)
             if len(data) < captured:
-                self.stop_short()
+                self.mark_truncated()
                 return
             position = self.position
             self.position += RECORD_HEADER_SIZE + captured
             captured_at = seconds * 1_000_000_000 + ticks * self.nanoseconds_per_tick
             yield Packet(captured_at, self.link_type, data, original, position)
 
-    def stop_short(self) -> None:
-        """Take note that the stream ends inside a record, and go back to where that begins, if possible."""
+    def mark_truncated(self) -> None:
+        """Set `truncated`, and seek to the beginning of the incomplete record if the stream is seekable."""
         self.truncated = True
         if self.stream.seekable():
             self.stream.seek(self.position)
@@ -88,7 +88,7 @@ class PcapWriter:
         stream.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262_144, link_type))
 
     def write(self, packet: Packet) -> None:
-        """Append one packet. Raises ValueError when it is of another link type than the file."""
+        """Append one packet. Raises ValueError if its link type is not the file's."""
         if packet.link_type != self._link_type:
             raise ValueError(f"a packet of link type {packet.link_type} in a file of {self._link_type}")
         seconds, nanoseconds = divmod(packet.captured_at, 1_000_000_000)

@@ -1,9 +1,9 @@
-"""pcapng files: sections, interfaces and packets of every kind of block.
+"""Reads pcapng files: sections, interfaces, and packets of every kind of block.
 
-Format: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/. Read are section headers (each may
-have another byte order), interface descriptions with the resolution and the offset of their clock,
-and the packets of enhanced, simple and obsolete packet blocks. All other blocks are passed over: name
-resolution, statistics, secrets, and what later versions may add.
+Format: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/. The reader handles section headers (each
+may have another byte order), interface descriptions with the resolution and offset of their clock, and
+enhanced, simple and obsolete packet blocks. It skips all other blocks: name resolution, statistics, secrets,
+and those of later versions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from decoders.wire.packet import Packet
 from decoders.wire.pcap import LARGEST_PACKET, PcapError
 
 PCAPNG_MAGIC = b"\x0a\x0d\x0d\x0a"
-"""The type of a section header block, which reads alike in both byte orders."""
+"""The type of a section header block, which is the same in both byte orders."""
 _BYTE_ORDERS = {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}
 _BLOCK_HEADER_SIZE, _TRAILER_SIZE = 8, 4
 _SHORTEST_BLOCK = _BLOCK_HEADER_SIZE + _TRAILER_SIZE
@@ -27,7 +27,7 @@ _NANOSECONDS = 1_000_000_000
 
 
 class _Block(enum.IntEnum):
-    """The types of block that are read."""
+    """The block types that are handled."""
 
     INTERFACE = 1
     OBSOLETE_PACKET = 2
@@ -37,7 +37,7 @@ class _Block(enum.IntEnum):
 
 
 class _Interface(NamedTuple):
-    """What an interface description says: its clock ticks `ticks_per_second`, from `offset` seconds on."""
+    """An interface description. Its clock counts `ticks_per_second` from `offset` seconds after the epoch."""
 
     link_type: int
     snap_length: int
@@ -51,15 +51,15 @@ class _Interface(NamedTuple):
 class PcapngReader:
     """The packets of a pcapng file, read from a binary stream that need not be seekable.
 
-    `truncated`, `position`, `begun` and another iteration are as those of PcapReader. A packet of a
-    simple packet block has no time of its own and takes that of the packet before it. Raises PcapError
-    at once when the stream is no pcapng file, and during the iteration where a block contradicts itself.
+    `truncated`, `position`, `head` and another iteration are those of PcapReader. A packet of a simple packet
+    block has no time and gets that of the packet before it. The constructor raises PcapError if the stream is
+    no pcapng file, the iteration if a block contradicts itself.
     """
 
-    def __init__(self, stream: BinaryIO, begun: bytes = b"") -> None:
+    def __init__(self, stream: BinaryIO, head: bytes = b"") -> None:
         self._stream = stream
-        self._begun = begun + stream.read(len(PCAPNG_MAGIC) - len(begun))
-        if self._begun != PCAPNG_MAGIC:
+        self._head = head + stream.read(len(PCAPNG_MAGIC) - len(head))
+        if self._head != PCAPNG_MAGIC:
             raise PcapError("not a pcapng file")
         self._order = "<"
         self._interfaces: list[_Interface] = []
@@ -81,7 +81,7 @@ class PcapngReader:
                 yield packet
 
     def _block(self) -> tuple[int, bytes] | None:
-        """Read the next block: its type and body; None at the end of the stream."""
+        """Return the type and body of the next block, None at the end of the stream."""
         header = self._read(_BLOCK_HEADER_SIZE)
         if not header:
             return None
@@ -90,37 +90,37 @@ class PcapngReader:
             body = self._read(4)
             self._begin_section(header + body)
         if len(header) < _BLOCK_HEADER_SIZE:
-            self._stop_short()
+            self._mark_truncated()
             return None
         kind, length = struct.unpack(f"{self._order}II", header)
         if length % 4 or not _SHORTEST_BLOCK + len(body) <= length <= _LONGEST_BLOCK:
             raise PcapError(f"damaged: the block at byte {self.position} claims {length} bytes")
         rest = self._read(length - _BLOCK_HEADER_SIZE - len(body))
         if len(header) + len(body) + len(rest) < length:
-            self._stop_short()
+            self._mark_truncated()
             return None
         if rest[-_TRAILER_SIZE:] != header[4:]:
             raise PcapError(f"damaged: the block at byte {self.position} ends with another length")
         return kind, body + rest[:-_TRAILER_SIZE]
 
     def _read(self, size: int) -> bytes:
-        begun, self._begun = self._begun, b""
-        return begun + self._stream.read(size - len(begun))
+        head, self._head = self._head, b""
+        return head + self._stream.read(size - len(head))
 
-    def _stop_short(self) -> None:
+    def _mark_truncated(self) -> None:
         self.truncated = True
         if self._stream.seekable():
             self._stream.seek(self.position)
 
     def _begin_section(self, start: bytes) -> None:
-        """Take the byte order from a section header, of which 12 bytes were read or all there are."""
+        """Set the byte order from the first 12 bytes of a section header; fewer, if the file ends there."""
         if len(start) == _BLOCK_HEADER_SIZE + 4:
             if start[-4:] not in _BYTE_ORDERS:
                 raise PcapError("damaged: a section of no known byte order")
             self._order = _BYTE_ORDERS[start[-4:]]
 
     def _packet(self, kind: int, body: bytes, position: int) -> Packet | None:
-        """Give the packet of a block, or take note of what another kind of block says."""
+        """Return the packet of a block; None for another kind of block."""
         match kind:
             case _Block.SECTION_HEADER:
                 self._interfaces = []
@@ -159,7 +159,7 @@ def _interface(order: str, body: bytes) -> _Interface:
 
 
 def _options(order: str, data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Give code and value of each option; values are padded to four bytes."""
+    """Yield code and value of each option; values are padded to four bytes."""
     at = 0
     while at + 4 <= len(data):
         code, length = struct.unpack_from(f"{order}HH", data, at)

@@ -1,4 +1,4 @@
-"""Writes the records of one connection, all with the same identity."""
+"""Makes the records of one connection, which share its identity."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from decoders.wire.segment import SocketAddress
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Run:
-    """What all records of one run of the feeder share; `next_sequence` numbers them from 1."""
+    """What all records of one run of the feeder share; `next_sequence` returns their numbers, from 1."""
 
     run: int
     cluster: str
@@ -22,7 +22,7 @@ class Run:
 
 
 class Recorder:
-    """Makes the records of one connection. The connection's ID is settled by the first, OPENED."""
+    """Makes the records of one connection. The first record, OPENED, determines the connection's ID."""
 
     def __init__(self, run: Run, client: SocketAddress, server: SocketAddress) -> None:
         self._next_sequence = run.next_sequence
@@ -40,7 +40,7 @@ class Recorder:
         self._identity = self._latest
 
     def opened(self, captured_at: int, position: int, *, mid_stream: bool) -> Record:
-        """Open the connection, and give it the ID that all its records carry."""
+        """Make the record OPENED, which determines the ID of the connection."""
         sequence = self._next_sequence()
         self._identity = dataclasses.replace(
             self._identity, connection=_connection_id(self._identity, sequence)
@@ -61,12 +61,12 @@ class Recorder:
         """The connection's ID."""
         return self._identity.connection
 
-    def pass_over(self) -> None:
-        """Take note that others have told frames of this connection: the latest record is no gap."""
+    def forget_gap(self) -> None:
+        """Note that the latest record is no gap, because another tracker recorded frames since."""
         self._latest = self._identity
 
-    def just_told_gap(self, direction: Direction) -> bool:
-        """Whether the latest record of the connection is a gap in this direction."""
+    def just_recorded_gap(self, direction: Direction) -> bool:
+        """Whether the latest record of the connection is a GAP in this direction."""
         return self._latest.kind is Kind.GAP and self._latest.direction is direction
 
     def _write(self, sequence: int, **fields: Any) -> Record:

@@ -1,7 +1,7 @@
 """Link, IP and TCP layers: a packet → the TCP segment in it, or the reason why it is skipped.
 
-Checksums are not verified: a capture on the sending host sees them before the network card has
-filled them in.
+Checksums are not verified: a capture on the sending host sees packets before the network card fills in their
+checksums.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from decoders.wire.packet import Packet
 
 
 class LinkType(enum.IntEnum):
-    """The link layers that are read (https://www.tcpdump.org/linktypes.html)."""
+    """The supported link layers (https://www.tcpdump.org/linktypes.html)."""
 
     NULL = 0
     ETHERNET = 1
@@ -37,12 +37,12 @@ class SocketAddress(NamedTuple):
 
     @property
     def endpoint(self) -> Endpoint:
-        """The same as people write it."""
+        """The address and port as text."""
         return Endpoint.of(self.address, self.port)
 
 
 class TcpFlag(enum.IntEnum):
-    """The control bits of RFC 9293 that reassembly asks for."""
+    """The control bits of a TCP header (RFC 9293 section 3.1) that are used here."""
 
     FIN = 0x01
     SYN = 0x02
@@ -54,8 +54,9 @@ class TcpFlag(enum.IntEnum):
 class Segment(NamedTuple):
     """One TCP segment.
 
-    `missing` counts the payload bytes that followed on the wire but were not captured (snap length).
+    `missing` is the number of payload bytes that followed on the wire but were not captured (snap length).
     `sequence` and `acknowledgment` are the 32-bit numbers of the header, `flags` its TcpFlag bits.
+    `captured_at` and `position` are those of the packet.
     """
 
     source: SocketAddress
@@ -70,13 +71,13 @@ class Segment(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """A packet that carries no segment that can be read, and why."""
+    """A packet without a TCP segment that can be parsed, and the reason, as metrics name it."""
 
     reason: str
 
 
 class _UnreadableError(Exception):
-    """Carries the reason out of the layer that met it."""
+    """The reason why a packet is skipped."""
 
 
 _ETHERTYPE_IPV4, _ETHERTYPE_IPV6 = 0x0800, 0x86DD
@@ -91,11 +92,11 @@ _PROTOCOL_TCP, _PROTOCOL_UDP, _PROTOCOL_FRAGMENT, _PROTOCOL_AUTHENTICATION = 6, 
 _TUNNELS = {4: "ip-in-ip", 41: "ip-in-ip", 47: "gre"}
 _VXLAN_PORT = 4789
 _EXTENSIONS = frozenset({0, 43, 51, 60, 135})
-"""Hop-by-hop, routing, authentication, destination options and mobility: each tells its own length."""
+"""Hop-by-hop, routing, authentication, destination options and mobility: each contains its own length."""
 
 
 def read_segment(packet: Packet) -> Segment | Skipped:
-    """Find the TCP segment of a packet. Never raises."""
+    """Return the TCP segment of a packet, or why it is skipped. Never raises."""
     try:
         return _tcp(packet, _ip(packet, _network_layer(packet)))
     except _UnreadableError as reason:
@@ -105,7 +106,7 @@ def read_segment(packet: Packet) -> Segment | Skipped:
 
 
 def _network_layer(packet: Packet) -> int:
-    """Find the offset of the IP header."""
+    """Return the offset of the IP header."""
     match packet.link_type:
         case LinkType.ETHERNET:
             return _after_ethertype(packet.data, 12)
@@ -134,14 +135,14 @@ def _after_ethertype(data: bytes, at: int) -> int:
 
 
 def _after_family(data: bytes) -> int:
-    """Pass the address family, which is in the byte order of whoever captured."""
+    """Return the offset behind the address family, which is in the byte order of the capturing host."""
     if not _BSD_IP_FAMILIES.intersection(struct.unpack_from("<I", data) + struct.unpack_from(">I", data)):
         raise _UnreadableError("not-ip")
     return 4
 
 
 class _Datagram(NamedTuple):
-    """What IP says: its addresses, and where in the packet its TCP header starts and its bytes end."""
+    """An IP datagram: its addresses, and the offsets in the packet of its TCP header and of its end."""
 
     source: bytes
     destination: bytes
@@ -160,14 +161,14 @@ def _ip(packet: Packet, at: int) -> _Datagram:
 
 def _ipv4(packet: Packet, at: int) -> _Datagram:
     first, total_length, fragment, protocol, source, destination = _IPV4.unpack_from(packet.data, at)
-    # Every fragment but the first has an offset, every one but the last says "more fragments".
+    # Every fragment but the first has an offset; every fragment but the last has the flag "more fragments".
     if fragment & 0x3FFF:
         raise _UnreadableError("fragment")
     header_length = (first & 0x0F) * 4
     if header_length < _IPV4.size:
         raise _UnreadableError("malformed")
-    _demand_tcp(packet.data, protocol, at + header_length)
-    # A packet that the network card is yet to split, or has merged, may be too large for the field.
+    _require_tcp(packet.data, protocol, at + header_length)
+    # The length is 0 if a packet that the network card splits or has merged is too large for the field.
     end = at + total_length if total_length else packet.original_length
     return _Datagram(source, destination, at + header_length, end)
 
@@ -177,16 +178,16 @@ def _ipv6(packet: Packet, at: int) -> _Datagram:
     start = at + _IPV6.size
     end = start + payload_length if payload_length else packet.original_length
     while protocol in _EXTENSIONS:
-        following, length = packet.data[start], packet.data[start + 1]
-        # All count 8 bytes beyond the first 8, but the oldest counts 4 bytes beyond the first 8.
+        next_protocol, length = packet.data[start], packet.data[start + 1]
+        # Lengths count 8-byte units after the first 8 bytes, but that of authentication counts 4-byte units.
         start += 4 * (length + 2) if protocol == _PROTOCOL_AUTHENTICATION else 8 * (length + 1)
-        protocol = following
-    _demand_tcp(packet.data, protocol, start)
+        protocol = next_protocol
+    _require_tcp(packet.data, protocol, start)
     return _Datagram(source, destination, start, end)
 
 
-def _demand_tcp(data: bytes, protocol: int, start: int) -> None:
-    """Raise the reason why what an IP header announces is no TCP that can be read."""
+def _require_tcp(data: bytes, protocol: int, start: int) -> None:
+    """Raise the reason if the protocol of an IP header is not TCP."""
     if protocol == _PROTOCOL_TCP:
         return
     if protocol == _PROTOCOL_FRAGMENT:
@@ -204,7 +205,7 @@ def _tcp(packet: Packet, datagram: _Datagram) -> Segment:
     start = datagram.start + header_length
     if header_length < _SHORTEST_TCP_HEADER or start > datagram.end:
         raise _UnreadableError("malformed")
-    # Bytes behind the datagram's end are padding of the link layer.
+    # Bytes after the datagram's end are padding of the link layer.
     payload = packet.data[start : datagram.end]
     return Segment(
         SocketAddress(datagram.source, source_port),

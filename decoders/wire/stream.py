@@ -1,14 +1,14 @@
 """One direction of a TCP connection: segments in, bytes in order out, and gaps of known size.
 
-Places in the stream are counted without wrapping: offset 0 is the first byte after the SYN, or the
-first byte seen where the SYN was not. Of bytes that were sent twice the first captured win
-(RFC 9293 section 3.10.7.4 lets a receiver trim what it has). Where the first still wait and the
-others differ, the ledger says so; what was passed on is not kept to compare, and a keep-alive may
-carry any byte in place of the last one.
+Offsets in the stream do not wrap: offset 0 is the first byte after the SYN, or the first byte captured if the
+SYN was not. If bytes were sent twice, those captured first are used (RFC 9293 section 3.10.7.4 lets a
+receiver trim what it has). If the first ones are still buffered and the others differ, the ledger counts them
+as conflicting. Bytes that were passed on are not kept for comparison, because a keep-alive may carry any byte
+in place of the last one.
 
-A hole is waited for while its bytes may still come. It becomes a gap when the other side
-acknowledges beyond it, which shows that they passed and were not captured, or when too much is held
-behind it.
+The bytes behind a hole are buffered while the missing ones may still arrive. The hole becomes a gap when the
+other side acknowledges bytes behind it, which shows that the missing ones passed and were not captured, or
+when too many bytes are buffered.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from decoders.wire.ledger import Ledger, Reason
 from decoders.wire.segment import Segment, TcpFlag
 
 MAX_HELD = 4 * 1024 * 1024
-"""How much may wait behind a hole, in bytes; each held piece is charged for its own size as well."""
+"""Bytes that may be held behind a hole, including PIECE_COST for each held chunk."""
 SEQUENCE_SPACE = 1 << 32
 PIECE_COST = 256
-"""What a piece that waits takes besides its bytes, roughly."""
+"""Bytes of memory that a held chunk takes besides its payload, roughly."""
 
 
 class Chunk(NamedTuple):
     """Bytes of the stream in order, all from one segment.
 
-    `starts_segment` tells whether they begin where their segment's payload begins: a sender often
-    starts a frame there. `acknowledgment` is the 32-bit number in that segment's header.
+    `starts_segment` is true if they begin where the segment's payload begins, as frames often do.
+    `acknowledgment` is the 32-bit number in the segment's header.
     """
 
     offset: int
@@ -47,7 +47,7 @@ class Chunk(NamedTuple):
         return self.offset + len(self.payload)
 
     def part(self, start: int, end: int) -> Chunk:
-        """Give the bytes between two offsets of the stream that lie within this chunk."""
+        """Return the bytes between two offsets of the stream that are within this chunk."""
         payload = self.payload[start - self.offset : end - self.offset]
         starts_segment = self.starts_segment and start == self.offset
         return self._replace(offset=start, payload=payload, starts_segment=starts_segment)
@@ -56,7 +56,7 @@ class Chunk(NamedTuple):
 class Gap(NamedTuple):
     """Bytes of the stream that were not captured.
 
-    `captured_at` and `position` are those of the packet that showed it.
+    `captured_at` and `position` are those of the packet that shows that they are missing.
     """
 
     offset: int
@@ -65,15 +65,15 @@ class Gap(NamedTuple):
     position: int
 
 
-class Place(NamedTuple):
-    """The offset of the next byte, and its 32-bit sequence number."""
+class StreamSnapshot(NamedTuple):
+    """The state of a stream that is in order: the offset of the next byte, and its 32-bit sequence number."""
 
     offset: int
     sequence: int
 
 
 class Stream:
-    """Puts one direction in order. `initial` is the sequence number of its first byte."""
+    """Reassembles one direction. `initial` is the sequence number of its first byte."""
 
     def __init__(self, ledger: Ledger, initial: int) -> None:
         self._ledger = ledger
@@ -84,35 +84,35 @@ class Stream:
         self._end: int | None = None
 
     def offset_of(self, sequence: int) -> int:
-        """Place a 32-bit sequence or acknowledgment number: it lies within 2 GiB of the last byte."""
+        """Return the offset of a 32-bit sequence or acknowledgment number, within 2 GiB of the next byte."""
         distance = (sequence - self._next_sequence) % SEQUENCE_SPACE
         return self._next + distance - (SEQUENCE_SPACE if distance >= SEQUENCE_SPACE // 2 else 0)
 
     @property
     def held(self) -> int:
-        """How much memory waits behind a hole, in bytes, each piece charged for its own size as well."""
+        """Bytes of memory held behind a hole, including PIECE_COST for each chunk."""
         return self._held_cost
 
     @property
     def is_in_order(self) -> bool:
-        """Whether nothing is held and no end is known: then its place is all that it holds."""
+        """Whether no chunk is held and no FIN was seen; then a snapshot is the whole state."""
         return not self._held and self._end is None
 
-    def snapshot(self) -> Place:
-        """Give the place of a stream that is in order."""
-        return Place(self._next, self._next_sequence)
+    def snapshot(self) -> StreamSnapshot:
+        """Return the state of a stream that is in order."""
+        return StreamSnapshot(self._next, self._next_sequence)
 
-    def restore(self, place: Place) -> None:
-        """Go on from a place."""
-        self._next, self._next_sequence = place
+    def restore(self, snapshot: StreamSnapshot) -> None:
+        """Continue from a snapshot."""
+        self._next, self._next_sequence = snapshot
 
     @property
     def is_finished(self) -> bool:
-        """Whether the sender has closed this direction and everything before that was passed on."""
+        """Whether the sender has closed this direction and all bytes before its FIN were passed on."""
         return self._end is not None and self._next >= self._end
 
     def push(self, segment: Segment) -> Iterator[Chunk | Gap]:
-        """Take a segment in, and give what is in order now."""
+        """Add a segment, and yield the chunks and gaps that are next in order."""
         start = self.offset_of(segment.sequence) + bool(segment.flags & TcpFlag.SYN)
         chunk = Chunk(
             start, segment.payload, segment.captured_at, segment.position, segment.acknowledgment, True
@@ -123,25 +123,25 @@ class Stream:
         self._hold(chunk)
         yield from self._release()
         if self._next == chunk.end:
-            yield from self._give_up(end, segment.captured_at, segment.position)
+            yield from self._skip_holes(end, segment.captured_at, segment.position)
         while self._held_cost > MAX_HELD:
-            yield from self._give_up(self._held[0].offset, segment.captured_at, segment.position)
+            yield from self._skip_holes(self._held[0].offset, segment.captured_at, segment.position)
 
     def acknowledge(self, number: int, captured_at: int, position: int) -> Iterator[Chunk | Gap]:
-        """Hear that the receiver has everything before a 32-bit sequence number."""
+        """Process an acknowledgment: the receiver has all bytes before a 32-bit sequence number."""
         reached = self.offset_of(number)
-        # A FIN takes a sequence number but is no byte of the stream.
+        # A FIN has a sequence number but is no byte of the stream.
         if self._end is not None:
             reached = min(reached, self._end)
-        yield from self._give_up(reached, captured_at, position)
+        yield from self._skip_holes(reached, captured_at, position)
 
     def close(self, captured_at: int, position: int) -> Iterator[Chunk | Gap]:
-        """Wait for nothing more: give what is held, with the gaps between."""
+        """Yield the held chunks, with the gaps before them: no more segments will be captured."""
         if self._held:
-            yield from self._give_up(self._held[-1].end, captured_at, position)
+            yield from self._skip_holes(self._held[-1].end, captured_at, position)
 
-    def _give_up(self, end: int, captured_at: int, position: int) -> Iterator[Chunk | Gap]:
-        """Wait no longer for what is missing before an offset."""
+    def _skip_holes(self, end: int, captured_at: int, position: int) -> Iterator[Chunk | Gap]:
+        """Turn the holes before an offset into gaps."""
         while self._next < end:
             start, stop = self._next, min(end, self._held[0].offset) if self._held else end
             self._ledger.lose(stop - start)
@@ -161,28 +161,28 @@ class Stream:
         self._next = offset
 
     def _hold(self, chunk: Chunk) -> None:
-        """Keep those parts of a chunk that are neither passed nor held already."""
+        """Hold those parts of a chunk that have neither passed nor are held already."""
         kept = conflicting = 0
         at = max(chunk.offset, self._next)
         index = bisect_right(self._held, at, key=lambda held: held.end)
         while at < chunk.end:
-            following = self._held[index] if index < len(self._held) else None
-            end = min(chunk.end, following.offset) if following else chunk.end
+            next_held = self._held[index] if index < len(self._held) else None
+            end = min(chunk.end, next_held.offset) if next_held else chunk.end
             if at < end:
                 self._held.insert(index, chunk.part(at, end))
                 self._held_cost += end - at + PIECE_COST
                 kept += end - at
                 index += 1
-            if following:
-                conflicting += _contradicted(chunk, following)
-            at = following.end if following else end
+            if next_held:
+                conflicting += _conflicting_bytes(chunk, next_held)
+            at = next_held.end if next_held else end
             index += 1
         self._ledger.skip(Reason.CONFLICTING, conflicting)
         self._ledger.skip(Reason.DUPLICATE, len(chunk.payload) - kept - conflicting)
 
 
-def _contradicted(chunk: Chunk, held: Chunk) -> int:
-    """Give the size of two chunks' overlap if their bytes differ there, else 0."""
+def _conflicting_bytes(chunk: Chunk, held: Chunk) -> int:
+    """Return the size of two chunks' overlap if their bytes differ there, else 0."""
     start, end = max(chunk.offset, held.offset), min(chunk.end, held.end)
     if end <= start or chunk.part(start, end).payload == held.part(start, end).payload:
         return 0

@@ -1,10 +1,10 @@
-"""The bytes of a conversation → packets, as a capture beside the client would have shown them.
+"""The bytes of a connection → packets, as a capture beside the client would contain them.
 
-Relays and tests speak through this file, so that a conversation which was relayed goes the same road
-as one that was captured. A relay does not see when the client really read an answer; the
-acknowledgment numbers say so: a client's segment acknowledges only what was sent to it at least
-`acknowledgment_delay` nanoseconds before. With `RELAY_DELAY` a request therefore counts as sent after
-an answer exactly when 5 s or more lie between them, and whoever reads the packets needs no other rule.
+Relays and tests use this file, so that relayed and captured connections are processed by the same code. A
+relay does not see when the client reads a response. Therefore a client's segment acknowledges only bytes that
+were sent to the client at least `acknowledgment_delay` nanoseconds before. With `RELAY_DELAY` a request
+counts as sent after a response if, and only if, at least 5 s are between them, and the tracker needs no other
+rule.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from decoders.wire.segment import LinkType, Segment, SocketAddress, TcpFlag
 from decoders.wire.stream import SEQUENCE_SPACE
 
 RELAY_DELAY = 5_000_000_000
-"""Nanoseconds after which a relay takes it for certain that a client has read what it was sent."""
+"""Nanoseconds after which a relay assumes that the client has read a response."""
 MAX_PAYLOAD = 60_000
-"""The largest payload of one packet: with its headers it fits an IP length field."""
+"""Bytes of the largest payload of a packet: with its headers it fits the length field of IP."""
 
 _MAC_ADDRESSES = bytes.fromhex("020000000002 020000000001")
 _ETHERTYPE_IPV4, _ETHERTYPE_IPV6 = b"\x08\x00", b"\x86\xdd"
@@ -30,10 +30,10 @@ _WINDOW_SCALE_14 = bytes.fromhex("0103030e")
 
 
 class SyntheticConnection:
-    """Makes the Ethernet packets of one TCP connection over IPv4 or IPv6, as the addresses are.
+    """Makes the Ethernet packets of one TCP connection over IPv4 or IPv6, according to the addresses.
 
-    Times are in nanoseconds since the epoch and must not go back. `initial_sequences` are those of
-    the client and of the server.
+    Times are in nanoseconds since the epoch and must not decrease. `initial_sequences` are the initial
+    sequence numbers of the client and of the server.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class SyntheticConnection:
         self._next = dict(zip(self._addresses, initial_sequences, strict=True))
         self._acknowledgment_delay = acknowledgment_delay
         self._read_by_client = initial_sequences[1]
-        # When the server's sequence number reached which value, as far as the client has not read it.
+        # Times and the server's sequence numbers then, of data that the client has not acknowledged.
         self._unread: deque[tuple[int, int]] = deque()
 
     def opened(self, at: int) -> list[Packet]:
-        """Give the three packets of the handshake."""
+        """Return the three packets of the handshake."""
         syn = self._packet(Direction.TO_BROKER, at, TcpFlag.SYN)
         syn_ack = self._packet(Direction.TO_CLIENT, at, TcpFlag.SYN | TcpFlag.ACK)
         self._unread.clear()
@@ -63,22 +63,22 @@ class SyntheticConnection:
         return [syn, syn_ack, self._packet(Direction.TO_BROKER, at, TcpFlag.ACK)]
 
     def sent(self, at: int, direction: Direction, data: bytes) -> list[Packet]:
-        """Give the packets that carry bytes in one direction."""
+        """Return the packets that carry bytes in one direction."""
         return [
             self._packet(direction, at, TcpFlag.PSH | TcpFlag.ACK, data[start : start + MAX_PAYLOAD])
             for start in range(0, len(data), MAX_PAYLOAD)
         ]
 
     def acknowledged(self, at: int, direction: Direction) -> list[Packet]:
-        """Give a packet that carries nothing, sent in a direction to acknowledge the other."""
+        """Return a packet without payload, sent in a direction to acknowledge the other."""
         return [self._packet(direction, at, TcpFlag.ACK)]
 
     def finished(self, at: int, direction: Direction) -> list[Packet]:
-        """Give the packet by which the sender of a direction ends it."""
+        """Return the packet with which the sender of a direction closes it."""
         return [self._packet(direction, at, TcpFlag.FIN | TcpFlag.ACK)]
 
     def reset(self, at: int, direction: Direction) -> list[Packet]:
-        """Give the packet by which the sender of a direction breaks the connection off."""
+        """Return the packet with which the sender of a direction resets the connection."""
         return [self._packet(direction, at, TcpFlag.RST | TcpFlag.ACK)]
 
     def _packet(self, direction: Direction, at: int, flags: int, payload: bytes = b"") -> Packet:
@@ -102,7 +102,7 @@ class SyntheticConnection:
 
 
 def _ip(source: SocketAddress, destination: SocketAddress, tcp: bytes) -> bytes:
-    """Put the ethertype and an IP header before TCP bytes."""
+    """Prepend an ethertype and an IP header to TCP bytes."""
     addresses = source.address + destination.address
     if len(source.address) == 16:
         header = struct.pack(">IHBB", 6 << 28, len(tcp), _PROTOCOL_TCP, _HOP_LIMIT)

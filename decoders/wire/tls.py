@@ -1,4 +1,4 @@
-"""TLS records (RFC 8446 section 5.1): what encrypted Kafka looks like to one who joins midway."""
+"""Recognises TLS records (RFC 8446 section 5.1), which encrypted connections carry."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ _CONTENT_TYPES = range(20, 25)
 """Change cipher spec, alert, handshake, application data, heartbeat."""
 _VERSIONS = frozenset({b"\x03\x01", b"\x03\x02", b"\x03\x03"})
 _LONGEST = (1 << 14) + 2048
-"""RFC 5246 section 6.2.3: what encryption may make of a record."""
+"""Bytes of the longest encrypted record (RFC 5246 section 6.2.3)."""
 
 
 def begins_with_record(data: bytes | bytearray) -> bool | None:
-    """Tell whether bytes begin with a TLS record that ends where they end, or where another begins.
+    """Return whether bytes begin with a TLS record that ends where they end, or where another record begins.
 
-    None where more bytes must come first. No Kafka frame begins so: its length would be beyond any.
+    Returns None if more bytes are needed. No Kafka frame begins like a TLS record: its size would be too
+    large.
     """
     if len(data) < _HEADER_SIZE:
         return None
     if not _is_header(data[:_HEADER_SIZE]):
         return False
-    following = data[_HEADER_SIZE + _length(data) :][:_HEADER_SIZE]
-    if len(data) < _HEADER_SIZE + _length(data) or 0 < len(following) < _HEADER_SIZE:
+    next_header = data[_HEADER_SIZE + _length(data) :][:_HEADER_SIZE]
+    if len(data) < _HEADER_SIZE + _length(data) or 0 < len(next_header) < _HEADER_SIZE:
         return None
-    return not following or _is_header(following)
+    return not next_header or _is_header(next_header)
 
 
 def _is_header(data: bytes | bytearray) -> bool:

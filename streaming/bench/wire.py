@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, Final, cast
 
 from decoders.schema.registry import default_schemas
 from decoders.wire.capture_file import read_capture
-from decoders.wire.columnar.chunks import read_batches
+from decoders.wire.columnar.capture_batches import read_batches
 from decoders.wire.columnar.tracker import ColumnarTracker
 from streaming.bench.report import report
 from streaming.bench.wire_capture import BROKER_PORT, SyntheticCapture

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from decoders.wire.capture_file import read_capture
-from decoders.wire.columnar.chunks import read_batches
+from decoders.wire.columnar.capture_batches import read_batches
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapError

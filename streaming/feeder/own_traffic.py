@@ -166,7 +166,7 @@ class _Suspects:
         if not (packets.size and (len(self._pairs) or len(self._ports))):
             return []
         segments = read_segments(packets)
-        is_suspect: NDArray[np.bool_] = ~segments.familiar | self._are_ours(segments)
+        is_suspect: NDArray[np.bool_] = ~segments.parsed | self._are_ours(segments)
         return np.flatnonzero(is_suspect).tolist()
 
     def _are_ours(self, segments: SegmentBatch) -> NDArray[np.bool_]:

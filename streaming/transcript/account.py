@@ -53,7 +53,7 @@ def accounts(
         ports=ports,
         run=0,
         max_frame=max_frame,
-        ended=lambda *connection: ended.append(ByteAccount.of(*connection)),
+        on_end=lambda *connection: ended.append(ByteAccount.of(*connection)),
     )
     total = _Sum()
     for batch in batches:

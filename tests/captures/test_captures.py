@@ -18,7 +18,7 @@ from streaming.check.examination import Examination, examine
 from streaming.demo.offences import PLANTED
 from streaming.feeder.source import open_capture
 from tests.captures import planted, real_clients
-from tests.decoders.wire.balance import balances
+from tests.decoders.wire.conversation import balances
 
 CAPTURES = pytest.mark.parametrize(
     "capture", [real_clients.CAPTURE, planted.CAPTURE], ids=["real clients", "planted"]

@@ -1,7 +1,7 @@
-"""Whether a Produce request is owed an answer, read without the rest of it.
+"""Compiled: whether a Produce request expects a response, from its acks alone.
 
-`decoders.codec.acknowledgement` says what the answer means. Told here are only the layouts of versions
-that the release knows; any other request is left to that file.
+`decoders.codec.acknowledgement` is the scalar form and decides all cases. The layouts here are those of the
+release's versions; any other request is undecided.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from numpy.typing import NDArray
 from decoders.codec.columnar.numbers import int16, wide
 from decoders.codec.program import compile_message
 from decoders.compilation import inlined
+from decoders.protocol import PRODUCE
 from decoders.schema.registry import Api, Schemas
 
-PRODUCE: Final = 0
 REQUEST_HEADER: Final = 8
 """Bytes of a request before its client ID: API key, version, correlation ID."""
-UNSAID: Final = -1
-"""Only a look at the whole request could tell."""
+UNDECIDED: Final = -1
+"""The scalar form must read the whole request."""
 UNKNOWN_LAYOUT: Final = 0
 PLAIN: Final = 1
-"""Behind the client ID and the transactional ID."""
+"""acks follows the client ID and the transactional ID."""
 FLEXIBLE: Final = 2
-"""Behind the client ID, the header's tagged fields and the transactional ID, a compact string."""
+"""acks follows the client ID, the header's tagged fields and the transactional ID, a compact string."""
 
 _HEADER = ["requestApiKey", "requestApiVersion", "correlationId", "clientId"]
 
 
 def produce_layouts(schemas: Schemas) -> NDArray[np.int64]:
-    """Give the layout of every version from 0 on."""
+    """Return the layout (int64) of every version of Produce from 0 on."""
     api = schemas.api(PRODUCE)
     if api is None or api.release_versions is None:
         return np.zeros(1, np.int64)
@@ -51,19 +51,19 @@ def _layout(schemas: Schemas, api: Api, version: int) -> int:
 
 
 @inlined
-def owes_answer(data: Any, start: Any, end: Any, layouts: Any) -> Any:
-    """Read whether the request that these bytes begin with is owed an answer: 0 or 1, or UNSAID."""
+def expects_response(data: Any, start: Any, end: Any, layouts: Any) -> Any:
+    """Return whether the request at `data[start:end]` expects a response: 0 or 1, or UNDECIDED."""
     if int16(data, start) != PRODUCE:
         return 1
     version = wide(int16(data, start + 2))
     layout = layouts[version] if 0 <= version < len(layouts) else UNKNOWN_LAYOUT
     place = _place_of_acks(data, start + REQUEST_HEADER, end, layout)
-    return UNSAID if place < 0 else int(int16(data, place) != 0)
+    return UNDECIDED if place < 0 else int(int16(data, place) != 0)
 
 
 @inlined
 def _place_of_acks(data: Any, at: Any, end: Any, layout: Any) -> Any:
-    """Find the acks behind the header's fixed part; -1 where only a look at the whole header could tell."""
+    """Return the offset of acks; -1 if it is not where the layout says, or is not in the bytes."""
     if layout == UNKNOWN_LAYOUT or at + 2 > end:
         return -1
     at += 2 + max(0, wide(int16(data, at)))

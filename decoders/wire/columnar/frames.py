@@ -1,4 +1,4 @@
-"""Frames as columns: what a batch of packets said, in place of one `Record` a frame."""
+"""Frames as columns: what a batch of packets completes, instead of one `Record` per frame."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.frame.record import Direction, Flag, Kind, Pairing, Record
+from decoders.wire.columnar.packets import PacketBatch
+
+_FRAME_KINDS = frozenset({Kind.REQUEST, Kind.RESPONSE})
 
 
 class FrameColumns(NamedTuple):
-    """One row a frame, in the order of `sequences`; the columns mean what the fields of `Record` mean.
+    """One row per frame, in the order of `sequences`; the columns mean what the fields of `Record` mean.
 
     `connections` numbers the connections of a batch. The frame's captured bytes, without the length
     prefix, are `data[starts[i] : starts[i] + lengths[i]]` of the batch.
@@ -38,15 +41,15 @@ class FrameColumns(NamedTuple):
 
     @classmethod
     def empty(cls, rows: int) -> FrameColumns:
-        """Make room for so many frames."""
+        """Allocate columns of `rows` rows."""
         return cls(*_columns(np.empty(rows, _dtype(name)) for name in cls._fields))
 
     def first(self, rows: int) -> FrameColumns:
-        """Give the first rows, as views."""
+        """Return views of the first `rows` rows."""
         return FrameColumns(*_columns(column[:rows] for column in self))
 
-    def widened(self) -> FrameColumns:
-        """Copy into columns of twice the room."""
+    def doubled(self) -> FrameColumns:
+        """Copy into columns with twice as many rows."""
         return FrameColumns(*_columns(np.concatenate((column, np.empty_like(column))) for column in self))
 
 
@@ -64,12 +67,12 @@ def _dtype(name: str) -> type[np.generic]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FrameBatch:
-    """What became complete with a batch of packets.
+    """The frames and events that a batch of packets completes.
 
-    `frames` are the requests and answers; `events` the records of any other kind, in their order. Both are
-    numbered by one sequence. `openings` gives, for each number of a connection in `frames`, the record that
-    opened it, whose identity all its records share. `data` is what the batch of packets brought, or a
-    larger copy: as long as that lasts, this does.
+    `frames` are the requests and responses, `events` the records of all other kinds, in their order. Both are
+    numbered by one sequence. `openings` holds the OPENED record of each connection number in `frames`; all
+    records of a connection share its identity. `data` is the data of the batch of packets, or a larger copy,
+    and the frames are valid as long as it is.
     """
 
     data: NDArray[np.uint8]
@@ -78,11 +81,11 @@ class FrameBatch:
     openings: Sequence[Record]
 
     def records(self) -> Iterator[Record]:
-        """Give frames and events as ordinary records, in their order."""
+        """Yield frames and events as records, in their order."""
         return merge(self._frame_records(), self.events, key=attrgetter("sequence"))
 
     def in_order(self) -> Iterator[int | Record]:
-        """Give the rows of frames, and events, in their order."""
+        """Yield the rows of frames, and events, in their order."""
         reached = 0
         places = np.searchsorted(self.frames.sequences, [event.sequence for event in self.events])
         for event, place in zip(self.events, places.tolist(), strict=True):
@@ -91,13 +94,13 @@ class FrameBatch:
             reached = place
         yield from range(reached, len(self.frames.sequences))
 
-    def record(self, number: int) -> Record:
-        """Give one frame as an ordinary record."""
-        return next(self.records_of(np.array([number])))
+    def record(self, row: int) -> Record:
+        """Return the frame of a row as a record."""
+        return next(self.records_of(np.array([row])))
 
-    def records_of(self, numbers: NDArray[np.int64]) -> Iterator[Record]:
-        """Give these frames as ordinary records."""
-        return map(self._record, zip(*(column[numbers].tolist() for column in self.frames), strict=True))
+    def records_of(self, rows: NDArray[np.int64]) -> Iterator[Record]:
+        """Yield the frames of these rows as records."""
+        return map(self._record, zip(*(column[rows].tolist() for column in self.frames), strict=True))
 
     def _frame_records(self) -> Iterator[Record]:
         return map(self._record, zip(*(column.tolist() for column in self.frames), strict=True))
@@ -120,3 +123,70 @@ class FrameBatch:
             frame=self.data[start : start + values["lengths"]].tobytes(),
             true_length=values["true_lengths"],
         )
+
+
+class FrameBatchBuilder:
+    """Builds a `FrameBatch`. The first `rows` rows of `columns` and `top` bytes of `data` are used."""
+
+    def __init__(self, data: NDArray[np.uint8], top: int, rows: int) -> None:
+        self.data = data
+        self.columns = FrameColumns.empty(rows)
+        self.top = top
+        self.rows = 0
+        self._events: list[Record] = []
+
+    @classmethod
+    def for_packets(cls, packets: PacketBatch) -> FrameBatchBuilder:
+        """Begin with the data of a batch of packets, so that frames need not be copied out of it."""
+        return cls(packets.data, packets.used, 2 * packets.size + 1)
+
+    def put(self, content: bytes | NDArray[np.uint8]) -> int:
+        """Append bytes to the data, and return their offset."""
+        start, end = self.top, self.top + len(content)
+        while end > len(self.data):
+            self.grow_data()
+        self.data[start:end] = np.frombuffer(content, np.uint8)
+        self.top = end
+        return start
+
+    def grow_data(self) -> None:
+        """Copy the data into an array of twice the size."""
+        data = np.empty(2 * len(self.data) + 1, np.uint8)
+        data[: self.top] = self.data[: self.top]
+        self.data = data
+
+    def grow_rows(self) -> None:
+        """Copy the columns into columns with twice as many rows."""
+        self.columns = self.columns.doubled()
+
+    def add(self, record: Record, connection: int) -> None:
+        """Append a record that the scalar tracker made, of the connection with this number."""
+        if record.kind not in _FRAME_KINDS:
+            self._events.append(record)
+            return
+        if self.rows == len(self.columns.sequences):
+            self.grow_rows()
+        row = (
+            connection,
+            record.kind,
+            record.direction,
+            record.pairing,
+            record.flags,
+            record.paired_api_key,
+            record.paired_api_version,
+            record.sequence,
+            record.paired_sequence,
+            record.captured_at,
+            record.position,
+            self.put(record.frame),
+            len(record.frame),
+            record.true_length,
+        )
+        columns: tuple[NDArray[Any], ...] = self.columns
+        for column, value in zip(columns, row, strict=True):
+            column[self.rows] = value
+        self.rows += 1
+
+    def build(self, openings: list[Record]) -> FrameBatch:
+        """Return the batch; `openings` holds the OPENED record of each connection number."""
+        return FrameBatch(self.data, self.columns.first(self.rows), self._events, openings)

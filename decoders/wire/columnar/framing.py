@@ -1,4 +1,4 @@
-"""Bytes of a calm lane → frames."""
+"""Compiled: the bytes of an offloaded flow → frames."""
 
 from __future__ import annotations
 
@@ -10,83 +10,83 @@ from decoders.compilation import inlined
 from decoders.frame.record import Direction
 from decoders.wire.assembly import PREFIX
 from decoders.wire.columnar.acknowledgements import REQUEST_HEADER
-from decoders.wire.columnar.exchanges import ANSWER_HEADER, hear_broker, hear_client
-from decoders.wire.columnar.following import DONE, NO_BYTES, NO_ROWS, UNUSUAL, Following
-from decoders.wire.columnar.lanes import NOT_YET, TO_BROKER
+from decoders.wire.columnar.fast_path import DONE, OUT_OF_BYTES, OUT_OF_ROWS, SLOW_PATH, FastPathState
+from decoders.wire.columnar.flows import TO_BROKER, UNSET
+from decoders.wire.columnar.pairing import RESPONSE_HEADER, process_request, process_response
 
-_FEWEST_BYTES: Final = 8192
+_MIN_CAPACITY: Final = 8192
 _DIRECTIONS = (int(Direction.TO_BROKER), int(Direction.TO_CLIENT))
 
 
 @inlined
-def cut(following: Following, at: Any, end: Any) -> Any:
-    """Cut bytes into frames."""
-    stream = following.stream_draft[0]
+def cut_frames(state: FastPathState, at: Any, end: Any) -> Any:
+    """Cut the bytes from `at` to `end` of the data into frames. Returns DONE, or why that is not possible."""
+    stream = state.stream_draft[0]
     while at < end:
-        if stream.size == NOT_YET:
-            at = _read_prefix(following, at, end)
+        if stream.size == UNSET:
+            at = _read_prefix(state, at, end)
             if at < 0:
-                return UNUSUAL
+                return SLOW_PATH
         else:
-            at = _add_piece(following, at, end)
+            at = _add_piece(state, at, end)
             if at < 0:
-                return NO_BYTES
+                return OUT_OF_BYTES
             if stream.passed == stream.size:
-                heard = _finish_frame(following, at)
-                if heard != DONE:
-                    return heard
+                status = _finish_frame(state, at)
+                if status != DONE:
+                    return status
     return DONE
 
 
 @inlined
-def pass_hole(following: Following, at: Any, size: Any) -> Any:
-    """Pass bytes that were not captured, behind those that end at a place in the data."""
-    lane, stream, totals = following.lane_draft[0], following.stream_draft[0], following.totals_draft[0]
+def skip_hole(state: FastPathState, at: Any, size: Any) -> Any:
+    """Skip `size` bytes that were not captured, which follow those that end at `at` of the data."""
+    flow, stream, totals = state.flow_draft[0], state.stream_draft[0], state.totals_draft[0]
     wanted = stream.size - stream.passed
     if size > wanted:
-        return UNUSUAL
+        return SLOW_PATH
     stream.passed += size
-    lane.lost += size
+    flow.lost += size
     totals.lost += size
-    return _finish_frame(following, at + size) if size == wanted else DONE
+    return _finish_frame(state, at + size) if size == wanted else DONE
 
 
 @inlined
-def _read_prefix(following: Following, at: Any, end: Any) -> Any:
-    """Read of a length prefix what is there, and tell where to go on; -1 for a length that is unusual."""
-    packet, stream = following.packet[0], following.stream_draft[0]
+def _read_prefix(state: FastPathState, at: Any, end: Any) -> Any:
+    """Read the bytes of a length prefix. Returns the offset behind them, -1 for an unusual size."""
+    packet, stream = state.packet[0], state.stream_draft[0]
     if stream.prefix_length == 0:
-        stream.captured_at = following.captured_at[packet.row]
-        stream.position = following.positions[packet.row]
-        stream.acknowledgment = following.segments.acknowledgments[packet.row]
+        stream.captured_at = state.captured_at[packet.row]
+        stream.position = state.positions[packet.row]
+        stream.acknowledgment = state.segments.acknowledgments[packet.row]
         stream.prefix = 0
     while at < end and stream.prefix_length < PREFIX:
-        stream.prefix = stream.prefix << 8 | np.int64(following.data[at])
+        stream.prefix = stream.prefix << 8 | np.int64(state.data[at])
         stream.prefix_length += 1
         at += 1
     if stream.prefix_length == PREFIX:
-        shortest = REQUEST_HEADER if packet.direction == TO_BROKER else ANSWER_HEADER
-        if stream.prefix < shortest or stream.prefix > following.limits[0].max_frame:
+        shortest = REQUEST_HEADER if packet.direction == TO_BROKER else RESPONSE_HEADER
+        if stream.prefix < shortest or stream.prefix > state.limits[0].max_frame:
             return -1
         stream.size, stream.capacity = stream.prefix, 0
     return at
 
 
 @inlined
-def _add_piece(following: Following, at: Any, end: Any) -> Any:
-    """Add to a frame what is there of it, and tell where to go on; -1 if there is no room."""
-    data, stream, totals = following.data, following.stream_draft[0], following.totals_draft[0]
+def _add_piece(state: FastPathState, at: Any, end: Any) -> Any:
+    """Add bytes to the frame under assembly. Returns the offset behind them, -1 if there is no room."""
+    data, stream, totals = state.data, state.stream_draft[0], state.totals_draft[0]
     piece = min(stream.size - stream.passed, end - at)
     if stream.filled < stream.passed:
         totals.after_hole += piece
-        following.lane_draft[0].after_hole += piece
+        state.flow_draft[0].after_hole += piece
         stream.passed += piece
         return at + piece
     if piece == stream.size:
         stream.start = at
     else:
         if stream.filled + piece > stream.capacity:
-            capacity = min(stream.size, max(_FEWEST_BYTES, 4 * (stream.filled + piece)))
+            capacity = min(stream.size, max(_MIN_CAPACITY, 4 * (stream.filled + piece)))
             if totals.top + capacity > len(data):
                 return -1
             start = totals.top
@@ -101,17 +101,17 @@ def _add_piece(following: Following, at: Any, end: Any) -> Any:
 
 
 @inlined
-def _finish_frame(following: Following, at: Any) -> Any:
-    """Take a frame that is whole, and write it down."""
-    packet, lane, stream = following.packet[0], following.lane_draft[0], following.stream_draft[0]
-    totals, frames = following.totals_draft[0], following.frames
+def _finish_frame(state: FastPathState, at: Any) -> Any:
+    """Process a complete frame, which ends at `at` of the data, and write its row."""
+    packet, flow, stream = state.packet[0], state.flow_draft[0], state.stream_draft[0]
+    totals, frames = state.totals_draft[0], state.frames
     row = totals.rows
     if row == len(frames.sequences):
-        return NO_ROWS
-    heard = hear_client(following) if packet.direction == TO_BROKER else hear_broker(following, at)
-    if heard != DONE:
-        return heard
-    frames.connections[row] = packet.lane
+        return OUT_OF_ROWS
+    status = process_request(state) if packet.direction == TO_BROKER else process_response(state, at)
+    if status != DONE:
+        return status
+    frames.connections[row] = packet.flow
     frames.directions[row] = _DIRECTIONS[packet.direction]
     frames.sequences[row] = totals.next_sequence
     frames.captured_at[row] = stream.captured_at
@@ -122,14 +122,14 @@ def _finish_frame(following: Following, at: Any) -> Any:
     totals.rows += 1
     totals.next_sequence += 1
     totals.framed += PREFIX + stream.filled
-    lane.framed += PREFIX + stream.filled
-    lane.told = True
-    stream.size, stream.prefix_length, stream.filled, stream.passed = NOT_YET, 0, 0, 0
+    flow.framed += PREFIX + stream.filled
+    flow.has_new_frames = True
+    stream.size, stream.prefix_length, stream.filled, stream.passed = UNSET, 0, 0, 0
     return DONE
 
 
 @inlined
 def _copy(source: Any, target: Any) -> None:
-    # A slice assignment would first look whether the two overlap, and take the long way.
+    # A slice assignment checks for overlap first, and is slower.
     for index in range(len(source)):
         target[index] = source[index]

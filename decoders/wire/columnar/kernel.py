@@ -1,4 +1,4 @@
-"""The compiled entry: calm lanes followed through a batch of segments, packet by packet."""
+"""The compiled entry of the fast path: a batch of segments, packet by packet."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from decoders.compilation import compiled, inlined
 from decoders.wire.assembly import PREFIX
-from decoders.wire.columnar.exchanges import distance
-from decoders.wire.columnar.following import DONE, UNUSUAL, Following
-from decoders.wire.columnar.framing import cut, pass_hole
-from decoders.wire.columnar.lanes import NOT_YET, TO_BROKER, TO_CLIENT
+from decoders.wire.columnar.fast_path import DONE, SLOW_PATH, FastPathState
+from decoders.wire.columnar.flows import TO_BROKER, TO_CLIENT, UNSET
+from decoders.wire.columnar.framing import cut_frames, skip_hole
+from decoders.wire.columnar.pairing import distance
 from decoders.wire.columnar.socket_pairs import NO_SEGMENT, UNWATCHED
 from decoders.wire.segment import TcpFlag
 from decoders.wire.stream import SEQUENCE_SPACE
@@ -19,54 +19,54 @@ _OPENS_OR_CLOSES: Final = int(TcpFlag.SYN | TcpFlag.FIN | TcpFlag.RST)
 
 
 @compiled(None)
-def follow(following: Following, row: int) -> tuple[int, int]:
-    """Go on at a packet; gives why it stopped (DONE at the end of the batch), and at which packet."""
-    totals, packet = following.totals[0], following.packet[0]
-    while row < len(following.pairs):
-        pair, captured_at = following.pairs[row], following.captured_at[row]
-        heard = DONE
+def run_fast_path(state: FastPathState, row: int) -> tuple[int, int]:
+    """Process packets from a row on. Returns why it stopped (DONE at the batch's end), and at which row."""
+    totals, packet = state.totals[0], state.packet[0]
+    while row < len(state.pairs):
+        pair, captured_at = state.pairs[row], state.captured_at[row]
+        status = DONE
         if pair != NO_SEGMENT:
-            if captured_at - totals.earliest > following.limits[0].idle_after:
-                return UNUSUAL, row
+            if captured_at - totals.earliest > state.limits[0].idle_after:
+                return SLOW_PATH, row
             totals.earliest = min(totals.earliest, captured_at)
             if pair == UNWATCHED:
-                _pass_over(following, row)
+                _skip_other_port(state, row)
             else:
-                packet.row, packet.lane = row, following.lane_of_pair[pair] if pair >= 0 else -1
-                is_calm = packet.lane >= 0 and following.lanes[packet.lane].calm
-                heard = _hear(following, row) if is_calm else UNUSUAL
-        if heard != DONE:
-            return heard, row
+                packet.row, packet.flow = row, state.flow_of_pair[pair] if pair >= 0 else -1
+                is_offloaded = packet.flow >= 0 and state.flows[packet.flow].offloaded
+                status = _process_segment(state, row) if is_offloaded else SLOW_PATH
+        if status != DONE:
+            return status, row
         row += 1
     return DONE, row
 
 
 @inlined
-def _hear(following: Following, row: int) -> int:
-    """Take a segment of a calm lane; gives what `_hear_payload` gives."""
-    segments, totals, packet = following.segments, following.totals[0], following.packet[0]
+def _process_segment(state: FastPathState, row: int) -> int:
+    """Process a segment of an offloaded flow. Returns DONE, or why the packet cannot be processed."""
+    segments, totals, packet = state.segments, state.totals[0], state.packet[0]
     if segments.flags[row] & _OPENS_OR_CLOSES:
-        return UNUSUAL
-    lane = following.lanes[packet.lane]
-    packet.direction = TO_BROKER if segments.forward[row] == lane.lower_is_client else TO_CLIENT
+        return SLOW_PATH
+    flow = state.flows[packet.flow]
+    packet.direction = TO_BROKER if segments.forward[row] == flow.lower_is_client else TO_CLIENT
     stream, other = (
-        following.streams[packet.lane, packet.direction],
-        following.streams[packet.lane, 1 - packet.direction],
+        state.streams[packet.flow, packet.direction],
+        state.streams[packet.flow, 1 - packet.direction],
     )
     is_ahead = distance(segments.acknowledgments[row], other.next_sequence) > 0
     at, end, missing = segments.starts[row], segments.ends[row], segments.missing[row]
     ahead = distance(segments.sequences[row], stream.next_sequence)
     repeated = max(0, min(end - at, -ahead))
     if (segments.flags[row] & _ACK and is_ahead) or (at < end and ahead > 0) or (missing and ahead):
-        return UNUSUAL
+        return SLOW_PATH
     if repeated < end - at or missing:
-        heard = _hear_payload(following, at + repeated, end)
-        if heard != DONE:
-            return heard
-    lane.last_seen_at, lane.last_position = following.captured_at[row], following.positions[row]
-    lane.last_packet = totals.packets + row
-    lane.captured += end - at
-    lane.duplicate += repeated
+        status = _process_payload(state, at + repeated, end)
+        if status != DONE:
+            return status
+    flow.last_seen_at, flow.last_position = state.captured_at[row], state.positions[row]
+    flow.last_packet = totals.packets + row
+    flow.captured += end - at
+    flow.duplicate += repeated
     totals.tcp += 1
     totals.captured += end - at
     totals.duplicate += repeated
@@ -74,60 +74,60 @@ def _hear(following: Following, row: int) -> int:
 
 
 @inlined
-def _hear_payload(following: Following, at: int, end: int) -> int:
-    """Take the bytes that are next in their direction. Gives DONE, or why the packet cannot be taken."""
-    packet = following.packet[0]
-    lane, stream = following.lanes[packet.lane], following.streams[packet.lane, packet.direction]
-    following.lane_draft[0], following.stream_draft[0] = lane, stream
-    following.totals_draft[0] = following.totals[0]
+def _process_payload(state: FastPathState, at: int, end: int) -> int:
+    """Process the bytes that are next in their direction. Returns DONE, or why that is not possible."""
+    packet = state.packet[0]
+    flow, stream = state.flows[packet.flow], state.streams[packet.flow, packet.direction]
+    state.flow_draft[0], state.stream_draft[0] = flow, stream
+    state.totals_draft[0] = state.totals[0]
     packet.begin = at
-    missing = following.segments.missing[packet.row]
-    if lane.opaque:
-        heard = _leave_alone(following, end - at, missing)
+    missing = state.segments.missing[packet.row]
+    if flow.is_opaque:
+        status = _skip_opaque(state, end - at, missing)
     else:
-        heard = cut(following, at, end)
-        if heard == DONE and missing:
-            heard = pass_hole(following, end, missing)
-    if heard != DONE:
-        return heard
-    limits = following.limits[0]
-    held = _held(following.lane_draft[0], following.stream_draft[0], limits.owed_cost)
-    held -= _held(lane, stream, limits.owed_cost)
-    if following.totals[0].held + held > limits.max_held:
-        return UNUSUAL
-    following.lanes[packet.lane] = following.lane_draft[0]
-    following.streams[packet.lane, packet.direction] = following.stream_draft[0]
-    following.totals[0] = following.totals_draft[0]
-    following.totals[0].held += held
-    lane.held += held
+        status = cut_frames(state, at, end)
+        if status == DONE and missing:
+            status = skip_hole(state, end, missing)
+    if status != DONE:
+        return status
+    limits = state.limits[0]
+    held = _held(state.flow_draft[0], state.stream_draft[0], limits.in_flight_cost)
+    held -= _held(flow, stream, limits.in_flight_cost)
+    if state.totals[0].held + held > limits.max_held:
+        return SLOW_PATH
+    state.flows[packet.flow] = state.flow_draft[0]
+    state.streams[packet.flow, packet.direction] = state.stream_draft[0]
+    state.totals[0] = state.totals_draft[0]
+    state.totals[0].held += held
+    flow.held += held
     stream.next += end - at + missing
     stream.next_sequence = (stream.next_sequence + end - at + missing) & (SEQUENCE_SPACE - 1)
     return DONE
 
 
 @inlined
-def _leave_alone(following: Following, size: int, missing: int) -> int:
-    """Pass bytes that are not Kafka."""
-    lane, totals = following.lane_draft[0], following.totals_draft[0]
-    lane.left_alone += size
-    totals.left_alone += size
-    lane.lost += missing
+def _skip_opaque(state: FastPathState, size: int, missing: int) -> int:
+    """Count bytes that are not Kafka."""
+    flow, totals = state.flow_draft[0], state.totals_draft[0]
+    flow.opaque += size
+    totals.opaque += size
+    flow.lost += missing
     totals.lost += missing
     return DONE
 
 
 @inlined
-def _held(lane: Any, stream: Any, owed_cost: int) -> Any:
-    """Tell how much memory waits in the frame of one direction and in the requests without an answer."""
-    return owed_cost * lane.waiting + (
-        stream.prefix_length if stream.size == NOT_YET else PREFIX + stream.filled
+def _held(flow: Any, stream: Any, in_flight_cost: int) -> Any:
+    """Return how many bytes the frame of one direction and the requests in flight hold."""
+    return in_flight_cost * flow.in_flight + (
+        stream.prefix_length if stream.size == UNSET else PREFIX + stream.filled
     )
 
 
 @inlined
-def _pass_over(following: Following, row: int) -> None:
-    """Book a segment between two ports that are not watched."""
-    totals, payload = following.totals[0], following.segments.ends[row] - following.segments.starts[row]
+def _skip_other_port(state: FastPathState, row: int) -> None:
+    """Count a segment between two ports that are not watched."""
+    totals, payload = state.totals[0], state.segments.ends[row] - state.segments.starts[row]
     totals.tcp += 1
     totals.captured += payload
     totals.other_port += payload

@@ -13,14 +13,14 @@ from decoders.wire.packet import Packet
 
 
 class PacketBatch(NamedTuple):
-    """Consecutive packets of one source; packet i lies at `data[starts[i] : starts[i] + lengths[i]]`.
+    """Consecutive packets of one source. Packet i is `data[starts[i] : starts[i] + lengths[i]]`.
 
-    `data` is uint8 and writable: its bytes from `room` on belong to no packet, and the tracker puts
-    frames together there. The other columns are int64 and mean what the fields of `Packet` mean.
+    `data` is uint8 and writable. Packets use its first `used` bytes; the tracker assembles frames in the
+    rest. The other columns are int64 and mean what the fields of `Packet` mean.
     """
 
     data: NDArray[np.uint8]
-    room: int
+    used: int
     starts: NDArray[np.int64]
     lengths: NDArray[np.int64]
     original_lengths: NDArray[np.int64]
@@ -30,7 +30,7 @@ class PacketBatch(NamedTuple):
 
     @classmethod
     def of(cls, packets: Iterable[Packet]) -> PacketBatch:
-        """Gather packets that came one by one."""
+        """Make a batch of single packets."""
         listed = list(packets)
         data = bytearray().join(packet.data for packet in listed)
         lengths = [len(packet.data) for packet in listed]
@@ -48,32 +48,32 @@ class PacketBatch(NamedTuple):
 
     @classmethod
     def joined(cls, batches: Sequence[PacketBatch]) -> PacketBatch:
-        """Put batches behind each other. One alone is given as it is."""
+        """Concatenate batches. A single batch is returned without a copy."""
         if len(batches) == 1:
             return batches[0]
-        tops = list(itertools.accumulate((batch.room for batch in batches), initial=0))
+        tops = list(itertools.accumulate((batch.used for batch in batches), initial=0))
         data = np.empty(2 * tops[-1], np.uint8)
         moved = []
         for batch, top in zip(batches, tops, strict=False):
-            data[top : top + batch.room] = batch.data[: batch.room]
+            data[top : top + batch.used] = batch.data[: batch.used]
             moved.append(batch._replace(starts=batch.starts + top)[2:])
         return cls(data, tops[-1], *map(np.concatenate, zip(*moved, strict=True)))
 
     def chosen(self, rows: NDArray[np.int64]) -> PacketBatch:
-        """Give some of the packets, by number, in the order of `rows`."""
-        return PacketBatch(self.data, self.room, *(column[rows] for column in self[2:]))
+        """Return the packets of these rows, in the order of `rows`."""
+        return PacketBatch(self.data, self.used, *(column[rows] for column in self[2:]))
 
     @property
     def size(self) -> int:
-        """How many packets there are."""
+        """The number of packets."""
         return len(self.starts)
 
     def packets(self) -> Iterator[Packet]:
-        """Give each packet on its own, in their order."""
+        """Yield the packets one by one, in their order."""
         return map(self.packet, range(self.size))
 
     def packet(self, index: int) -> Packet:
-        """Give one packet on its own."""
+        """Return one packet."""
         start = int(self.starts[index])
         return Packet(
             int(self.captured_at[index]),

@@ -1,7 +1,7 @@
 """Packets → TCP segments, as columns: the headers of the link, IP and TCP layers.
 
-What is read here is what nearly every packet is. Anything else is unfamiliar, and is left to
-`decoders.wire.segment`, which reads more and has a name for the reason of what it skips.
+The compiled code parses the headers that nearly all packets have. Other packets are left to
+`decoders.wire.segment`, which parses more headers and returns a reason for each packet that it skips.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.segment import LinkType
 
 SOCKET_WORDS = 5
-"""int64 words that name two sockets: two for each address, one for the IP version and both ports."""
+"""int64 words that identify two sockets: two for each address, one for the IP version and both ports."""
 
 _ETHERNET = int(LinkType.ETHERNET)
 _LINUX_SLL, _LINUX_SLL2 = int(LinkType.LINUX_SLL), int(LinkType.LINUX_SLL2)
@@ -29,14 +29,14 @@ _PROTOCOL_TCP = 6
 
 
 class SegmentBatch(NamedTuple):
-    """The segments of a batch of packets, a row a packet; other columns count only where `familiar`.
+    """The segments of a batch of packets, one row per packet. Only `parsed` rows are valid.
 
-    `sockets` names both sockets, the lower one first whichever way the segment goes; `forward` tells
-    that the lower one sent it. The payload is `data[starts[i] : ends[i]]` of the packets' batch.
-    The rest means what the fields of `Segment` mean.
+    `sockets` has shape (n, SOCKET_WORDS) and identifies both sockets, the lower one first in both directions;
+    `forward` is true if the lower one sent the segment. The payload is `data[starts[i] : ends[i]]` of the
+    batch of packets. The other columns mean what the fields of `Segment` mean.
     """
 
-    familiar: NDArray[np.bool_]
+    parsed: NDArray[np.bool_]
     forward: NDArray[np.bool_]
     sockets: NDArray[np.int64]
     sequences: NDArray[np.int64]
@@ -48,7 +48,7 @@ class SegmentBatch(NamedTuple):
 
 
 def read_segments(packets: PacketBatch) -> SegmentBatch:
-    """Read the headers of every packet."""
+    """Parse the headers of every packet."""
     count = packets.size
     segments = SegmentBatch(
         np.zeros(count, np.bool_),
@@ -67,7 +67,7 @@ def read_segments(packets: PacketBatch) -> SegmentBatch:
 
 @inlined
 def _number(data: Any, at: int, size: int) -> Any:
-    """Read a big-endian number; of 8 bytes, the int64 of the same bits."""
+    """Read a big-endian number. Eight bytes yield the int64 with the same bits."""
     value = np.int64(0)
     for index in range(at, at + size):
         value = value << 8 | np.int64(data[index])
@@ -76,14 +76,14 @@ def _number(data: Any, at: int, size: int) -> Any:
 
 @inlined
 def _ip_header(data: Any, start: int, end: int, link_type: int) -> Any:
-    """Find the IP header, or give -1."""
+    """Return the offset of the IP header, -1 if it is not found."""
     if link_type in _BARE:
         return start
     if end - start < 24:
         return -1
     if link_type in _BSD:
         family = _number(data, start, 4)
-        # In the byte order of whoever captured.
+        # The family is in the byte order of the capturing host.
         family = family >> 24 if family & 0xFFFFFF == 0 else family
         return start + 4 if family in _BSD_IP_FAMILIES else -1
     if link_type == _LINUX_SLL2:
@@ -98,14 +98,14 @@ def _ip_header(data: Any, start: int, end: int, link_type: int) -> Any:
 
 @inlined
 def _ipv4(data: Any, at: int, end: int, wire_end: int) -> Any:
-    """Find the TCP header and the datagram's end; -1 where it is no plain TCP over IPv4."""
+    """Return the offsets of the TCP header and of the datagram's end, -1 if it is not plain TCP over IPv4."""
     if at + 20 > end or _number(data, at + 6, 2) & 0x3FFF or data[at + 9] != _PROTOCOL_TCP:
         return -1, -1
     header_length = (np.int64(data[at]) & 0x0F) * 4
     total_length = _number(data, at + 2, 2)
     if header_length < 20:
         return -1, -1
-    # A packet that the network card is yet to split, or has merged, may be too large for the field.
+    # The length is 0 if a packet that the network card splits or has merged is too large for the field.
     return at + header_length, at + total_length if total_length else wire_end
 
 
@@ -119,7 +119,7 @@ def _ipv6(data: Any, at: int, end: int, wire_end: int) -> Any:
 
 @inlined
 def _name_sockets(data: Any, ip: int, tcp: int, sockets: Any) -> Any:
-    """Write the words down, the lower socket's first, and tell whether that is the sender's."""
+    """Write the socket words, the lower socket's first, and return whether the lower one is the sender."""
     version = np.int64(data[ip]) >> 4
     source_high, target_high = np.int64(0), np.int64(0)
     if version == 4:
@@ -165,9 +165,9 @@ def _read(packets: PacketBatch, segments: SegmentBatch) -> None:
         payload = tcp + header_length
         if header_length < 20 or payload > datagram_end:
             continue
-        # Bytes behind the datagram's end are padding of the link layer.
+        # Bytes after the datagram's end are padding of the link layer.
         payload_end = max(payload, min(datagram_end, end))
-        segments.familiar[row] = True
+        segments.parsed[row] = True
         segments.forward[row] = _name_sockets(data, ip, tcp, segments.sockets[row])
         segments.sequences[row] = _number(data, tcp + 4, 4)
         segments.acknowledgments[row] = _number(data, tcp + 8, 4)

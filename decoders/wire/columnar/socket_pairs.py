@@ -1,7 +1,7 @@
-"""Numbers the pairs of sockets that talk: what a connection is looked up by.
+"""Numbers the socket pairs of segments: the key by which a flow is found.
 
-A hash table with open addressing and linear probing. Pairs are only ever added; a tracker that has
-done with most of them begins a new table.
+A hash table with open addressing and linear probing. Pairs are only added, never removed; the tracker begins
+a new table when most of their connections are closed.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from decoders.wire.columnar.segments import SOCKET_WORDS, SegmentBatch
 NO_PAIR = -1
 UNWATCHED = -2
 NO_SEGMENT = -3
-"""In place of a pair where there is no segment at all."""
-_FEWEST_SLOTS = 1024
+"""Instead of a pair's number: the segment was not parsed, or no port is watched, or there is no segment."""
+_MIN_SLOTS = 1024
 
 
 class _Table(NamedTuple):
-    """The words of each pair by its number, and the number in each slot, NO_PAIR where it is free."""
+    """The number of the pair in each slot, NO_PAIR if it is free, and the socket words of each pair."""
 
     slots: NDArray[np.int64]
     words: NDArray[np.int64]
 
     @classmethod
     def empty(cls, slots: int) -> _Table:
-        """Make a table that will be half full at most."""
+        """Make a table for at most half as many pairs as slots."""
         return cls(np.full(slots, NO_PAIR), np.empty((slots // 2, SOCKET_WORDS), np.int64))
 
 
 class SocketPairs:
-    """A number for every pair of sockets of which one has a watched port, from 0 in order of sight."""
+    """Numbers every socket pair of which one port is watched, from 0 in the order in which they appear."""
 
     def __init__(self, watched: NDArray[np.bool_]) -> None:
-        """Take `watched`, which tells of each of the 65536 ports whether it is."""
+        """Watch the ports for which `watched`, of shape (65536,), is true."""
         self.count = 0
         self._watched = watched
-        self._table = _Table.empty(_FEWEST_SLOTS)
+        self._table = _Table.empty(_MIN_SLOTS)
 
     def number(self, segments: SegmentBatch) -> NDArray[np.int64]:
-        """Give each segment's pair: NO_PAIR of an unfamiliar one, UNWATCHED where no port is watched."""
-        pairs = np.empty(len(segments.familiar), np.int64)
-        # Every segment may bring a new pair.
+        """Return each segment's pair (int64): NO_PAIR if not parsed, UNWATCHED if no port is watched."""
+        pairs = np.empty(len(segments.parsed), np.int64)
+        # Every segment may have a new pair.
         slots = len(self._table.slots)
         while slots < 2 * (self.count + len(pairs)):
             slots *= 2
@@ -59,7 +59,7 @@ class SocketPairs:
 
 @inlined
 def _slot(table: _Table, sockets: Any) -> Any:
-    """Find the slot that holds a pair, or the free one where it belongs."""
+    """Return the slot that holds a pair, or the free slot for it."""
     mixed = np.int64(0)
     for index in range(SOCKET_WORDS):
         mixed = (mixed ^ sockets[index]) * np.int64(-0x61C8864680B583EB)
@@ -86,17 +86,17 @@ def _add(table: _Table, slot: int, pair: int, sockets: Any) -> None:
 
 @compiled(None)
 def _enter(table: _Table, words: Any) -> None:
-    """Number the pairs that these words name, all different, in an empty table."""
+    """Add pairs, all different, to an empty table."""
     for pair in range(len(words)):
         _add(table, _slot(table, words[pair]), pair, words[pair])
 
 
 @compiled(None)
 def _number(table: _Table, count: int, segments: SegmentBatch, watched: Any, pairs: Any) -> Any:
-    """Number the pairs of all rows, and tell how many pairs there are now."""
+    """Write the number of each row's pair to `pairs`, and return how many pairs the table has now."""
     for row in range(len(pairs)):
         sockets = segments.sockets[row]
-        if not segments.familiar[row]:
+        if not segments.parsed[row]:
             pairs[row] = NO_PAIR
         elif not (watched[sockets[4] >> 16 & 0xFFFF] or watched[sockets[4] & 0xFFFF]):
             pairs[row] = UNWATCHED

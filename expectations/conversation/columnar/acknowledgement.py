@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from decoders.codec.columnar.decoded import DecodedFrames
 from decoders.compilation import compiled
+from decoders.protocol import PRODUCE
 from decoders.schema.registry import Schemas
-from decoders.wire.columnar.acknowledgements import FLEXIBLE, PLAIN, PRODUCE, produce_layouts
+from decoders.wire.columnar.acknowledgements import FLEXIBLE, PLAIN, produce_layouts
 
 UNTOLD: Final = 0
 """It is no Produce request, or only a look at more of it could tell."""

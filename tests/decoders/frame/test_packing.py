@@ -14,8 +14,7 @@ from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.segment import SocketAddress
 from tests.decoders.wire.columnar.equality import batches_of, interleaved, packets_between
-from tests.decoders.wire.conversation import SCHEMAS, SERVER
-from tests.decoders.wire.test_reassembly import EVENTS
+from tests.decoders.wire.conversation import EVENTS, SCHEMAS, SERVER
 
 ADDRESSES = (b"\x0a\0\0\1", bytes(15) + b"\1")
 

@@ -1,4 +1,4 @@
-"""A conversation in real Kafka bytes, and the packets that would carry it."""
+"""Conversations in real Kafka bytes, the packets that carry them, and the records that come out."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from decoders.codec.request import write_request
 from decoders.codec.response import write_response
 from decoders.frame.record import Direction, Kind, Pairing, Record
 from decoders.schema.registry import default_schemas
+from decoders.wire.ledger import Ledger
 from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
@@ -44,7 +45,7 @@ def api_versions(correlation_id: int) -> bytes:
     return request("ApiVersions", 3, correlation_id, clientSoftwareName="kip", clientSoftwareVersion="1.0")
 
 
-def api_versions_answer(correlation_id: int) -> bytes:
+def api_versions_response(correlation_id: int) -> bytes:
     ranges = [{"apiKey": key, "minVersion": 0, "maxVersion": 3} for key in range(20)]
     return response("ApiVersions", 3, correlation_id, apiKeys=ranges)
 
@@ -53,7 +54,7 @@ def metadata(correlation_id: int) -> bytes:
     return request("Metadata", 9, correlation_id, topics=[{"name": f"topic-{correlation_id}"}])
 
 
-def metadata_answer(correlation_id: int) -> bytes:
+def metadata_response(correlation_id: int) -> bytes:
     brokers = [{"nodeId": 1, "host": "broker", "port": 9092}]
     return response("Metadata", 9, correlation_id, brokers=brokers, clusterId="cluster")
 
@@ -64,17 +65,37 @@ def produce(correlation_id: int, acks: int, records: str = "cmVjb3Jkcw==") -> by
     return request("Produce", 7, correlation_id, acks=acks, timeoutMs=1000, topicData=[topic])
 
 
-def produce_answer(correlation_id: int) -> bytes:
+def produce_response(correlation_id: int) -> bytes:
     return response("Produce", 7, correlation_id)
 
 
+def to_broker(*frames: bytes) -> list[Event]:
+    return [(TO_BROKER, prefixed(frame)) for frame in frames]
+
+
+def to_client(*frames: bytes) -> list[Event]:
+    return [(TO_CLIENT, prefixed(frame)) for frame in frames]
+
+
 def exchanges(count: int) -> list[Event]:
-    """A negotiation, then `count` metadata requests, each answered before the next."""
-    events = [(TO_BROKER, prefixed(api_versions(0))), (TO_CLIENT, prefixed(api_versions_answer(0)))]
+    """ApiVersions, then `count` Metadata requests, each sent after the response to the one before."""
+    events = to_broker(api_versions(0)) + to_client(api_versions_response(0))
     for number in range(1, count + 1):
-        events.append((TO_BROKER, prefixed(metadata(number))))
-        events.append((TO_CLIENT, prefixed(metadata_answer(number))))
+        events += to_broker(metadata(number)) + to_client(metadata_response(number))
     return events
+
+
+def _mixed() -> list[Event]:
+    topics = [{"name": f"a-topic-with-a-long-name-{number}"} for number in range(40)]
+    large = response("Metadata", 9, 23, brokers=[], topics=topics)
+    requests = [metadata(20), produce(21, acks=0), produce(22, acks=1), metadata(23)]
+    pipelined = (TO_BROKER, b"".join(map(prefixed, requests)))
+    responses = to_client(metadata_response(20), produce_response(22), large)
+    return [*exchanges(3), pipelined, *responses, *exchanges(4)[2:]]
+
+
+EVENTS = _mixed()
+"""Exchanges in turn, pipelined requests, a Produce that expects no response, a large response."""
 
 
 def packets_of(
@@ -116,14 +137,6 @@ def frames_in(records: Iterable[Record]) -> Iterator[tuple[Direction, bytes]]:
     return ((record.direction, record.frame) for record in records if record.frame)
 
 
-def asked(*frames: bytes) -> list[Event]:
-    return [(TO_BROKER, prefixed(frame)) for frame in frames]
-
-
-def answered(*frames: bytes) -> list[Event]:
-    return [(TO_CLIENT, prefixed(frame)) for frame in frames]
-
-
 def kinds(records: list[Record]) -> list[Kind]:
     return [record.kind for record in records]
 
@@ -134,3 +147,8 @@ def of_kind(records: list[Record], kind: Kind) -> list[Record]:
 
 def pairings(records: list[Record]) -> list[Pairing]:
     return [record.pairing for record in of_kind(records, Kind.RESPONSE)]
+
+
+def balances(ledger: Ledger) -> bool:
+    """Whether every captured byte is counted exactly once."""
+    return ledger.captured == ledger.framed + ledger.skipped.total() + ledger.pending

@@ -7,14 +7,14 @@ from decoders.wire.ledger import Reason
 from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
-from decoders.wire.tracker import IDLE_AFTER, LINGER
-from tests.decoders.wire.balance import balances
+from decoders.wire.tracker import IDLE_AFTER, TIME_WAIT
 from tests.decoders.wire.conversation import (
     CLIENT,
     HANDSHAKE,
     SECOND,
     SERVER,
     TO_BROKER,
+    balances,
     exchanges,
     fed,
     kinds,
@@ -56,7 +56,7 @@ class TestReuse:
         ]
 
     def test_long_after_its_end_the_same_sockets_may_be_joined_mid_stream(self) -> None:
-        late = packets_of(exchanges(1), start=LINGER + 60 * SECOND, sequences=(900, 900))[HANDSHAKE:]
+        late = packets_of(exchanges(1), start=TIME_WAIT + 60 * SECOND, sequences=(900, 900))[HANDSHAKE:]
         records = records_of(packets_of(exchanges(0)) + late)
         assert [record.flags for record in of_kind(records, Kind.OPENED)] == [Flag.NONE, Flag.MID_STREAM]
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.wire.assembly import MAX_FRAME, Frame, InvalidSize
-from decoders.wire.framing import Framed, Framer, Step
+from decoders.wire.framing import Framed, Framer, FramerState
 from decoders.wire.ledger import Ledger, Reason
 from decoders.wire.stream import Chunk, Gap
 from tests.decoders.wire.conversation import prefixed
@@ -27,16 +27,16 @@ def is_word(data: bytes | bytearray, missing: int = 0) -> bool | None:
     return data[4 : 4 + size].isalpha() if len(data) >= 4 + size else None
 
 
-def framer(step: Step = Step.IN_STEP) -> tuple[Framer, Ledger]:
+def framer(state: FramerState = FramerState.SYNCHRONISED) -> tuple[Framer, Ledger]:
     ledger = Ledger()
-    return Framer(ledger, step, opens=is_word, resumes=is_word, is_foreign=lambda _: False), ledger
+    return Framer(ledger, state, opens=is_word, resumes=is_word, is_other_protocol=lambda _: False), ledger
 
 
 class Feed:
     """Pushes bytes and gaps one after the other, each chunk a segment captured a nanosecond later."""
 
-    def __init__(self, step: Step = Step.IN_STEP) -> None:
-        self.framer, self.ledger = framer(step)
+    def __init__(self, state: FramerState = FramerState.SYNCHRONISED) -> None:
+        self.framer, self.ledger = framer(state)
         self.offset = 0
         self.at = 0
 
@@ -47,10 +47,10 @@ class Feed:
         self.at += 1
         return list(self.framer.push(chunk))
 
-    def lose(self, size: int) -> list[Framed]:
+    def skip(self, size: int) -> list[Framed]:
         gap = Gap(self.offset, size, self.at, self.at)
         self.offset += size
-        return list(self.framer.lose(gap))
+        return list(self.framer.skip(gap))
 
 
 def told(results: Iterable[Framed]) -> list[tuple[bytes, int] | int]:
@@ -94,7 +94,7 @@ def test_a_hole_inside_a_frame_cuts_it_and_nothing_else() -> None:
     feed = Feed()
     data = prefixed(b"abcdefgh")
     feed.push(data[:6])
-    assert told(feed.lose(3)) == []
+    assert told(feed.skip(3)) == []
     assert told(feed.push(data[9:] + prefixed(b"next"))) == [(b"ab", 8), (b"next", 4)]
     assert feed.ledger.skipped == {Reason.AFTER_HOLE: 3}
 
@@ -102,22 +102,22 @@ def test_a_hole_inside_a_frame_cuts_it_and_nothing_else() -> None:
 def test_a_hole_up_to_the_end_of_a_frame_keeps_step() -> None:
     feed = Feed()
     feed.push(prefixed(b"abcd")[:5])
-    assert told(feed.lose(3)) == [(b"a", 4)]
+    assert told(feed.skip(3)) == [(b"a", 4)]
     assert told(feed.push(prefixed(b"next"))) == [(b"next", 4)]
 
 
 def test_a_hole_beyond_a_frame_gives_the_frame_and_loses_step() -> None:
     feed = Feed()
     feed.push(prefixed(b"abcd")[:5])
-    assert told(feed.lose(4)) == [(b"a", 4), 4]
-    assert feed.framer.step is Step.SEEKING
+    assert told(feed.skip(4)) == [(b"a", 4), 4]
+    assert feed.framer.state is FramerState.SEEKING
 
 
 @pytest.mark.parametrize("before", [0, 2], ids=["between frames", "inside a length prefix"])
 def test_after_a_lost_boundary_a_frame_is_taken_only_at_a_segment_start(before: int) -> None:
     feed = Feed()
     feed.push(prefixed(b"lost")[:before])
-    assert told(feed.lose(9)) == [9]
+    assert told(feed.skip(9)) == [9]
     assert told(feed.push(prefixed(b"trap"), starts_segment=False)) == [0]
     assert told(feed.push(b"??" + prefixed(b"trap"))) == [0]
     assert told(feed.push(prefixed(b"word") + prefixed(b"42"))) == [(b"word", 4), (b"42", 2)]
@@ -125,7 +125,7 @@ def test_after_a_lost_boundary_a_frame_is_taken_only_at_a_segment_start(before: 
 
 
 def test_a_candidate_may_take_several_chunks_and_fail_late() -> None:
-    feed = Feed(Step.SEEKING)
+    feed = Feed(FramerState.SEEKING)
     assert told(feed.push(prefixed(b"abc1")[:7])) == []
     assert told(feed.push(b"1")) == [0]
     assert told(feed.push(prefixed(b"word")[:6])) == [0]
@@ -133,17 +133,17 @@ def test_a_candidate_may_take_several_chunks_and_fail_late() -> None:
 
 
 def test_a_candidate_that_misses_just_its_end_is_a_frame() -> None:
-    feed = Feed(Step.SEEKING)
+    feed = Feed(FramerState.SEEKING)
     feed.push(prefixed(b"word")[:6])
-    assert told(feed.lose(2)) == [(b"wo", 4)]
+    assert told(feed.skip(2)) == [(b"wo", 4)]
     assert told(feed.push(prefixed(b"42"))) == [(b"42", 2)]
 
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_any_other_gap_breaks_a_candidate(size: int) -> None:
-    feed = Feed(Step.SEEKING)
+    feed = Feed(FramerState.SEEKING)
     feed.push(prefixed(b"word")[:6])
-    assert told(feed.lose(size)) == [size]
+    assert told(feed.skip(size)) == [size]
     assert feed.ledger.skipped == {Reason.UNSYNCHRONISED: 6}
 
 
@@ -154,23 +154,23 @@ def test_an_impossible_length_loses_step(size: int) -> None:
     good, invalid, loss = feed.push(prefixed(b"good") + size.to_bytes(4, signed=True) + b"rest")
     assert told([good, loss]) == [(b"good", 4), 0]
     assert invalid == InvalidSize(size, 1, 1)
-    assert feed.framer.step is Step.SEEKING
+    assert feed.framer.state is FramerState.SEEKING
     assert feed.ledger.skipped == {Reason.UNSYNCHRONISED: 8}
 
 
 @pytest.mark.parametrize("piece", [1, 100])
 def test_an_implausible_opening_is_opaque_from_its_first_byte(piece: int) -> None:
-    feed, hello = Feed(Step.OPENING), bytes.fromhex("16030100a5010000a10303")
+    feed, hello = Feed(FramerState.OPENING), bytes.fromhex("16030100a5010000a10303")
     results = [result for at in range(0, len(hello), piece) for result in feed.push(hello[at : at + piece])]
     assert told(results) == [0]
     assert told(feed.push(prefixed(b"word"))) == []
-    assert told(feed.lose(5)) == []
+    assert told(feed.skip(5)) == []
     assert feed.ledger.skipped == {Reason.OPAQUE: len(hello) + 8}
 
 
 def test_a_plausible_opening_is_in_step() -> None:
-    feed = Feed(Step.OPENING)
+    feed = Feed(FramerState.OPENING)
     assert told(feed.push(prefixed(b"word") + prefixed(b"12")[:5])) == [(b"word", 4)]
-    assert feed.framer.step is Step.IN_STEP
+    assert feed.framer.state is FramerState.SYNCHRONISED
     feed.framer.close()
     assert feed.ledger.skipped == {Reason.UNFINISHED: 5}

@@ -19,11 +19,9 @@ from decoders.frame.record import Record, pack, unpack
 from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapReader
 from decoders.wire.tracker import Tracker
-from tests.decoders.wire.balance import balances
 from tests.decoders.wire.columnar.equality import batches_of, columnar, placed
-from tests.decoders.wire.conversation import tracker
+from tests.decoders.wire.conversation import EVENTS, balances, packets_of, tracker
 from tests.decoders.wire.links import LINKS, carried
-from tests.decoders.wire.test_reassembly import EVENTS, packets_of
 
 CAPTURE = Path(__file__).parents[2] / "captures" / "real_clients.pcap"
 SECONDS, LONG = 60, 3600

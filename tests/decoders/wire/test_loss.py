@@ -7,13 +7,12 @@ import dataclasses
 import pytest
 
 from decoders.frame.record import Direction, Flag, Kind, Pairing
-from decoders.wire.evidence import MAX_SOUGHT
+from decoders.wire.frame_detector import MAX_RESUMED_FRAME
 from decoders.wire.ledger import Reason
 from tests.decoders.wire.conversation import (
     HANDSHAKE,
     TO_BROKER,
     TO_CLIENT,
-    asked,
     exchanges,
     fed,
     kinds,
@@ -24,6 +23,7 @@ from tests.decoders.wire.conversation import (
     prefixed,
     produce,
     records_of,
+    to_broker,
     tracker,
 )
 
@@ -73,8 +73,8 @@ class TestLoss:
         assert any(record.is_cut for record in records)
 
     def test_a_boundary_is_not_sought_at_huge_frames(self) -> None:
-        huge = produce(1, acks=1, records="A" * (MAX_SOUGHT * 2))
-        packets = packets_of(asked(huge, metadata(2)))[HANDSHAKE:]
+        huge = produce(1, acks=1, records="A" * (MAX_RESUMED_FRAME * 2))
+        packets = packets_of(to_broker(huge, metadata(2)))[HANDSHAKE:]
         assert [record.frame for record in of_kind(records_of(packets), Kind.REQUEST)] == [metadata(2)]
 
 
@@ -111,7 +111,7 @@ class TestOpaque:
 
     def test_what_only_begins_like_tls_is_not_left_alone(self) -> None:
         trap = b"\x17\x03\x03" + (30).to_bytes(2) + bytes(40)
-        events = [*asked(metadata(1)), (TO_BROKER, trap), *asked(metadata(2))]
+        events = [*to_broker(metadata(1)), (TO_BROKER, trap), *to_broker(metadata(2))]
         followed = tracker()
         records = fed(followed, packets_of(events)[HANDSHAKE + 1 :])
         assert [record.frame for record in of_kind(records, Kind.REQUEST)] == [metadata(2)]
@@ -119,7 +119,7 @@ class TestOpaque:
 
     def test_tls_records_inside_a_kafka_conversation_do_not_make_it_opaque(self) -> None:
         record = b"\x17\x03\x03" + (30).to_bytes(2) + bytes(30)
-        events = [*asked(metadata(1)), (TO_BROKER, record), *asked(metadata(2))]
+        events = [*to_broker(metadata(1)), (TO_BROKER, record), *to_broker(metadata(2))]
         records = records_of(packets_of(events))
         assert [record.frame for record in of_kind(records, Kind.REQUEST)] == [metadata(1), metadata(2)]
 

@@ -17,17 +17,17 @@ from tests.decoders.wire.conversation import (
     TO_BROKER,
     TO_CLIENT,
     api_versions,
-    api_versions_answer,
-    asked,
+    api_versions_response,
     exchanges,
     fed,
     kinds,
     metadata,
-    metadata_answer,
+    metadata_response,
     of_kind,
     packets_of,
     prefixed,
     records_of,
+    to_broker,
     tracker,
 )
 
@@ -49,8 +49,8 @@ class TestRecords:
         assert (versions.frame, versions.captured_at) == (api_versions(0), SECOND)
         assert (asked_metadata.direction, told_metadata.direction) == (TO_BROKER, TO_CLIENT)
         assert (told_metadata.frame, told_metadata.true_length) == (
-            metadata_answer(1),
-            len(metadata_answer(1)),
+            metadata_response(1),
+            len(metadata_response(1)),
         )
         paired = (
             told_metadata.paired_sequence,
@@ -100,7 +100,7 @@ class TestRecords:
         connection = SyntheticConnection(CLIENT, SERVER)
         packets = connection.opened(0) + connection.sent(1, TO_BROKER, prefixed(metadata(1)))
         packets += connection.finished(2, TO_BROKER) + connection.sent(
-            3, TO_CLIENT, prefixed(metadata_answer(1))
+            3, TO_CLIENT, prefixed(metadata_response(1))
         )
         packets += connection.finished(4, TO_CLIENT)
         assert kinds(records_of(packets)) == [Kind.OPENED, Kind.REQUEST, Kind.RESPONSE, Kind.CLOSED]
@@ -121,12 +121,12 @@ class TestOrientation:
         followed = tracker(ports=())
         records = fed(followed, packets)
         assert (records[0].server, records[0].flags) == ("10.0.0.2:9092", Flag.MID_STREAM)
-        assert followed.ledger.skipped[Reason.UNORIENTED] == len(prefixed(api_versions_answer(0)))
+        assert followed.ledger.skipped[Reason.UNORIENTED] == len(prefixed(api_versions_response(0)))
 
     def test_an_answer_that_reads_like_an_empty_produce_does_not_orient(self) -> None:
         """As a short answer to request 4 does, seen in real traffic."""
         answer = bytes([0, 0, 0, 4]) + bytes(18)
-        packets = packets_of([(TO_CLIENT, prefixed(answer)), *asked(metadata(1))])[HANDSHAKE:]
+        packets = packets_of([(TO_CLIENT, prefixed(answer)), *to_broker(metadata(1))])[HANDSHAKE:]
         records = records_of(packets, ports=())
         assert {record.server for record in records} == {"10.0.0.2:9092"}
         assert [record.frame for record in of_kind(records, Kind.REQUEST)] == [metadata(1)]

@@ -14,7 +14,7 @@ from decoders.schema.registry import default_schemas
 from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.segment import LinkType
 from streaming.feeder.capture import CaptureError, InterfaceCapture, can_capture
-from tests.decoders.wire.conversation import metadata, metadata_answer, prefixed
+from tests.decoders.wire.conversation import metadata, metadata_response, prefixed
 from tests.streaming.feeder.live import captures
 
 
@@ -42,7 +42,7 @@ def converse(listener: socket.socket, response: bytes) -> None:
 def test_a_real_conversation_is_captured_once_and_becomes_records(
     listener: socket.socket,
 ) -> None:
-    port, response = listener.getsockname()[1], prefixed(metadata_answer(1) + bytes(200_000))
+    port, response = listener.getsockname()[1], prefixed(metadata_response(1) + bytes(200_000))
     tracker = ColumnarTracker(default_schemas(), ports={port}, run=1)
     before, records = time.time_ns(), list[Record]()
     with InterfaceCapture(["lo"], {port}) as capture:
@@ -74,7 +74,7 @@ def test_packets_at_a_low_rate_are_kept_for_seconds_until_they_are_read(listener
     """Each packet takes a block of the ring."""
     with InterfaceCapture(["lo"], {listener.getsockname()[1]}) as capture:
         for _ in range(50):
-            converse(listener, prefixed(metadata_answer(1)))
+            converse(listener, prefixed(metadata_response(1)))
             time.sleep(0.08)
         assert capture.dropped == 0
         unread = capture.unread
@@ -86,7 +86,7 @@ def test_packets_at_a_low_rate_are_kept_for_seconds_until_they_are_read(listener
 def test_several_interfaces_are_captured_at_once(listener: socket.socket) -> None:
     """The same interface twice yields each packet twice, in the order of time."""
     with InterfaceCapture(["lo", "lo"], {listener.getsockname()[1]}) as capture:
-        converse(listener, prefixed(metadata_answer(1)))
+        converse(listener, prefixed(metadata_response(1)))
         time.sleep(0.2)
         packets = list(capture.packets(0.2).packets())
         assert capture.link_types == {LinkType.ETHERNET}
@@ -98,7 +98,7 @@ def test_several_interfaces_are_captured_at_once(listener: socket.socket) -> Non
 @captures
 def test_a_packet_waits_no_longer_than_its_block(listener: socket.socket) -> None:
     with InterfaceCapture(["lo"], {listener.getsockname()[1]}) as capture:
-        converse(listener, prefixed(metadata_answer(1)))
+        converse(listener, prefixed(metadata_response(1)))
         (first, *_), now = capture.packets(1).captured_at, time.time_ns()
     assert now - first < 500_000_000
 

@@ -21,7 +21,7 @@ from streaming.broker import child_guard
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
 from streaming.demo.workload import run_workload
-from tests.decoders.wire.conversation import metadata, metadata_answer, prefixed
+from tests.decoders.wire.conversation import metadata, metadata_response, prefixed
 from tests.streaming.broker.request_log import read_request_log
 from tests.streaming.feeder.live import (
     FRAMES,
@@ -112,7 +112,7 @@ def converse(client: socket.socket, server: socket.socket, numbers: range) -> in
     for number in numbers:
         for source, destination, frame in (
             (client, server, metadata(number)),
-            (server, client, metadata_answer(number)),
+            (server, client, metadata_response(number)),
         ):
             source.sendall(prefixed(frame))
             received = destination.recv(65536)

@@ -16,7 +16,7 @@ from decoders.wire.segment import SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from streaming.feeder import own_traffic
 from streaming.feeder.own_traffic import OwnTraffic
-from tests.decoders.wire.balance import balances
+from tests.decoders.wire.conversation import balances
 
 LOOPBACK = socket.inet_aton("127.0.0.1")
 PAYLOAD = b"a request of our own"

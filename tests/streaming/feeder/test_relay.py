@@ -16,7 +16,7 @@ from decoders.wire.packet import Packet
 from decoders.wire.tracker import Tracker
 from streaming.broker.ports import HOST, free_ports
 from streaming.feeder.relay import Relay, RelayError
-from tests.decoders.wire.conversation import metadata, metadata_answer, prefixed
+from tests.decoders.wire.conversation import metadata, metadata_response, prefixed
 
 PATIENCE = 5.0
 
@@ -94,7 +94,7 @@ def test_a_conversation_passes_unchanged_and_is_recorded(
     relay: Relay, recording: RecordedPackets, ends: Ends
 ) -> None:
     client, broker = ends()
-    request, response = prefixed(metadata(1)), prefixed(metadata_answer(1) + bytes(1_000_000))
+    request, response = prefixed(metadata(1)), prefixed(metadata_response(1) + bytes(1_000_000))
     client.sendall(request)
     assert receive(broker, len(request)) == request
     broker.sendall(response[:10])

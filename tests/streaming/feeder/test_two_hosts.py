@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.decoders.wire.conversation import metadata, metadata_answer, prefixed
+from tests.decoders.wire.conversation import metadata, metadata_response, prefixed
 from tests.streaming.feeder.live import captures
 
 PORT = 9092
@@ -115,7 +115,7 @@ def test_two_feeders_see_the_same_conversation(tmp_path: Path) -> None:
             stack.enter_context(running(on(host, python, *feed, "--interface", cable), log))
         for log in logs:
             wait_for('"ready"', log)
-        response = prefixed(metadata_answer(1)).hex()
+        response = prefixed(metadata_response(1)).hex()
         served = tmp_path / "served.log"
         serve = on(HOSTS[1], python, "-c", SERVE, ADDRESSES[1], str(PORT), response)
         stack.enter_context(running(serve, served))

@@ -16,8 +16,7 @@ from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
 from streaming.transcript.account import ByteAccount, accounts
 from tests.decoders.wire.columnar.equality import batches_of, interleaved, packets_between
-from tests.decoders.wire.conversation import CLIENT, SCHEMAS, fed, tracker
-from tests.decoders.wire.test_reassembly import EVENTS
+from tests.decoders.wire.conversation import CLIENT, EVENTS, SCHEMAS, fed, tracker
 
 OF_NO_CONNECTION = {Reason.AFTER_CLOSE, Reason.OTHER_PORT, Reason.UNORIENTED}
 
@@ -25,7 +24,7 @@ OF_NO_CONNECTION = {Reason.AFTER_CLOSE, Reason.OTHER_PORT, Reason.UNORIENTED}
 def scalar(packets: Sequence[Packet], **options: object) -> tuple[list[ByteAccount], Ledger]:
     """The accounts of connections by the scalar tracker, and the ledger of the capture."""
     ended: list[ByteAccount] = []
-    followed = tracker(ended=lambda *connection: ended.append(ByteAccount.of(*connection)), **options)
+    followed = tracker(on_end=lambda *connection: ended.append(ByteAccount.of(*connection)), **options)
     fed(followed, packets)
     followed.finish()
     return ended, followed.ledger

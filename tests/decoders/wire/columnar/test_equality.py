@@ -14,8 +14,7 @@ from decoders.wire.columnar import tracker as columnar_tracker
 from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
 from tests.decoders.wire.columnar.equality import assert_equal, interleaved, packets_between, placed
-from tests.decoders.wire.conversation import CLIENT, SECOND, SERVER, packets_of
-from tests.decoders.wire.test_reassembly import EVENTS
+from tests.decoders.wire.conversation import CLIENT, EVENTS, SECOND, SERVER, packets_of
 from tests.repository.tree import ROOT
 
 CAPTURES = sorted((ROOT / "tests" / "captures").glob("*.pcap"))
@@ -109,7 +108,7 @@ def test_numbers_of_socket_pairs_that_are_begun_anew(most: int, random: Random, 
     clients = [SocketAddress(CLIENT.address, 40_000 + client) for client in range(6)]
     packets = interleaved([packets_between(EVENTS, client) for client in clients], random)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columnar_tracker, "MOST_PAIRS", most)
+        patch.setattr(columnar_tracker, "MAX_PAIRS", most)
         assert_equal(packets, cut)
 
 

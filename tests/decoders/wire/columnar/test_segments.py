@@ -1,4 +1,4 @@
-"""What is familiar in a packet is read as `read_segment` reads it, and pairs of sockets keep their number."""
+"""What is parsed in a packet is read as `read_segment` reads it, and pairs of sockets keep their number."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_familiar_packet_is_read_alike(
     batch = PacketBatch.of(packets)
     segments = read_segments(batch)
     for row, packet in enumerate(packets):
-        if not segments.familiar[row]:
+        if not segments.parsed[row]:
             continue
         segment = read_segment(packet)
         assert isinstance(segment, Segment)
@@ -68,7 +68,7 @@ def test_a_familiar_packet_is_read_alike(
 
 def test_an_ordinary_packet_is_familiar() -> None:
     packets = packets_between(SocketAddress(bytes(16), 1), SocketAddress(bytes(15) + b"\1", 9092))
-    assert read_segments(PacketBatch.of(packets)).familiar.all()
+    assert read_segments(PacketBatch.of(packets)).parsed.all()
 
 
 @given(st.lists(st.tuples(st.integers(0, 3_000), st.booleans()), max_size=300), st.lists(st.integers(0, 300)))

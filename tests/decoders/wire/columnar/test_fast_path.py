@@ -1,4 +1,4 @@
-"""Which traffic the lanes follow on their own, and what they leave to the scalar tracker."""
+"""Which traffic the flows follow on their own, and what they leave to the scalar tracker."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from decoders.codec.request import write_request
 from decoders.frame.record import Closing, Kind, Pairing, Record
 from decoders.wire import pairing
 from decoders.wire.columnar import tracker as columnar_tracker
+from decoders.wire.columnar.in_flight import MIN_SLOTS
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
-from decoders.wire.columnar.waiting import FEWEST_PLACES
 from decoders.wire.packet import Packet
 from decoders.wire.segment import LinkType, Segment
 from decoders.wire.tracker import Tracker
@@ -26,12 +26,14 @@ from tests.decoders.wire.conversation import (
     Event,
     exchanges,
     metadata,
-    metadata_answer,
+    metadata_response,
     prefixed,
     produce,
-    produce_answer,
+    produce_response,
     request,
     response,
+    to_broker,
+    to_client,
 )
 
 cuts = st.lists(st.integers(0, 10_000), max_size=6)
@@ -41,13 +43,13 @@ cuts = st.lists(st.integers(0, 10_000), max_size=6)
 def unusual(monkeypatch: pytest.MonkeyPatch) -> list[Segment]:
     """The segments that the scalar tracker is given."""
     given: list[Segment] = []
-    hear = Tracker.hear
+    process = Tracker.process
 
     def noting(self: Tracker, segment: Segment) -> list[Record]:
         given.append(segment)
-        return hear(self, segment)
+        return process(self, segment)
 
-    monkeypatch.setattr(Tracker, "hear", noting)
+    monkeypatch.setattr(Tracker, "process", noting)
     return given
 
 
@@ -57,18 +59,10 @@ def follow(packets: list[Packet]) -> list[Record]:
     return [record for batch in batches for record in batch.records()]
 
 
-def asked(*frames: bytes) -> list[Event]:
-    return [(TO_BROKER, prefixed(frame)) for frame in frames]
-
-
-def answered(*frames: bytes) -> list[Event]:
-    return [(TO_CLIENT, prefixed(frame)) for frame in frames]
-
-
 def pipelined(correlation_ids: range) -> list[Event]:
     """Requests in one segment, and their answers."""
     asked_at_once = b"".join(prefixed(metadata(number)) for number in correlation_ids)
-    return [(TO_BROKER, asked_at_once), *answered(*map(metadata_answer, correlation_ids))]
+    return [(TO_BROKER, asked_at_once), *to_client(*map(metadata_response, correlation_ids))]
 
 
 def large_answer(correlation_id: int) -> bytes:
@@ -92,14 +86,14 @@ def test_only_opening_and_closing_are_unusual(unusual: list[Segment], segment: i
 @pytest.mark.parametrize(
     "event",
     [
-        asked(produce(50, acks=0), produce(51, acks=1)) + answered(produce_answer(51)),
+        to_broker(produce(50, acks=0), produce(51, acks=1)) + to_client(produce_response(51)),
         pipelined(range(50, 70)),
         pipelined(range(50, 500)),
-        asked(metadata(50)) + answered(large_answer(50)),
-        asked(metadata(50))
-        + answered(metadata_answer(50))
-        + asked(metadata(50))
-        + answered(metadata_answer(50)),
+        to_broker(metadata(50)) + to_client(large_answer(50)),
+        to_broker(metadata(50))
+        + to_client(metadata_response(50))
+        + to_broker(metadata(50))
+        + to_client(metadata_response(50)),
     ],
     ids=["produce", "pipelined", "many-wait", "large", "an-id-again"],
 )
@@ -112,7 +106,7 @@ def test_calm_traffic(unusual: list[Segment], event: list[Event]) -> None:
 
 @pytest.mark.parametrize("snap_length", [120, 1000])
 def test_frames_that_are_cut_are_calm(unusual: list[Segment], snap_length: int) -> None:
-    event = asked(metadata(50)) + answered(large_answer(50))
+    event = to_broker(metadata(50)) + to_client(large_answer(50))
     packets = [
         packet._replace(data=packet.data[:snap_length])
         for packet in placed(packets_between(OPENING + event + exchanges(4)[2:], segment=1460))
@@ -141,7 +135,7 @@ def test_a_connection_that_was_joined_midway_becomes_calm(unusual: list[Segment]
 
 def test_a_hole_in_a_frame_is_calm_once_it_is_certain(unusual: list[Segment]) -> None:
     packets = placed(
-        packets_between(OPENING + asked(metadata(50)) + answered(large_answer(50)), segment=1460)
+        packets_between(OPENING + to_broker(metadata(50)) + to_client(large_answer(50)), segment=1460)
     )
     del packets[len(packets) // 2]
     follow(packets)
@@ -153,16 +147,16 @@ def test_a_hole_in_a_frame_is_calm_once_it_is_certain(unusual: list[Segment]) ->
 @pytest.mark.parametrize(
     "event",
     [
-        asked(request("SaslHandshake", 0, 50, mechanism="PLAIN"))
-        + answered(response("SaslHandshake", 0, 50))
-        + asked(b"\0user\0password")
-        + answered(b""),
-        answered(metadata_answer(50)),
-        asked(metadata(50)) + answered(metadata_answer(51)),
-        asked(b"tiny"),
-        asked(b""),
+        to_broker(request("SaslHandshake", 0, 50, mechanism="PLAIN"))
+        + to_client(response("SaslHandshake", 0, 50))
+        + to_broker(b"\0user\0password")
+        + to_client(b""),
+        to_client(metadata_response(50)),
+        to_broker(metadata(50)) + to_client(metadata_response(51)),
+        to_broker(b"tiny"),
+        to_broker(b""),
         [(TO_CLIENT, b"\xff\xff\xff\xff")],
-        asked(produce(50, acks=0)[:14]) + answered(produce_answer(50)),
+        to_broker(produce(50, acks=0)[:14]) + to_client(produce_response(50)),
     ],
     ids=["sasl", "unowed", "foreign", "short", "empty", "negative", "torn-produce"],
 )
@@ -183,7 +177,7 @@ def test_acks_are_read_in_every_version(version: int, acks: int) -> None:
         for number, body in enumerate(bodies)
         for client_id in (None, "", "client")
     ]
-    packets = packets_between(OPENING + asked(*frames) + exchanges(4)[2:])
+    packets = packets_between(OPENING + to_broker(*frames) + exchanges(4)[2:])
     records = assert_equal(placed(packets))
     assert len([record for record in records if record.kind is Kind.REQUEST]) > len(frames)
 
@@ -245,15 +239,15 @@ def test_however_many_requests_wait(bursts: list[tuple[int, bool]], repeating: b
         waiting += ids
         said = [(TO_BROKER, prefixed(metadata(each))) for each in ids]
         events += [(TO_BROKER, b"".join(data for _, data in said))] if at_once else said
-        events += answered(*(metadata_answer(waiting.popleft()) for _ in range(len(waiting) // 2)))
+        events += to_client(*(metadata_response(waiting.popleft()) for _ in range(len(waiting) // 2)))
     assert_equal(placed(packets_between(events)), cut)
 
 
 def test_a_lane_gives_up_the_requests_that_the_scalar_tracker_gives_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pairing, "MAX_OWED", 40)
-    monkeypatch.setattr(columnar_tracker, "MAX_OWED", 40)
+    monkeypatch.setattr(pairing, "MAX_IN_FLIGHT", 40)
+    monkeypatch.setattr(columnar_tracker, "MAX_IN_FLIGHT", 40)
     events = OPENING + pipelined(range(50, 91)) + exchanges(4)[2:]
     records = assert_equal(placed(packets_between(events)))
     pairings = {record.pairing for record in records if record.kind is Kind.RESPONSE}
@@ -264,11 +258,11 @@ def test_rings_of_requests_that_wait_become_smaller_again() -> None:
     followed = ColumnarTracker(SCHEMAS, ports={9092}, run=7)
     burst = packets_between(OPENING + pipelined(range(50, 1050)), close=False)
     followed.feed(PacketBatch.of(burst))
-    sizes = followed._roster.lanes.states["ring_size"]
+    sizes = followed._flow_table.flows.states["ring_size"]
     assert sizes.max() > 1000
     for _ in range(10):
         followed.feed(PacketBatch.of([]))
-    assert sizes.max() == FEWEST_PLACES
+    assert sizes.max() == MIN_SLOTS
 
 
 def test_each_connections_ledger_is_right_too() -> None:

@@ -13,52 +13,52 @@ from tests.decoders.wire.conversation import (
     SERVER,
     TO_BROKER,
     TO_CLIENT,
-    answered,
     api_versions,
-    api_versions_answer,
-    asked,
+    api_versions_response,
     exchanges,
     kinds,
     metadata,
-    metadata_answer,
+    metadata_response,
     of_kind,
     packets_of,
     pairings,
     prefixed,
     produce,
-    produce_answer,
+    produce_response,
     records_of,
     request,
     response,
+    to_broker,
+    to_client,
 )
 
 
 class TestPairing:
     def test_an_unacknowledged_produce_is_owed_no_answer(self) -> None:
-        events = asked(produce(1, acks=0), produce(2, acks=1)) + answered(produce_answer(2))
+        events = to_broker(produce(1, acks=0), produce(2, acks=1)) + to_client(produce_response(2))
         assert pairings(records_of(packets_of(events))) == [Pairing.MATCHED]
 
     def test_pipelined_requests_are_answered_in_order(self) -> None:
-        events = asked(metadata(9), metadata(3), api_versions(5))
-        events += answered(metadata_answer(9), metadata_answer(3), api_versions_answer(5))
+        events = to_broker(metadata(9), metadata(3), api_versions(5))
+        events += to_client(metadata_response(9), metadata_response(3), api_versions_response(5))
         records = records_of(packets_of(events))
         assert [record.paired_sequence for record in of_kind(records, Kind.RESPONSE)] == [2, 3, 4]
 
     def test_a_foreign_answer_and_one_that_is_not_owed(self) -> None:
-        events = asked(metadata(1)) + answered(metadata_answer(8))
+        events = to_broker(metadata(1)) + to_client(metadata_response(8))
         assert pairings(records_of(packets_of(events))) == [Pairing.FOREIGN]
-        events = exchanges(1) + answered(metadata_answer(8))
+        events = exchanges(1) + to_client(metadata_response(8))
         assert pairings(records_of(packets_of(events)))[-1] is Pairing.UNOWED
 
     def test_an_undecodable_produce_makes_pairing_uncertain_until_it_is_known_again(self) -> None:
         garbage = produce(1, acks=1)[:12]
-        events = asked(garbage, metadata(2)) + answered(metadata_answer(77), metadata_answer(2))
+        events = to_broker(garbage, metadata(2)) + to_client(metadata_response(77), metadata_response(2))
         assert pairings(records_of(packets_of(events))) == [Pairing.UNKNOWN, Pairing.MATCHED]
 
     def test_a_request_of_a_version_that_nobody_knows_is_owed_an_answer(self) -> None:
         unknown = bytes.fromhex("0012 0063 00000001 0000 00 01 01 00")
         answer = bytes.fromhex("00000001 0023 00000001 0012 0000 0005")
-        (told,) = of_kind(records_of(packets_of(asked(unknown) + answered(answer))), Kind.RESPONSE)
+        (told,) = of_kind(records_of(packets_of(to_broker(unknown) + to_client(answer))), Kind.RESPONSE)
         assert (told.pairing, told.paired_api_key, told.paired_api_version) == (Pairing.MATCHED, 18, 99)
 
 
@@ -67,7 +67,7 @@ class TestSettled:
         """Whether a request `delay` nanoseconds after the ApiVersions answer is settled."""
         connection = SyntheticConnection(CLIENT, SERVER, acknowledgment_delay=acknowledgment_delay)
         packets = connection.opened(0) + connection.sent(SECOND, TO_BROKER, prefixed(api_versions(0)))
-        packets += connection.sent(2 * SECOND, TO_CLIENT, prefixed(api_versions_answer(0)))
+        packets += connection.sent(2 * SECOND, TO_CLIENT, prefixed(api_versions_response(0)))
         packets += connection.sent(2 * SECOND + delay, TO_BROKER, prefixed(metadata(1)))
         first, second = of_kind(records_of(packets), Kind.REQUEST)
         assert Flag.SETTLED not in first.flags
@@ -85,7 +85,12 @@ class TestSettled:
         assert not self.settled(5 * SECOND - 1, acknowledgment_delay=RELAY_DELAY)
 
     def test_only_the_latest_answer_counts_and_only_to_api_versions(self) -> None:
-        events = exchanges(1) + asked(api_versions(2)) + answered(api_versions_answer(2)) + asked(metadata(3))
+        events = (
+            exchanges(1)
+            + to_broker(api_versions(2))
+            + to_client(api_versions_response(2))
+            + to_broker(metadata(3))
+        )
         packets = packets_of(events, interval=SECOND // 2 + 1)
         flags = [record.flags for record in of_kind(records_of(packets), Kind.REQUEST)]
         # Half a second after an answer, a second and a half, half a second after the next answer.
@@ -104,8 +109,10 @@ class TestSasl:
     def test_tokens_after_a_version_0_handshake_are_blanked_until_a_request_decodes(self) -> None:
         handshake = request("SaslHandshake", 0, 1, mechanism="SCRAM-SHA-256")
         accepted = response("SaslHandshake", 0, 1, mechanisms=["SCRAM-SHA-256"])
-        events = asked(handshake) + answered(accepted) + asked(b"n,,n=user") + answered(b"r=nonce", b"")
-        events += asked(b"", metadata(2)) + answered(metadata_answer(2))
+        events = (
+            to_broker(handshake) + to_client(accepted) + to_broker(b"n,,n=user") + to_client(b"r=nonce", b"")
+        )
+        events += to_broker(b"", metadata(2)) + to_client(metadata_response(2))
         records = records_of(packets_of(events))
         assert [(record.kind, record.direction) for record in records[1:-1]] == [
             (Kind.REQUEST, TO_BROKER),
@@ -129,10 +136,17 @@ class TestSasl:
         """KIP-368: the client may have asked before it shook hands anew."""
         handshake = [request("SaslHandshake", 0, number, mechanism="PLAIN") for number in (1, 4)]
         accepted = [response("SaslHandshake", 0, number, mechanisms=["PLAIN"]) for number in (1, 4)]
-        events = asked(handshake[0]) + answered(accepted[0]) + asked(b"\0user\0secret") + answered(b"")
-        events += asked(metadata(2)) + answered(metadata_answer(2))
-        events += asked(metadata(3), handshake[1]) + answered(metadata_answer(3), accepted[1])
-        events += asked(b"\0user\0secret") + answered(b"") + asked(metadata(5)) + answered(metadata_answer(5))
+        events = (
+            to_broker(handshake[0]) + to_client(accepted[0]) + to_broker(b"\0user\0secret") + to_client(b"")
+        )
+        events += to_broker(metadata(2)) + to_client(metadata_response(2))
+        events += to_broker(metadata(3), handshake[1]) + to_client(metadata_response(3), accepted[1])
+        events += (
+            to_broker(b"\0user\0secret")
+            + to_client(b"")
+            + to_broker(metadata(5))
+            + to_client(metadata_response(5))
+        )
         records = records_of(packets_of(events))
         assert [record.true_length for record in of_kind(records, Kind.SASL_TOKEN)] == [12, 0, 12, 0]
         assert pairings(records) == [Pairing.MATCHED] * 5
@@ -142,7 +156,7 @@ class TestSasl:
         handshake = request("SaslHandshake", 1, 1, mechanism="PLAIN")
         accepted = response("SaslHandshake", 1, 1, mechanisms=["PLAIN"])
         token = request("SaslAuthenticate", 2, 2, authBytes="AHVzZXIAcGFzcw==")
-        events = asked(handshake) + answered(accepted) + asked(token)
+        events = to_broker(handshake) + to_client(accepted) + to_broker(token)
         assert kinds(records_of(packets_of(events)))[-2:] == [Kind.REQUEST, Kind.CLOSED]
 
 

@@ -1,4 +1,4 @@
-"""A capture file as batches of packets: a classic pcap file by the chunk, others packet by packet."""
+"""A capture file as batches of packets: a classic pcap file in chunks, other formats packet by packet."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from decoders.wire.packet import Packet
 from decoders.wire.pcap import LARGEST_PACKET, RECORD_HEADER_SIZE, PcapError, PcapReader
 
 CHUNK = 4 * 1024 * 1024
-"""Bytes of a file that are read at once: few enough to stay in the processor's cache."""
-_PACKETS_AT_ONCE = 10_000
+"""Bytes of a file that are read at once: few enough to fit the processor's cache."""
+_MAX_PACKETS = 10_000
 
 
 def read_batches(
     capture: CaptureReader, *, chunk: int = CHUNK, has_more: Callable[[], bool] | None = None
 ) -> Iterator[PacketBatch]:
-    """Give the packets of a capture, which is not iterated otherwise; `truncated` and `position` are kept.
+    """Yield the packets of a capture, and update its `truncated` and `position`.
 
-    Of a stream that others still write, `has_more` tells whether bytes can be read at once: where there are
-    none, what came before is given. Memory holds two chunks, or packets where these are larger: the data of a
-    batch is written over when the next but one is read. Raises PcapError as the reader does, behind the
-    last whole packet.
+    The capture must not be iterated otherwise. `has_more` is for streams that are still written, such as
+    pipes: it returns whether bytes are available now, and if not, the packets read so far are yielded. Memory
+    holds two chunks, so the data of a batch is overwritten when the next but one is read. Raises PcapError
+    where the reader does, after the last complete packet.
     """
     if isinstance(capture, PcapReader):
         yield from _read_chunks(capture, chunk, has_more)
@@ -37,7 +37,7 @@ def read_batches(
     try:
         for packet in capture:
             listed.append(packet)
-            if len(listed) == _PACKETS_AT_ONCE or (has_more and not has_more()):
+            if len(listed) == _MAX_PACKETS or (has_more and not has_more()):
                 yield PacketBatch.of(listed)
                 listed.clear()
     except PcapError:
@@ -54,12 +54,12 @@ def _read_chunks(
     capture.truncated = False
     while True:
         buffers.reverse()
-        buffers[0] = data = _at_least(len(rest) + chunk, buffers[0])
+        buffers[0] = data = _buffer_for(len(rest) + chunk, buffers[0])
         data[: len(rest)] = rest
         end = len(rest) + _fill(capture.stream, data[len(rest) : len(rest) + chunk], has_more)
         if end == len(rest):
             break
-        batch, claimed = _whole_packets(capture, data, end)
+        batch, claimed = _complete_packets(capture, data, end)
         used = int(batch.starts[-1] + batch.lengths[-1]) if batch.size else 0
         capture.position += used
         rest = data[used:end].copy()
@@ -68,16 +68,16 @@ def _read_chunks(
         if claimed > LARGEST_PACKET:
             raise PcapError(f"damaged: the packet at byte {capture.position} claims {claimed} bytes")
     if len(rest):
-        capture.stop_short()
+        capture.mark_truncated()
 
 
-def _at_least(size: int, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Give a buffer for so many bytes, with room for the frames in several segments."""
+def _buffer_for(size: int, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return a buffer for `size` bytes, with room to assemble frames of several segments."""
     return data if len(data) >= 2 * size else np.empty(3 * size, np.uint8)
 
 
 def _fill(stream: BinaryIO, target: NDArray[np.uint8], has_more: Callable[[], bool] | None) -> int:
-    """Read until the target is full or nothing more is to be had, and tell how many bytes came."""
+    """Read until the target is full or no more bytes are available, and return how many were read."""
     filled = 0
     while filled < len(target) and not (filled and has_more and not has_more()):
         size = _read_into(cast(io.BufferedIOBase, stream), target[filled:], at_once=has_more is not None)
@@ -90,14 +90,14 @@ def _fill(stream: BinaryIO, target: NDArray[np.uint8], has_more: Callable[[], bo
 def _read_into(stream: io.BufferedIOBase, target: NDArray[np.uint8], *, at_once: bool) -> int:
     if not at_once:
         return stream.readinto(target.data)
-    # Where something is buffered, readinto1 might wait for more of a pipe all the same.
+    # Unlike read1, readinto1 may wait for more bytes of a pipe although some are buffered.
     piece = stream.read1(len(target))
     target[: len(piece)] = np.frombuffer(piece, np.uint8)
     return len(piece)
 
 
-def _whole_packets(capture: PcapReader, data: NDArray[np.uint8], end: int) -> tuple[PacketBatch, int]:
-    """Give the packets that are whole in `data[:end]`, and the length that the one behind them claims."""
+def _complete_packets(capture: PcapReader, data: NDArray[np.uint8], end: int) -> tuple[PacketBatch, int]:
+    """Return the complete packets in `data[:end]`, and the length that a damaged one behind them claims."""
     columns = np.empty((5, end // RECORD_HEADER_SIZE), np.int64)
     count, claimed = _index(data, end, capture.is_big_endian, columns)
     starts, lengths, original_lengths, seconds, ticks = columns[:, :count]
@@ -118,7 +118,7 @@ def _word(data: Any, at: int, is_big_endian: bool) -> Any:
 
 @compiled(None)
 def _index(data: Any, end: int, is_big_endian: bool, columns: Any) -> tuple[int, int]:
-    """Find the packets that are whole; gives how many, and the length that one claims that is damaged."""
+    """Find the complete packets. Returns their number, and the length that a damaged one claims, else 0."""
     count, at = 0, 0
     while at + RECORD_HEADER_SIZE <= end:
         start, captured = at + RECORD_HEADER_SIZE, _word(data, at + 8, is_big_endian)

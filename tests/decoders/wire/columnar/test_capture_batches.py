@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoders.wire.capture_file import read_capture
-from decoders.wire.columnar.chunks import read_batches
+from decoders.wire.columnar.capture_batches import read_batches
 from decoders.wire.packet import Packet
 from decoders.wire.pcap import LARGEST_PACKET, PcapError
 

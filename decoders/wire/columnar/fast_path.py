@@ -1,0 +1,90 @@
+"""What the compiled code of the fast path works on, and its result for a packet.
+
+The fast path produces what `connection`, `stream`, `framing`, `kafka_layer` and `pairing` produce for the
+same packets. It changes nothing for a packet that is out of the ordinary: it processes a packet's payload on
+drafts of the flow's state, and copies the drafts back only if it could process the packet to its end.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from decoders.wire.columnar.frames import FrameColumns
+from decoders.wire.columnar.segments import SegmentBatch
+
+DONE: Final = 0
+SLOW_PATH: Final = 1
+"""The scalar tracker must process this packet."""
+OUT_OF_ROWS: Final = 2
+OUT_OF_BYTES: Final = 3
+OUT_OF_SLOTS: Final = 4
+"""The packet must be processed again, after the rows for frames, the bytes for frames or the flow's ring of
+requests in flight has grown."""
+
+TOTALS = np.dtype(
+    [
+        ("packets", np.int64),  # the number of the batch's first packet, counted from 1
+        ("next_sequence", np.int64),
+        ("rows", np.int64),
+        ("top", np.int64),  # where the free part of the data begins
+        ("earliest", np.int64),
+        ("held", np.int64),
+        ("tcp", np.int64),
+        ("captured", np.int64),
+        ("framed", np.int64),
+        ("lost", np.int64),
+        ("after_hole", np.int64),
+        ("duplicate", np.int64),
+        ("opaque", np.int64),
+        ("other_port", np.int64),
+    ]
+)
+"""Totals of all flows.
+
+`held` is the memory, in bytes, that all connections hold, offloaded or not. No open connection was last seen
+before `earliest`, in nanoseconds since the epoch.
+"""
+LIMITS = np.dtype(
+    [
+        ("idle_after", np.int64),
+        ("settling_time", np.int64),
+        ("max_age", np.int64),
+        ("max_frame", np.int64),
+        ("max_held", np.int64),
+        ("max_in_flight", np.int64),
+        ("in_flight_cost", np.int64),
+    ]
+)
+"""The constants of these names in the scalar code."""
+PACKET = np.dtype([("row", np.int64), ("flow", np.int64), ("direction", np.int64), ("begin", np.int64)])
+"""The packet being processed: its row, flow and direction, and where its new bytes begin in the data."""
+
+
+class FastPathState(NamedTuple):
+    """The columns of a batch, the state of all flows, and the columns that frames are written to.
+
+    `flow_of_pair` is int64, with NO_FLOW where the flow is not known. `flows` and `streams` are the arrays of
+    `Flows`, `in_flight` are the slots of its rings, `layouts` is the result of `produce_layouts`. `limits`,
+    `totals`, `packet` and the drafts have one row each, with the dtypes LIMITS, TOTALS, PACKET, FLOW, STREAM
+    and TOTALS.
+    """
+
+    data: Any
+    captured_at: Any
+    positions: Any
+    segments: SegmentBatch
+    pairs: Any
+    flow_of_pair: Any
+    flows: Any
+    streams: Any
+    in_flight: Any
+    layouts: Any
+    limits: Any
+    frames: FrameColumns
+    totals: Any
+    packet: Any
+    flow_draft: Any
+    stream_draft: Any
+    totals_draft: Any

@@ -1,0 +1,119 @@
+"""The flow table: which flow belongs to which connection, and when each connection was last seen."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decoders.frame.record import Kind, Record
+from decoders.wire.columnar.flows import Flows
+from decoders.wire.columnar.frames import FrameBatchBuilder
+from decoders.wire.columnar.offload import offload, restore
+from decoders.wire.connection import Connection
+from decoders.wire.tracker import Tracker
+
+NO_FLOW = -1
+
+
+class FlowTable:
+    """A flow for every open connection of a tracker.
+
+    `flow_of_pair` (int64) holds the flow of each numbered socket pair, NO_FLOW where it is not known.
+    """
+
+    def __init__(self, tracker: Tracker) -> None:
+        self.flows = Flows()
+        self.flow_of_pair = np.empty(0, np.int64)
+        self._tracker = tracker
+        self._flow_of_id: dict[bytes, int] = {}
+        self._connections: dict[int, Connection] = {}
+        self._pair_of_flow: dict[int, int] = {}
+        self._openings: list[Record] = []
+        self._ordered_until = 0
+
+    def begin_batch(self, pairs: int, previous: FrameBatchBuilder, current: FrameBatchBuilder) -> None:
+        """Prepare for `pairs` socket pairs, and copy frames under assembly from the previous batch's data."""
+        self.flows.begin_batch()
+        if pairs > len(self.flow_of_pair):
+            more = np.full(2 * pairs - len(self.flow_of_pair), NO_FLOW, np.int64)
+            self.flow_of_pair = np.concatenate((self.flow_of_pair, more))
+        streams = self.flows.streams
+        for flow, direction in np.argwhere(streams["filled"] > 0):
+            row = streams[flow, direction]
+            row["start"] = current.put(previous.data[row["start"] : row["start"] + row["filled"]])
+            row["capacity"] = row["filled"]
+
+    def forget_pairs(self) -> None:
+        """Drop the numbers of all socket pairs, before they are numbered anew."""
+        self.flow_of_pair = np.empty(0, np.int64)
+        self._pair_of_flow.clear()
+
+    def openings(self) -> list[Record]:
+        """Return the records that opened the connections, by flow."""
+        return self._openings.copy()
+
+    def flow_of(self, connection: Connection) -> int:
+        """Return the flow of an open connection."""
+        return self._flow_of_id[connection.identity]
+
+    def flow_of_record(self, record: Record) -> int:
+        """Return the flow of a record's connection. OPENED adds a flow, CLOSED removes it."""
+        if record.kind is Kind.OPENED:
+            self._open(record)
+        flow = self._flow_of_id[record.connection]
+        if record.kind is Kind.CLOSED:
+            self._close(record.connection, flow)
+        return flow
+
+    def link(self, pair: int, flow: int) -> bool:
+        """Set the flow of a socket pair. Returns False if it was set already."""
+        if self.flow_of_pair[pair] == flow:
+            return False
+        self.flow_of_pair[pair] = flow
+        self._pair_of_flow[flow] = pair
+        return True
+
+    def mark_seen(self, connection: Connection, packet: int) -> int:
+        """Note the number of a connection's latest packet, and return the connection's flow."""
+        flow = self.flow_of(connection)
+        self._connections[flow] = connection
+        self.flows.states[flow]["last_packet"] = packet
+        return flow
+
+    def restore(self, connection: Connection, data: NDArray[np.uint8]) -> None:
+        """Copy the state of a connection back from its flow, if it is offloaded."""
+        flow = self.flow_of(connection)
+        if self.flows.states[flow]["offloaded"]:
+            restore(self.flows, flow, connection, data)
+
+    def offload(self, connection: Connection, lower_is_client: bool, builder: FrameBatchBuilder) -> None:
+        """Copy the state of a connection to its flow, if it can be offloaded."""
+        flow = self.flow_of(connection)
+        for direction, begun in enumerate(offload(connection, self.flows, flow, lower_is_client) or ()):
+            if begun:
+                row = self.flows.streams[flow, direction]
+                row["start"], row["filled"], row["capacity"] = builder.put(begun), len(begun), len(begun)
+
+    def restore_order(self) -> None:
+        """Update the tracker's order of connections, and when each offloaded one was last seen."""
+        states = self.flows.states
+        seen = np.flatnonzero(states["last_packet"] > self._ordered_until)
+        for flow in seen[np.argsort(states["last_packet"][seen])].tolist():
+            connection = self._connections[flow]
+            if states[flow]["offloaded"]:
+                connection.last_seen_at = int(states[flow]["last_seen_at"])
+            self._tracker.touch(connection)
+            self._ordered_until = int(states[flow]["last_packet"])
+
+    def _open(self, opening: Record) -> None:
+        flow = self.flows.acquire()
+        self._flow_of_id[opening.connection] = flow
+        self._openings[flow : flow + 1] = [opening]
+
+    def _close(self, identity: bytes, flow: int) -> None:
+        del self._flow_of_id[identity]
+        self.flows.release(flow)
+        self._connections.pop(flow, None)
+        pair = self._pair_of_flow.pop(flow, None)
+        if pair is not None:
+            self.flow_of_pair[pair] = NO_FLOW

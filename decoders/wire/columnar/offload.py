@@ -1,0 +1,142 @@
+"""Copies a connection's state from `Connection` to its flow, where it is ordinary, and back.
+
+No other file knows both forms. A connection whose state a flow has no field for cannot be offloaded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decoders.frame.record import NO_RECORD, Direction
+from decoders.wire.assembly import AssemblySnapshot
+from decoders.wire.columnar.flows import UNSET, Flows
+from decoders.wire.columnar.in_flight import slots_of_ring
+from decoders.wire.connection import Connection, ConnectionSnapshot
+from decoders.wire.kafka_layer import ApiVersionsResponse, KafkaLayerSnapshot
+from decoders.wire.ledger import Ledger, Reason
+from decoders.wire.pairing import RequestInFlight, RequestsInFlightSnapshot
+from decoders.wire.stream import StreamSnapshot
+
+_DIRECTIONS = (Direction.TO_BROKER, Direction.TO_CLIENT)
+_NO_REQUEST = RequestInFlight(NO_RECORD, 0, 0, 0, 0)
+_NO_BYTES_COUNTED = (0,) * 6
+
+
+def offload(connection: Connection, flows: Flows, flow: int, lower_is_client: bool) -> list[bytes] | None:
+    """Copy a connection's state to a flow. Returns None if the connection cannot be offloaded.
+
+    Returns for each direction the bytes of the frame under assembly. The flow's streams say that none of them
+    is there, until the caller has copied them to the batch's data.
+    """
+    if not connection.can_be_offloaded:
+        return None
+    snapshot = connection.snapshot()
+    kafka, in_flight = snapshot.kafka, snapshot.kafka.in_flight
+    if not _fits(in_flight):
+        return None
+    flows.states[flow] = (
+        True,
+        lower_is_client,
+        kafka.is_opaque,
+        in_flight.ids_repeat,
+        in_flight.in_order,
+        False,
+        *_fill_ring(flows, in_flight),
+        in_flight.last_before_loss,
+        *(kafka.api_versions or (UNSET, 0)),
+        snapshot.last_seen_at,
+        snapshot.last_position,
+        flows.states[flow]["last_packet"],
+        snapshot.counted_held,
+        *_NO_BYTES_COUNTED,
+    )
+    assembled = []
+    for column, direction in enumerate(_DIRECTIONS):
+        frame = kafka.frames[direction]
+        flows.streams[flow, column] = _stream_row(snapshot.streams[direction], frame)
+        assembled.append(frame.captured if frame and frame.size is not None else b"")
+    return assembled
+
+
+def _fits(in_flight: RequestsInFlightSnapshot) -> bool:
+    return not in_flight.requests or in_flight.requests[-1] is in_flight.latest
+
+
+def _fill_ring(flows: Flows, in_flight: RequestsInFlightSnapshot) -> tuple[int, ...]:
+    """Copy the requests in flight to a ring. Returns the flow's fields from `ring` to `highest_id`."""
+    # The slot before the first request in flight holds the latest request if none is in flight.
+    requests = [in_flight.latest or _NO_REQUEST, *in_flight.requests]
+    begin, size = flows.acquire_ring(len(in_flight.requests))
+    flows.rings.slots[slots_of_ring(begin, size, -1, len(requests))] = requests
+    return begin, size, 0, len(in_flight.requests), max(request.correlation_id for request in requests)
+
+
+def _stream_row(stream: StreamSnapshot, frame: AssemblySnapshot | None) -> tuple[int, ...]:
+    if frame is None:
+        return (*stream, 0, 0, UNSET, 0, 0, 0, 0, 0, 0, 0)
+    first = (frame.captured_at, frame.position, frame.acknowledgment)
+    if frame.size is None:
+        return (*stream, int.from_bytes(frame.captured), len(frame.captured), UNSET, 0, 0, 0, 0, *first)
+    return (*stream, 0, 0, frame.size, 0, frame.passed, 0, 0, *first)
+
+
+def restore(flows: Flows, flow: int, connection: Connection, data: NDArray[np.uint8]) -> None:
+    """Copy an offloaded flow's state back to its connection; `data` holds the frames under assembly."""
+    state = dict(zip(flows.states.dtype.names or (), flows.states[flow].item(), strict=True))
+    in_flight = _requests_in_flight(state, flows)
+    flows.states[flow]["offloaded"] = False
+    flows.release_ring(flow)
+    rows = dict(zip(_DIRECTIONS, flows.streams[flow], strict=True))
+    has_api_versions = state["api_versions_end"] != UNSET
+    kafka = KafkaLayerSnapshot(
+        in_flight,
+        ApiVersionsResponse(state["api_versions_end"], state["api_versions_at"])
+        if has_api_versions
+        else None,
+        state["is_opaque"],
+        {direction: _frame(row, data) for direction, row in rows.items()},
+    )
+    streams = {
+        each: StreamSnapshot(int(row["next"]), int(row["next_sequence"])) for each, row in rows.items()
+    }
+    seen = (state["last_seen_at"], state["last_position"], state["held"])
+    connection.restore(ConnectionSnapshot(*seen, streams, kafka), has_new_frames=state["has_new_frames"])
+    _count(connection.ledger, state)
+
+
+def _count(ledger: Ledger, counted: dict[str, Any]) -> None:
+    """Add the bytes that a flow counted to its connection's ledger; the tracker's ledger has them already."""
+    skipped = {
+        Reason.AFTER_HOLE: counted["after_hole"],
+        Reason.DUPLICATE: counted["duplicate"],
+        Reason.OPAQUE: counted["opaque"],
+    }
+    ledger.captured += counted["captured"]
+    ledger.framed += counted["framed"]
+    ledger.lost += counted["lost"]
+    ledger.pending += counted["captured"] - counted["framed"] - sum(skipped.values())
+    ledger.skipped.update({reason: size for reason, size in skipped.items() if size})
+
+
+def _requests_in_flight(state: dict[str, Any], flows: Flows) -> RequestsInFlightSnapshot:
+    slots = slots_of_ring(
+        state["ring"], state["ring_size"], state["first_in_flight"] - 1, state["in_flight"] + 1
+    )
+    requests = [RequestInFlight(*request) for request in flows.rings.slots[slots].tolist()]
+    latest = requests[-1] if requests[-1].sequence != NO_RECORD else None
+    known = (state["in_order"], state["last_before_loss"], state["ids_repeat"])
+    return RequestsInFlightSnapshot(tuple(requests[1:]), latest, *known)
+
+
+def _frame(row: np.void, data: NDArray[np.uint8]) -> AssemblySnapshot | None:
+    size, prefix_length = int(row["size"]), int(row["prefix_length"])
+    first = (int(row["captured_at"]), int(row["position"]), int(row["acknowledgment"]))
+    if size != UNSET:
+        start, filled = int(row["start"]), int(row["filled"])
+        return AssemblySnapshot(size, data[start : start + filled].tobytes(), int(row["passed"]), *first)
+    if prefix_length:
+        return AssemblySnapshot(None, int(row["prefix"]).to_bytes(prefix_length), 0, *first)
+    return None

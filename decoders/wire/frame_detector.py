@@ -1,0 +1,130 @@
+"""Detects Kafka frames in bytes whose frame boundaries are not known, by decoding them.
+
+After a gap, framing resumes only at bytes that begin with a complete frame, which decodes to its last byte
+and is followed by nothing or by the beginning of another frame. It resumes at an incomplete frame, too, if
+the captured bytes decode and the rest of the frame is as long as the gap. In the direction of the client the
+frame must also be the response to a request in flight.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Protocol
+
+from decoders.codec.request import read_request
+from decoders.codec.response import read_response
+from decoders.protocol import PRODUCE
+from decoders.schema.registry import Schemas
+from decoders.wire.assembly import MAX_FRAME, PREFIX
+from decoders.wire.pairing import RequestInFlight
+
+MAX_RESUMED_FRAME = 1024 * 1024
+"""Bytes. Framing does not resume at longer frames, because their bytes would have to be buffered."""
+_HEADER = struct.Struct(">hhi")
+_SIZE = struct.Struct(">i")
+_SHORTEST_REQUEST = 8
+_SHORTEST_RESPONSE = 4
+
+ExpectsResponse = Callable[[Schemas, bytes], bool | None]
+"""Returns whether a request frame expects a response, None if its bytes do not show it."""
+FindRequest = Callable[[int], RequestInFlight | None]
+"""Returns the request in flight with a correlation ID."""
+
+
+class FrameDetector:
+    """Asks the codec on behalf of framing and pairing. No frame is longer than `max_frame` bytes."""
+
+    def __init__(
+        self, schemas: Schemas, expects_response: ExpectsResponse, max_frame: int = MAX_FRAME
+    ) -> None:
+        self.max_frame = max_frame
+        self._schemas = schemas
+        self._expects_response = expects_response
+
+    def opens(self, data: bytes | bytearray) -> bool | None:
+        """Return whether a connection's first bytes may be a request. None if more bytes are needed."""
+        if len(data) < PREFIX + 2:
+            return None
+        size, api_key = struct.unpack_from(">ih", data)
+        return _SHORTEST_REQUEST <= size <= self.max_frame and self._schemas.api(api_key) is not None
+
+    def is_request(self, frame: bytes, *, cut: bool = False) -> bool:
+        """Return whether a frame decodes as a request; one that is `cut` must decode up to its end.
+
+        A complete Produce request without topics does not count: API key 0 and zeros are also how a response
+        with a small correlation ID begins.
+        """
+        request = read_request(self._schemas, frame, cut=cut)
+        if not request.known or request.failure is not None:
+            return False
+        return cut or request.api_key != PRODUCE or bool(request.body and request.body["topicData"])
+
+    def resumes_requests(self, data: bytes | bytearray, missing: int = 0) -> bool | None:
+        """Return whether requests resume at these bytes, before `missing` bytes. None if more are needed."""
+        begins = self._begins_request(data)
+        return begins and _resumes(data, missing, self.is_request, self._begins_request)
+
+    def resumes_responses(
+        self, data: bytes | bytearray, missing: int, find_request: FindRequest
+    ) -> bool | None:
+        """Return whether responses resume at these bytes, before `missing` bytes. None if more are needed."""
+
+        def begins(rest: bytes | bytearray) -> bool | None:
+            return _begins_response(rest, find_request)
+
+        def is_response(frame: bytes, *, cut: bool) -> bool:
+            request = find_request(_correlation_id(frame))
+            return request is not None and self._is_response_to(request, frame, cut)
+
+        verdict = begins(data)
+        return verdict and _resumes(data, missing, is_response, begins)
+
+    def expects_response(self, frame: bytes) -> bool | None:
+        """Return whether a request expects a response, None if its bytes do not show it."""
+        return self._expects_response(self._schemas, frame)
+
+    def _begins_request(self, data: bytes | bytearray) -> bool | None:
+        if len(data) < PREFIX + _SHORTEST_REQUEST:
+            return None
+        (size,) = _SIZE.unpack_from(data)
+        api_key, api_version, _ = _HEADER.unpack_from(data, PREFIX)
+        api = self._schemas.api(api_key)
+        is_known = api is not None and api_version in api.versions
+        return _SHORTEST_REQUEST <= size <= MAX_RESUMED_FRAME and is_known
+
+    def _is_response_to(self, request: RequestInFlight, frame: bytes, cut: bool) -> bool:
+        response = read_response(self._schemas, frame, request.api_key, request.api_version, cut=cut)
+        return response.known and response.failure is None
+
+
+class _Decodes(Protocol):
+    def __call__(self, frame: bytes, *, cut: bool) -> bool: ...
+
+
+def _resumes(
+    data: bytes | bytearray,
+    missing: int,
+    decodes: _Decodes,
+    begins: Callable[[bytes | bytearray], bool | None],
+) -> bool | None:
+    end = PREFIX + _SIZE.unpack_from(data)[0]
+    if missing:
+        return end == len(data) + missing and decodes(bytes(data[PREFIX:]), cut=True)
+    if len(data) < end:
+        return None
+    if not decodes(bytes(data[PREFIX:end]), cut=False):
+        return False
+    return len(data) == end or begins(data[end:])
+
+
+def _correlation_id(frame: bytes | bytearray) -> int:
+    return int(_SIZE.unpack_from(frame)[0])
+
+
+def _begins_response(data: bytes | bytearray, find_request: FindRequest) -> bool | None:
+    if len(data) < PREFIX + _SHORTEST_RESPONSE:
+        return None
+    (size,) = _SIZE.unpack_from(data)
+    is_plausible = _SHORTEST_RESPONSE <= size <= MAX_RESUMED_FRAME
+    return is_plausible and find_request(_correlation_id(data[PREFIX:])) is not None

@@ -1,0 +1,267 @@
+"""The Kafka layer of one connection: chunks and gaps of both directions → records.
+
+Raw SASL tokens (KIP-43, before SaslHandshake v1): after a SaslHandshake v0 the client's frames are opaque
+tokens without a header, until one of them decodes completely as a request. The broker's frames are tokens
+while no request is in flight.
+
+A connection is not Kafka, and its bytes are skipped, if the client's first bytes cannot be a request, if the
+server sends first, or if it was joined mid-stream and carries TLS records.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from decoders.frame.record import Direction, Flag, Kind, Pairing, Record
+from decoders.protocol import API_VERSIONS, SASL_HANDSHAKE
+from decoders.wire.assembly import SHORTEST_FRAME, AssemblySnapshot, Frame, InvalidSize
+from decoders.wire.frame_detector import FrameDetector
+from decoders.wire.framing import Framed, Framer, FramerState, Loss
+from decoders.wire.ledger import Ledger
+from decoders.wire.pairing import RequestInFlight, RequestsInFlight, RequestsInFlightSnapshot
+from decoders.wire.recorder import Recorder
+from decoders.wire.stream import SEQUENCE_SPACE, Chunk, Gap
+from decoders.wire.tls import begins_with_record
+
+SETTLING_TIME = 1_000_000_000
+"""Nanoseconds after the capture of a response before a request can count as sent after it."""
+_DIRECTIONS = (Direction.TO_BROKER, Direction.TO_CLIENT)
+_ORDINARY = ({FramerState.SYNCHRONISED}, {FramerState.OPAQUE})
+"""The states of both framers while no boundary is sought."""
+_REQUEST_HEADER = struct.Struct(">hhi")
+_CORRELATION_ID = struct.Struct(">i")
+
+
+class ApiVersionsResponse(NamedTuple):
+    """The latest ApiVersions response: the stream offset behind it, and the capture time of its last byte."""
+
+    end: int
+    completed_at: int
+
+
+class KafkaLayerSnapshot(NamedTuple):
+    """The state of a Kafka layer that can be offloaded; `frames` are those under assembly."""
+
+    in_flight: RequestsInFlightSnapshot
+    api_versions: ApiVersionsResponse | None
+    is_opaque: bool
+    frames: dict[Direction, AssemblySnapshot | None]
+
+
+ResponseOffset = Callable[[int], int]
+"""Returns the offset in the broker's stream of an acknowledgment number of the client."""
+
+
+class KafkaLayer:
+    """The Kafka layer of one connection. `begin` must be called for a direction before `process`."""
+
+    def __init__(
+        self, detector: FrameDetector, ledger: Ledger, recorder: Recorder, response_offset: ResponseOffset
+    ) -> None:
+        self._detector = detector
+        self._ledger = ledger
+        self._recorder = recorder
+        self._response_offset = response_offset
+        self._framers: dict[Direction, Framer] = {}
+        self._in_flight = RequestsInFlight()
+        self._raw_tokens = False
+        self._is_kafka = False
+        self._api_versions: ApiVersionsResponse | None = None
+
+    def begin(self, direction: Direction, *, from_start: bool) -> None:
+        """Set up a direction; `from_start` is false if its first bytes may have been missed."""
+        resumes = self._resumes_responses
+        if direction is Direction.TO_BROKER:
+            resumes = self._detector.resumes_requests
+        self._framers[direction] = Framer(
+            self._ledger,
+            self._first_state(direction, from_start),
+            opens=self._detector.opens,
+            resumes=resumes,
+            is_other_protocol=self._is_encrypted,
+            max_frame=self._detector.max_frame,
+        )
+        if not from_start:
+            self._note_loss(direction)
+
+    def record_missed_beginning(
+        self, direction: Direction, captured_at: int, position: int
+    ) -> Iterator[Record]:
+        """Yield a GAP: the direction may have begun before its first captured segment."""
+        if self._framers[direction].state is not FramerState.OPAQUE:
+            yield from self._record_loss(direction, Loss(0, captured_at, position))
+
+    def process(self, direction: Direction, event: Chunk | Gap) -> Iterator[Record]:
+        """Process the next bytes or the next gap of a direction."""
+        framer = self._framers[direction]
+        if isinstance(event, Chunk):
+            if direction is Direction.TO_CLIENT and self._awaits_first_request:
+                framer.abandon()
+                yield from self._record_loss(direction, Loss(0, event.captured_at, event.position))
+            results = framer.push(event)
+        else:
+            results = framer.skip(event)
+        for result in results:
+            yield from self._process_result(direction, result)
+
+    @property
+    def can_be_offloaded(self) -> bool:
+        """Whether both directions are SYNCHRONISED, or both OPAQUE, and no raw SASL tokens are expected."""
+        states = {framer.state for framer in self._framers.values()}
+        return len(self._framers) == len(_DIRECTIONS) and states in _ORDINARY and not self._raw_tokens
+
+    def snapshot(self) -> KafkaLayerSnapshot:
+        """Return the state of a layer that can be offloaded."""
+        frames = {direction: framer.snapshot() for direction, framer in self._framers.items()}
+        is_opaque = any(framer.state is FramerState.OPAQUE for framer in self._framers.values())
+        return KafkaLayerSnapshot(self._in_flight.snapshot(), self._api_versions, is_opaque, frames)
+
+    def restore(self, snapshot: KafkaLayerSnapshot, *, has_new_frames: bool) -> None:
+        """Continue from a snapshot. `has_new_frames` if another tracker recorded frames since."""
+        self._in_flight.restore(snapshot.in_flight)
+        self._api_versions = snapshot.api_versions
+        for direction, frame in snapshot.frames.items():
+            self._framers[direction].restore(frame)
+        if has_new_frames:
+            self._is_kafka = True
+            self._recorder.forget_gap()
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory that requests in flight and incomplete frames take, roughly."""
+        return self._in_flight.held + sum(framer.held for framer in self._framers.values())
+
+    def close(self) -> None:
+        """Count the bytes that both directions still hold: no more bytes will be captured."""
+        for framer in self._framers.values():
+            framer.close()
+
+    def _first_state(self, direction: Direction, from_start: bool) -> FramerState:
+        if any(framer.state is FramerState.OPAQUE for framer in self._framers.values()):
+            return FramerState.OPAQUE
+        if not from_start:
+            return FramerState.SEEKING
+        return FramerState.OPENING if direction is Direction.TO_BROKER else FramerState.SYNCHRONISED
+
+    def _is_encrypted(self, data: bytes | bytearray) -> bool | None:
+        return not self._is_kafka and begins_with_record(data)
+
+    @property
+    def _awaits_first_request(self) -> bool:
+        client = self._framers.get(Direction.TO_BROKER)
+        return client is not None and client.state is FramerState.OPENING
+
+    def _process_result(self, direction: Direction, result: Framed) -> Iterator[Record]:
+        if isinstance(result, Loss):
+            yield from self._record_loss(direction, result)
+            return
+        self._is_kafka = True
+        if isinstance(result, InvalidSize):
+            yield self._invalid_size(direction, result)
+        elif direction is Direction.TO_BROKER:
+            yield self._process_request(result)
+        else:
+            yield self._process_response(result)
+
+    def _resumes_responses(self, data: bytes | bytearray, missing: int) -> bool | None:
+        return self._detector.resumes_responses(data, missing, self._in_flight.find)
+
+    def _record_loss(self, direction: Direction, loss: Loss) -> Iterator[Record]:
+        self._note_loss(direction)
+        if self._framers[direction].state is FramerState.OPAQUE:
+            self._ledger.count_opaque()
+            for framer in self._framers.values():
+                framer.abandon()
+        # Losses in a row make one GAP; the ledger counts every byte.
+        if not self._recorder.just_recorded_gap(direction):
+            yield self._recorder.record(
+                Kind.GAP, loss.captured_at, loss.position, direction=direction, true_length=loss.size
+            )
+
+    def _note_loss(self, direction: Direction) -> None:
+        self._in_flight.note_loss()
+        if direction is Direction.TO_CLIENT:
+            self._api_versions = None
+
+    def _invalid_size(self, direction: Direction, invalid: InvalidSize) -> Record:
+        self._in_flight.note_loss()
+        return self._recorder.record(
+            Kind.INVALID_SIZE,
+            invalid.captured_at,
+            invalid.position,
+            direction=direction,
+            true_length=invalid.size % SEQUENCE_SPACE,
+        )
+
+    def _process_request(self, frame: Frame) -> Record:
+        if self._raw_tokens and not self._detector.is_request(frame.payload):
+            return self._sasl_token(Direction.TO_BROKER, frame)
+        self._raw_tokens = False
+        if frame.true_length < SHORTEST_FRAME:
+            return self._invalid_size(Direction.TO_BROKER, frame.invalid_size())
+        flags = Flag.SETTLED if self._is_settled(frame) else Flag.NONE
+        record = self._record(Kind.REQUEST, Direction.TO_BROKER, frame, flags=flags)
+        if len(frame.payload) < _REQUEST_HEADER.size:
+            self._in_flight.note_loss()
+            return record
+        api_key, api_version, correlation_id = _REQUEST_HEADER.unpack_from(frame.payload)
+        self._raw_tokens = (api_key, api_version) == (SASL_HANDSHAKE, 0)
+        expects_response = self._detector.expects_response(frame.payload)
+        if expects_response is not False:
+            request = RequestInFlight(
+                record.sequence, correlation_id, api_key, api_version, frame.captured_at
+            )
+            self._in_flight.add(request, certain=expects_response is True)
+        return record
+
+    def _is_settled(self, frame: Frame) -> bool:
+        """Whether the client surely had the latest ApiVersions response when it sent a request."""
+        response = self._api_versions
+        return (
+            response is not None
+            and self._response_offset(frame.acknowledgment) >= response.end
+            and frame.captured_at >= response.completed_at + SETTLING_TIME
+        )
+
+    def _process_response(self, frame: Frame) -> Record:
+        if self._raw_tokens and self._in_flight.is_empty:
+            return self._sasl_token(Direction.TO_CLIENT, frame)
+        if frame.true_length < SHORTEST_FRAME:
+            return self._invalid_size(Direction.TO_CLIENT, frame.invalid_size())
+        pairing, request = self._pair(frame)
+        if request is None:
+            return self._record(Kind.RESPONSE, Direction.TO_CLIENT, frame, pairing=pairing)
+        if pairing is Pairing.MATCHED and request.api_key == API_VERSIONS:
+            self._api_versions = ApiVersionsResponse(frame.end, frame.completed_at)
+        return self._record(
+            Kind.RESPONSE,
+            Direction.TO_CLIENT,
+            frame,
+            pairing=pairing,
+            paired_sequence=request.sequence,
+            paired_api_key=request.api_key,
+            paired_api_version=request.api_version,
+        )
+
+    def _pair(self, frame: Frame) -> tuple[Pairing, RequestInFlight | None]:
+        if len(frame.payload) < _CORRELATION_ID.size:
+            self._in_flight.note_loss()
+            return Pairing.UNKNOWN, None
+        return self._in_flight.pair(_CORRELATION_ID.unpack_from(frame.payload)[0])
+
+    def _sasl_token(self, direction: Direction, frame: Frame) -> Record:
+        blanked = frame._replace(payload=bytes(len(frame.payload)))
+        return self._record(Kind.SASL_TOKEN, direction, blanked)
+
+    def _record(self, kind: Kind, direction: Direction, frame: Frame, **fields: object) -> Record:
+        return self._recorder.record(
+            kind,
+            frame.captured_at,
+            frame.position,
+            direction=direction,
+            true_length=frame.true_length,
+            frame=frame.payload,
+            **fields,
+        )

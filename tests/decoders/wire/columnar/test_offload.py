@@ -1,0 +1,115 @@
+"""A connection that is offloaded and restored has the same state, and no attribute can be forgotten."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from decoders.wire.assembly import Assembly, AssemblySnapshot
+from decoders.wire.columnar.flows import Flows
+from decoders.wire.columnar.offload import offload, restore
+from decoders.wire.connection import Connection
+from decoders.wire.framing import Framer, FramerState
+from decoders.wire.kafka_layer import KafkaLayer
+from decoders.wire.pairing import RequestsInFlight
+from decoders.wire.stream import Chunk, Stream
+from decoders.wire.tracker import Tracker
+from tests.decoders.wire.columnar.equality import packets_between
+from tests.decoders.wire.conversation import EVENTS, SCHEMAS
+
+PERMANENT = {
+    Connection: {"client", "server", "initial_sequence", "_recorder", "ledger", "_kafka"},
+    KafkaLayer: {"_detector", "_ledger", "_recorder", "_response_offset", "_framers"},
+    Framer: {"state", "_ledger", "_opens", "_resumes", "_is_other_protocol", "_max_frame"},
+    Stream: {"_ledger"},
+    RequestsInFlight: set[str](),
+    Assembly: {"_max_frame"},
+}
+"""Set by the constructor, or unchanged while the connection is offloaded."""
+EMPTY = {
+    Connection: {"is_closed", "_first_to_close"},
+    KafkaLayer: {"_raw_tokens"},
+    Framer: {"_candidate", "_candidate_chunks"},
+    Stream: {"_held", "_held_cost", "_end"},
+    RequestsInFlight: set[str](),
+    Assembly: set[str](),
+}
+"""False, None, zero or empty in every connection that can be offloaded."""
+COPIED = {
+    Connection: {"last_seen_at", "_last_position", "counted_held", "_streams"},
+    KafkaLayer: {"_in_flight", "_api_versions", "_is_kafka"},
+    Framer: {"_assembly"},
+    Stream: {"_next", "_next_sequence"},
+    RequestsInFlight: {"_queue", "_ids", "_in_order", "_latest", "_last_before_loss", "_ids_repeat"},
+    Assembly: {"size", "_first", "_bytes", "_passed"},
+}
+
+
+def ordinary_connections() -> list[Connection]:
+    """The same conversation after each packet after which it can be offloaded."""
+    packets = packets_between(EVENTS, segment=50, close=False)
+    found = []
+    for count in range(1, len(packets)):
+        tracker = Tracker(SCHEMAS, ports={9092}, run=7)
+        for packet in packets[:count]:
+            tracker.feed(packet)
+        found += [connection for connection in tracker.connections if connection.can_be_offloaded]
+    return found
+
+
+ORDINARY = ordinary_connections()
+
+
+def parts(connection: Connection) -> list[Any]:
+    kafka = connection._kafka
+    framers = list(kafka._framers.values())
+    assemblies = [framer._assembly for framer in framers if framer._assembly]
+    return [connection, kafka, kafka._in_flight, *framers, *connection._streams.values(), *assemblies]
+
+
+def test_each_attribute_is_copied_or_there_is_a_reason() -> None:
+    seen = set()
+    for part in (part for connection in ORDINARY for part in parts(connection)):
+        kind = type(part)
+        assert vars(part).keys() == PERMANENT[kind] | EMPTY[kind] | COPIED[kind]
+        assert not any(getattr(part, name) for name in EMPTY[kind])
+        seen.add(kind)
+    assert seen == COPIED.keys()
+
+
+def test_a_flow_restores_the_state_that_was_offloaded() -> None:
+    with_requests = with_frames = 0
+    for connection in ORDINARY:
+        before, flows = connection.snapshot(), Flows()
+        assembled = offload(connection, flows, flows.acquire(), True)
+        assert assembled is not None
+        data = np.frombuffer(bytearray(b"".join(assembled)), np.uint8)
+        for direction, piece in enumerate(assembled):
+            row = flows.streams[0, direction]
+            row["start"], row["filled"] = direction * len(assembled[0]), len(piece)
+        restore(flows, 0, connection, data)
+        assert connection.snapshot() == before
+        with_requests += bool(before.kafka.in_flight.requests)
+        with_frames += any(before.kafka.frames.values())
+    assert with_requests
+    assert with_frames
+
+
+@pytest.mark.parametrize("size", range(9))
+def test_an_assembly_continues_from_a_snapshot(size: int) -> None:
+    content = (8).to_bytes(4) + bytes(range(4))
+    chunk = Chunk(0, content[:size], 5, 6, 7, starts_segment=True)
+    assembly = Assembly(chunk, 100)
+    assembly.add(content[: min(size, 4)])
+    assembly.add(content[4:size])
+    snapshot = assembly.snapshot()
+    assert isinstance(snapshot, AssemblySnapshot)
+    assert Assembly.of(snapshot, 100).snapshot() == snapshot
+    assert Assembly.of(snapshot, 100).wanted == assembly.wanted
+
+
+def test_a_connection_that_seeks_a_boundary_cannot_be_offloaded() -> None:
+    framers = [framer for connection in ORDINARY for framer in connection._kafka._framers.values()]
+    assert all(framer.state is not FramerState.SEEKING for framer in framers)
