@@ -78,7 +78,7 @@ def _run(command: Sequence[str], path: Path) -> None:
 
 
 _CAPTURE: Final = "CAPTURE"
-"""The placeholder of the path in a command."""
+"""Stands for the path of the capture in a command."""
 
 
 def _check() -> list[str]:

@@ -61,7 +61,7 @@ class EmbeddedBroker:
 
     @property
     def request_log(self) -> Path:
-        """The log of the requests that WATCHED served, for `read_request_log`; removed with the broker."""
+        """The log of the requests that WATCHED served; it is removed with the broker."""
         return self._folder.request_log
 
     def __enter__(self) -> Self:
