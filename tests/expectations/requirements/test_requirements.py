@@ -1,0 +1,54 @@
+"""The requirements: every rule judges one, and every requirement has a rule or a reason."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from expectations.rules.catalogue import RULES
+from tests.expectations.requirements.tables import SHIPPED, Requirement, sources_of, tables
+
+ROWS = [(table.source, requirement) for table in tables() for requirement in table.requirement]
+EVERY_ROW = pytest.mark.parametrize(
+    ("source", "requirement"), ROWS, ids=[f"{source} {row.says[:40]}" for source, row in ROWS]
+)
+
+
+def test_the_sources_are_the_five_kips_and_released_kafka() -> None:
+    assert {table.source for table in tables()} == {
+        "KIP-1313",
+        "KIP-1082",
+        "KIP-511",
+        "KIP-35",
+        "KIP-1242",
+        SHIPPED,
+    }
+
+
+def test_a_rule_judges_a_requirement_of_its_kip_or_of_released_kafka() -> None:
+    assert [rule.id for rule in RULES if not sources_of(rule.id) & {rule.kip, SHIPPED}] == []
+
+
+@EVERY_ROW
+def test_a_requirement_has_rules_or_the_reason_why_there_are_none(
+    source: str, requirement: Requirement
+) -> None:
+    assert bool(requirement.rules) != bool(requirement.not_observable)
+
+
+@EVERY_ROW
+def test_the_rules_of_a_requirement_exist_and_are_named_once(source: str, requirement: Requirement) -> None:
+    assert set(requirement.rules) <= {rule.id for rule in RULES}
+    assert len(set(requirement.rules)) == len(requirement.rules)
+
+
+@EVERY_ROW
+def test_a_requirement_is_a_sentence_with_a_place(source: str, requirement: Requirement) -> None:
+    assert re.fullmatch(r"[A-Z].*\.", requirement.says)
+    assert len(requirement.section) > 3
+
+
+def test_no_requirement_stands_twice() -> None:
+    said = [(source, requirement.section, requirement.says) for source, requirement in ROWS]
+    assert len(set(said)) == len(said)
