@@ -11,7 +11,10 @@ import decoders
 from decoders.compilation import sources_of
 
 PACKAGE = Path(decoders.__file__).parent
-CALL = "from decoders.codec.columnar.gathering import gather; print(*gather.stats.cache_hits.values())"
+CALL = (
+    "import numpy as np; from decoders.frame.columnar import pieces; none = np.zeros(0, np.int64);"
+    "pieces.gathered(np.zeros(0, np.uint8), none, none); print(*pieces._copy.stats.cache_hits.values())"
+)
 
 
 def hits(cache: Path, program: str = CALL) -> str:

@@ -1,4 +1,4 @@
-"""The head: what is told of every frame, as the machine keeps it of the frame at hand."""
+"""The head: what the reader reports of every frame, as a structured numpy type."""
 
 from __future__ import annotations
 
@@ -57,5 +57,8 @@ HEAD: Final = np.dtype(
     ],
     align=True,
 )
-"""-1 stands for what is not there, of a correlation ID beside `has_correlation_id` alone. Begins are
-indexes into the data, offsets count from the frame."""
+"""-1 stands for what a frame does not have; for the correlation ID, `has_correlation_id` says so.
+
+Begins are indexes into the data of all frames, `failure_offset` counts from the beginning of the frame.
+`failure_path` is the number of a path. `has_unknown_header_tags` and `has_odd_header` (a remark on the
+header) are what proofs of the KIP-1313 overlay need."""

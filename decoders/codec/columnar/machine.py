@@ -12,8 +12,6 @@ from decoders.compilation import inlined, outlined
 
 FOUND: Final = 0
 REMARKS: Final = 1
-CONTENTS: Final = 2
-CLIENT_IDS: Final = 3
 """The elements of `counts`."""
 
 FAILED: Final = -1
@@ -23,17 +21,15 @@ FAILED: Final = -1
 class Machine(NamedTuple):
     """What a tape is run with: the arrays it is read from and written to.
 
-    `head` is that of the frame at hand. `found` and `remarks` are rows: frame, column, value or begin,
-    length (0 of a value), place in `contents`; and frame, oddity, path, offset. `contents` are the bytes
-    that were found, `client_ids` those of all client IDs, both in the order of the frames. `counts` tells
-    how much of each is taken, or would be if there were room.
+    `head` (HEAD) is the record of the frame that is being read. `found` and `remarks` (int64, four columns)
+    get a row for each wanted value and each remark, see `DecodedFrames`. `counts` (int64) says how many rows
+    each of the two has, or would have if there were room. `counters` (int64) has a row for each level of
+    nesting: elements or tags left to read, the last tag, where the tagged field begins and ends.
     """
 
     tape: Any
     data: Any
     head: Any
-    contents: Any
-    client_ids: Any
     found: Any
     remarks: Any
     counts: Any
@@ -103,28 +99,6 @@ def find(machine: Machine, frame: Frame, column: int, value: int, length: int) -
             found[count, 2] = value
             found[count, 3] = length
         machine.counts[FOUND] = count + 1
-
-
-@inlined
-def _keep(machine: Machine, kept: Any, count: int, begin: int, length: Any) -> Any:
-    """Copy bytes out of the frame, while the processor has them at hand; without room, only count them."""
-    place, data = machine.counts[count], machine.data
-    machine.counts[count] = place + length
-    if place + length <= len(kept):
-        for offset in range(length):
-            kept[np.uint64(place + offset)] = data[np.uint64(begin + offset)]
-    return place
-
-
-@inlined
-def keep_contents(machine: Machine, found: int) -> None:
-    """Keep the bytes that were found of a frame, from the row `found` on, and its client ID."""
-    head, rows = machine.head, machine.found
-    if head.client_id_length > 0:
-        _keep(machine, machine.client_ids, CLIENT_IDS, head.client_id_begin, np.int64(head.client_id_length))
-    for row in range(found, min(machine.counts[FOUND], len(rows))):
-        at = np.uint64(row)
-        rows[at, 4] = _keep(machine, machine.contents, CONTENTS, rows[at, 2], rows[at, 3])
 
 
 @inlined

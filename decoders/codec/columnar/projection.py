@@ -1,4 +1,4 @@
-"""Which fields are wanted as columns, and what sort of column each makes."""
+"""Which fields are wanted as columns, and what type of value each column holds."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from decoders.schema.model import Field, Message, Struct
 from decoders.schema.registry import Schemas
 
 
-class Sort(enum.Enum):
-    """What the values of a column are."""
+class ValueType(enum.Enum):
+    """What the values of a column are, in `DecodedFrames.found`."""
 
     INTEGER = enum.auto()
     BOOLEAN = enum.auto()
     FLOAT = enum.auto()
+    """The 64 bits of the number, as an integer."""
     UUID = enum.auto()
+    """The place of its 16 bytes, as that of BYTES."""
     BYTES = enum.auto()
-    """The bytes of strings, bytes and records as they stand in the frame."""
+    """The place of a string, bytes or records in the frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """One wanted column.
 
-    `requests` and `responses` name the path of the field that it takes from each API, by key.
-    `is_list` says that a frame may hold several values: a field is an array, or stands in one.
+    `requests` and `responses` give the path of the field that it takes from each API, by key.
     """
 
     name: str
-    sort: Sort
-    is_list: bool
+    type: ValueType
     requests: Mapping[int, str]
     responses: Mapping[int, str]
 
 
 def columns_of(schemas: Schemas, wanted: Mapping[str, Collection[str]]) -> tuple[Column, ...]:
-    """Work out columns from the fields that each is to hold, named `Message.path.to.field`.
+    """Make columns of the fields that each is to hold, named `Message.path.to.field`.
 
     A column may take one field from each of several messages. Raises ValueError for a field that no
-    version of the schemas has, for a struct, for one that is wanted twice, and for fields that do not
-    make one column.
+    version of the schemas has, for a struct, for a field that is wanted twice, and for fields whose values
+    have different types.
     """
     counts = Counter(field for fields in wanted.values() for field in fields)
     for field, count in counts.items():
@@ -54,49 +54,44 @@ def columns_of(schemas: Schemas, wanted: Mapping[str, Collection[str]]) -> tuple
 
 def _column(messages: Mapping[str, Message], name: str, fields: Collection[str]) -> Column:
     paths: dict[str, dict[int, str]] = {"request": {}, "response": {}}
-    lineages = [_lineage(messages, field) for field in fields]
+    types = {_value_type(_field(messages, field)) for field in fields}
     for field in fields:
         owner, _, path = field.partition(".")
         message = messages[owner]
         assert message.api_key is not None  # every request and response has one
         if message.api_key in paths[message.kind]:
-            raise ValueError(f"column {name}: {owner} gives it two fields")
+            raise ValueError(f"column {name}: two fields of {owner}")
         paths[message.kind][message.api_key] = path
-    sorts = {_sort(lineage[-1]) for lineage in lineages}
-    if len(sorts) != 1:
-        raise ValueError(f"column {name}: its fields are not of one sort")
-    is_list = any(step.is_array for lineage in lineages for step in lineage)
-    return Column(name, sorts.pop(), is_list, paths["request"], paths["response"])
+    if len(types) != 1:
+        raise ValueError(f"column {name}: its fields are not of one type")
+    return Column(name, types.pop(), paths["request"], paths["response"])
 
 
-def _lineage(messages: Mapping[str, Message], field: str) -> list[Field]:
-    """Find a field by its full name, with those that it stands in."""
-    message, *names = field.split(".")
+def _field(messages: Mapping[str, Message], full_name: str) -> Field:
+    """Find a field by its message and path."""
+    message, *names = full_name.split(".")
     struct: Struct | None = messages[message].struct if message in messages else None
-    lineage: list[Field] = []
+    found: Field | None = None
     for name in names:
         fields = struct.fields if struct else ()
         found = next((field for field in fields if field.name == name), None)
-        if found is None:
-            break
-        lineage.append(found)
-        struct = found.struct
-    if not names or len(lineage) < len(names):
-        raise ValueError(f"no message has the field {field}")
+        struct = found.struct if found else None
+    if found is None:
+        raise ValueError(f"no message has the field {full_name}")
     if struct is not None:
-        raise ValueError(f"{field} is a struct: name its fields")
-    return lineage
+        raise ValueError(f"{full_name} is a struct: name its fields")
+    return found
 
 
-def _sort(field: Field) -> Sort:
-    return Sort.INTEGER if "int" in field.type else _SORTS[field.type]
+def _value_type(field: Field) -> ValueType:
+    return ValueType.INTEGER if "int" in field.type else _VALUE_TYPES[field.type]
 
 
-_SORTS = {
-    "bool": Sort.BOOLEAN,
-    "float64": Sort.FLOAT,
-    "uuid": Sort.UUID,
-    "string": Sort.BYTES,
-    "bytes": Sort.BYTES,
-    "records": Sort.BYTES,
+_VALUE_TYPES = {
+    "bool": ValueType.BOOLEAN,
+    "float64": ValueType.FLOAT,
+    "uuid": ValueType.UUID,
+    "string": ValueType.BYTES,
+    "bytes": ValueType.BYTES,
+    "records": ValueType.BYTES,
 }

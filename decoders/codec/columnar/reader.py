@@ -7,16 +7,14 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from decoders.codec.columnar import arrow, entries, memory
+from decoders.codec.columnar import entries
 from decoders.codec.columnar.decoded import DecodedFrames
 from decoders.codec.columnar.frames import Frames
 from decoders.codec.columnar.head import HEAD
-from decoders.codec.columnar.head_columns import HEAD_FLAGS, HeadColumns
 from decoders.codec.columnar.kernel import read_frames
+from decoders.codec.columnar.machine import FOUND, REMARKS
 from decoders.codec.columnar.projection import Column, columns_of
-from decoders.codec.columnar.room import Room
 from decoders.codec.columnar.tape import Tape, Wanted
 from decoders.codec.program import compile_message
 from decoders.schema.header_versions import API_VERSIONS, Layout
@@ -26,7 +24,10 @@ from decoders.schema.registry import Api, Schemas
 _HEADER_BEFORE: Final = 2
 """The request header before the one that KIP-1313 introduces."""
 
-_Counts = npt.NDArray[np.int64]
+_FIRST_ROOM: Final = 64
+"""Rows of each kind at first."""
+
+_Rows = npt.NDArray[np.int64]
 
 
 class ColumnarReader:
@@ -43,39 +44,41 @@ class ColumnarReader:
         writer = _LayoutWriter(schemas, self.columns)
         self._entries, self._headers = writer.write()
         self._tape = writer.tape.rows()
-        self._paths = arrow.texts(writer.tape.paths)
-        self._room = Room.first()
-        self._drafts = np.empty(2, HEAD)
+        self._paths = writer.tape.paths
+        self._found = np.empty((_FIRST_ROOM, 4), np.int64)
+        self._remarks = np.empty((_FIRST_ROOM, 4), np.int64)
+        self._rival_heads = np.empty(1, HEAD)
         self._counters = np.empty((writer.tape.levels, 4), np.int64)
 
     def read(self, frames: Frames) -> DecodedFrames:
-        """Read frames. Raises nothing, whatever their bytes. One thread may read at a time."""
-        columns, flags, counts = self._read(frames)
-        return DecodedFrames(frames, columns, flags, *self._room.taken(counts), self.columns, self._paths)
+        """Read frames. Raises nothing, whatever their bytes are. Not for several threads at once."""
+        heads = np.empty(len(frames), HEAD)
+        found, remarks = self._run(frames, heads)
+        # The room for rows is used again, so they are copied: making it anew would cost more.
+        return DecodedFrames(frames, heads, found.copy(), remarks.copy(), self.columns, self._paths)
 
-    def record_batch(self, frames: Frames) -> pa.RecordBatch:
-        """Read frames to the columns of `DecodedFrames.record_batch` at once, which spares a copy."""
-        columns, flags, counts = self._read(frames)
-        lent = self._room.lent(counts)
-        return DecodedFrames(frames, columns, flags, *lent, self.columns, self._paths).record_batch()
-
-    def _read(self, frames: Frames) -> tuple[HeadColumns, npt.NDArray[np.uint8], _Counts]:
-        columns, flags = HeadColumns.room_for(len(frames)), memory.zeros((HEAD_FLAGS, len(frames)), np.uint8)
-        return columns, flags, self._run(frames, columns, flags)
-
-    def _run(self, frames: Frames, columns: HeadColumns, flags: npt.NDArray[np.uint8]) -> _Counts:
-        """Run the machine over all frames, with more room whenever it is needed; gives how much it took."""
+    def _run(self, frames: Frames, heads: npt.NDArray[np.void]) -> tuple[_Rows, _Rows]:
+        """Run the tape over all frames, with more room whenever rows need it; return the rows."""
         layouts = (self._tape, self._entries, self._headers)
         places = (frames.data, frames.begins, frames.lengths)
-        told = (frames.is_cut, frames.is_request, frames.paired_keys, frames.paired_versions)
-        counts, needed = np.zeros(len(self._room), np.int64), np.zeros(len(self._room), np.int64)
+        known = (frames.is_cut, frames.is_request, frames.paired_keys, frames.paired_versions)
+        counts, needed = np.zeros(2, np.int64), np.zeros(2, np.int64)
         number = 0
         while True:
-            written = (self._drafts, columns, flags, *self._room, counts, needed, self._counters)
-            number = read_frames(*layouts, *places, *told, number, *written)
+            rows = (self._found, self._remarks, counts, needed, self._counters)
+            number = read_frames(*layouts, *places, *known, number, heads, self._rival_heads, *rows)
             if number == len(frames):
-                return counts
-            self._room = self._room.with_room(needed)
+                return self._found[: counts[FOUND]], self._remarks[: counts[REMARKS]]
+            self._found = _enlarged(self._found, int(needed[FOUND]))
+            self._remarks = _enlarged(self._remarks, int(needed[REMARKS]))
+
+
+def _enlarged(rows: _Rows, needed: int) -> _Rows:
+    if needed <= len(rows):
+        return rows
+    grown = np.empty((2 * needed, rows.shape[1]), rows.dtype)
+    grown[: len(rows)] = rows
+    return grown
 
 
 def _wanted(paths: Sequence[Mapping[int, str]], api: Api) -> Wanted:

@@ -1,4 +1,4 @@
-"""Frames read by both readers, and held against each other in all that they tell."""
+"""Frames read by both readers, which must agree in all that they return."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from decoders.codec.columnar.decoded import LAYOUTS, ODDITIES, REASONS, DecodedFrames
+from decoders.codec.columnar.decoded import DecodedFrames
 from decoders.codec.columnar.frames import Frames
-from decoders.codec.columnar.head import TAGGED_LAYOUT
-from decoders.codec.columnar.projection import Column, Sort
 from decoders.codec.columnar.reader import ColumnarReader
-from decoders.codec.request import ZERO_INSTANCE_ID, Request, read_request
+from decoders.codec.request import Request, read_request
 from decoders.codec.response import Response, read_response
 from decoders.schema.model import Struct
 from decoders.schema.registry import Schemas, default_schemas
+from tests.decoders.codec.columnar_values import head_of, values_of
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A frame and what both readers are told of it; `paired` is the API and version of a response."""
+    """A frame and what both readers know of it; `paired` is the API and version of a response."""
 
     frame: bytes
     is_cut: bool = False
@@ -68,12 +67,12 @@ TYPES = {
 
 
 def hold_against_the_scalar_reader(samples: Sequence[Sample]) -> DecodedFrames:
-    """Read samples both ways; gives what the columnar reader made of them."""
+    """Read samples with both readers and compare; returns what the columnar reader returned."""
     decoded = READER.read(frames_of(samples))
     for number, sample in enumerate(samples):
         scalar = _scalar(sample)
-        assert _told_of(decoded, number) == _told_by(scalar, sample.frame), sample
-        assert _values_of(decoded, number) == _spans_of(scalar, sample.frame), sample
+        assert head_of(decoded, number) == _head_of_scalar(scalar, sample.frame), sample
+        assert _values_by_path(decoded, number) == _spans_of(scalar, sample.frame), sample
     return decoded
 
 
@@ -87,7 +86,7 @@ def _scalar(sample: Sample) -> Request | Response:
     return read_response(SCHEMAS, sample.frame, *sample.paired, cut=sample.is_cut, spans=spans)
 
 
-def _told_by(scalar: Request | Response, frame: bytes) -> dict[str, Any]:
+def _head_of_scalar(scalar: Request | Response, frame: bytes) -> dict[str, Any]:
     failure = scalar.failure
     return {
         "known": scalar.known,
@@ -105,68 +104,18 @@ def _told_by(scalar: Request | Response, frame: bytes) -> dict[str, Any]:
 
 
 def _client_id(scalar: Request | Response, frame: bytes) -> bytes | None:
-    """The bytes of the client ID: what is not UTF-8 among them the scalar reader replaces."""
+    """The bytes of the client ID, in which the scalar reader replaces what is not UTF-8."""
     if isinstance(scalar, Response) or scalar.client_id is None:
         return None
     return frame[10 : 10 + int.from_bytes(frame[8:10])]
 
 
-def _told_of(decoded: DecodedFrames, number: int) -> dict[str, Any]:
-    head = {name: column[number] for name, column in decoded.heads.items()}
-    reason = head["failure_reason"]
-    remarks = _rows_of(decoded.remarks, number)
-    return {
-        "known": head["known"],
-        "has_body": head["has_body"],
-        "api": (head["api_key"], head["api_version"]),
-        "header_version": _unless_negative(head["header_version"]),
-        "correlation_id": head["correlation_id"] if head["has_correlation_id"] else None,
-        "client_id": _bytes(decoded, head["client_id_begin"], head["client_id_length"]),
-        "layout": LAYOUTS[head["layout"]],
-        "client_instance_id": _bytes(decoded, head["client_instance_id_begin"], 16)
-        or (ZERO_INSTANCE_ID if head["layout"] == TAGGED_LAYOUT else None),
-        "body_version": _unless_negative(head["body_version"]),
-        "failure": None
-        if reason < 0
-        else (REASONS[reason], _path(decoded, head["failure_path"]), head["failure_offset"]),
-        "remarks": [(ODDITIES[oddity], _path(decoded, path), offset) for _, oddity, path, offset in remarks],
-    }
-
-
-def _values_of(decoded: DecodedFrames, number: int) -> dict[str, list[Any]]:
-    values: dict[str, list[Any]] = {}
-    for _, at, value, length, _ in _rows_of(decoded.found, number):
-        column = decoded.columns[at]
-        path = column.name.partition(".")[2]
-        values.setdefault(path, []).append(_value(decoded, column, int(value), int(length)))
-    return values
-
-
-def _rows_of(rows: Any, number: int) -> Any:
-    begin, end = np.searchsorted(rows[:, 0], [number, number + 1])
-    return rows[begin:end]
-
-
-def _value(decoded: DecodedFrames, column: Column, value: int, length: int) -> Any:
-    if column.sort in (Sort.BYTES, Sort.UUID):
-        return _bytes(decoded, value, length)
-    return value
-
-
-def _bytes(decoded: DecodedFrames, begin: int, length: int) -> bytes | None:
-    return None if begin < 0 else decoded.frames.data[begin : begin + length].tobytes()
-
-
-def _path(decoded: DecodedFrames, number: int) -> str:
-    return str(decoded.paths[number])
-
-
-def _unless_negative(number: int) -> int | None:
-    return None if number < 0 else number
+def _values_by_path(decoded: DecodedFrames, number: int) -> dict[str, list[Any]]:
+    return {name.partition(".")[2]: values for name, values in values_of(decoded, number).items()}
 
 
 def _spans_of(scalar: Request | Response, frame: bytes) -> dict[str, list[Any]]:
-    """What stands at the scalar reader's spans; the columnar reader tells of whole bodies alone."""
+    """The contents of the scalar reader's spans; the columnar reader reports fields of whole bodies alone."""
     if scalar.body is None or scalar.api is None:
         return {}
     types = TYPES[scalar.api.request if isinstance(scalar, Request) else scalar.api.response]
