@@ -31,15 +31,22 @@ TRAITS: Final = np.dtype(
             "has_instance_id",
             "acknowledgement",
             "error_code_count",
+            "unused",
         ],
-        "formats": [(np.int16, MOST_ERROR_CODES), np.int32, np.int16, np.int16, *["u1"] * 4, "i1"]
-        + ["u1"] * 6,
-        "itemsize": 40,
+        "formats": [
+            (np.int16, MOST_ERROR_CODES),
+            *(np.int32, np.int16, np.int16),
+            *["u1"] * 4,
+            "i1",
+            *["u1"] * 6,
+            (np.uint8, 5),
+        ],
     }
 )
 """What two frames must share to be observed alike, besides the bytes of client ID and instance ID.
 
 `error_codes` are distinct and ascending; a count beyond MOST_ERROR_CODES says that they are not all there.
+`unused` fills eight-byte words: numpy copies no bytes that belong to no field, and all bytes are compared.
 """
 _WORDS: Final = TRAITS.itemsize // 8
 _INSTANCE_ID: Final = 16
