@@ -11,7 +11,7 @@ COMPILE := from streaming.settings.configuration import Configuration; from stre
 	Feeder(Configuration(), run=0)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test long bench lint lock clean packages
+.PHONY: help setup demo test long bench lint docs lock clean packages
 .NOTPARALLEL:
 
 help:
@@ -41,6 +41,10 @@ lint: $(READY) ## style, types and the import contracts
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(READY) ## write what is generated anew: dashboards, alerts, runbook, file map
+	$(BIN)/python -m dashboards.build
+	$(BIN)/python -m tests.repository.file_map
 
 lock: $(READY) ## write requirements.lock anew from pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --extra dev --strip-extras --no-annotate \

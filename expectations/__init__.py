@@ -1,0 +1,1 @@
+"""What should hold: facts of connections, rules on them, findings. Pure: no Spark, no socket, no clock."""

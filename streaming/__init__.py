@@ -1,0 +1,1 @@
+"""Frames in motion: feeder, query, `check`, demo, benches and the command line."""

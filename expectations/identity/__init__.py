@@ -1,0 +1,1 @@
+"""Identities that several connections may share, and what each connection claims of them."""

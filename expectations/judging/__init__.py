@@ -1,0 +1,1 @@
+"""Facts and rules to findings, of one connection and of what several connections share."""

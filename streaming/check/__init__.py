@@ -1,0 +1,1 @@
+"""Captures to findings in one process: recordings, examination, summary, evidence."""

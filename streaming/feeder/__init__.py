@@ -1,0 +1,1 @@
+"""Packets to the frames topic: live capture, capture files, relays, publishing, shedding."""

@@ -1,0 +1,1 @@
+"""One step of a bucket: windows of frames → verdicts, counted and reported. Knows no Spark."""

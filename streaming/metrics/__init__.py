@@ -1,0 +1,1 @@
+"""Every metric, defined once, and how it is exposed."""

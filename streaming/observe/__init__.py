@@ -1,0 +1,1 @@
+"""Prometheus and Alertmanager beside a kipwatch: `--observe`."""

@@ -1,0 +1,1 @@
+"""What the query stores of connections and identities, and its layout. Knows no Spark."""

@@ -1,62 +1,74 @@
-"""What the documents say of the repository is so: the file map, links, commands and targets."""
+"""What the documents say of the repository is true: the file map, paths, links, commands and targets."""
 
 from __future__ import annotations
 
+import fnmatch
 import re
-from fnmatch import fnmatch
-from itertools import pairwise
 from pathlib import Path
 
-import pytest
-
 from streaming.commands.main import COMMANDS
+from tests.repository.file_map import RULES_BY_PATH, docstring, file_map, python_files
 from tests.repository.tree import ROOMS, ROOT, files, modules
 
 DOCUMENTS = [path for path in files() if path.suffix == ".md" and path.parts[0] != "tests"]
-
-
-def mapped() -> list[str]:
-    """The entries of DESIGN.md's file map: the names in code of a row's first cell, by room."""
-    design = (ROOT / "DESIGN.md").read_text()
-    headings = [*re.finditer(r"^#+ (\w+)", design, flags=re.MULTILINE)]
-    spans = [(one[1], one.end(), other.start()) for one, other in pairwise(headings)]
-    spans.append((headings[-1][1], headings[-1].end(), len(design)))
-    return [
-        f"{room}/{name}"
-        for room, begin, end in spans
-        if room in ROOMS
-        for cell in re.findall(r"^\|([^|]*)\|", design[begin:end], flags=re.MULTILINE)
-        for name in re.findall(r"`([^`]+)`", cell)
-    ]
-
-
-def covers(entry: str, path: Path) -> bool:
-    """Whether an entry names a file; `kip_XXXX` and `<offence>` stand for any."""
-    return fnmatch(str(path), re.sub(r"<\w+>|X{2,}", "*", entry))
+LONGEST_FIRST_LINE = 107
 
 
 def test_the_file_map_names_every_module() -> None:
-    entries = mapped()
-    missing = [str(path) for path in modules(*ROOMS) if not any(covers(entry, path) for entry in entries)]
-    assert missing == []
+    text = file_map()
+    assert len(modules(*ROOMS)) > 200
+    assert [path for path in modules(*ROOMS) if f"\n| `{path.name}` | " not in text] == []
 
 
-def test_what_the_file_map_names_is_there() -> None:
-    known = files()
-    folders = {f"{folder}/" for path in known for folder in path.parents}
-    gone = [
-        entry for entry in mapped() if entry not in folders and not any(covers(entry, path) for path in known)
+def test_modules_and_packages_say_in_their_first_line_what_they_are_about() -> None:
+    """A rule's first line is on its page."""
+    firsts = {path: docstring(path).splitlines()[:2] for path in python_files() if path not in RULES_BY_PATH}
+    assert [path for path, lines in firsts.items() if not _is_one_sentence_line(lines)] == []
+
+
+def _is_one_sentence_line(lines: list[str]) -> bool:
+    match lines:
+        case [line] | [line, ""]:
+            return line.endswith(".") and " " in line and len(line) <= LONGEST_FIRST_LINE
+    return False
+
+
+def test_paths_that_are_named_exist() -> None:
+    assert {
+        document: gone for document in DOCUMENTS if (gone := paths_that_are_gone(text_of(document)))
+    } == {}
+
+
+def test_a_path_that_is_gone_is_noticed() -> None:
+    """`*` and `<name>` stand for any name; a folder may end with a slash."""
+    assert (
+        paths_that_are_gone("`tests/repository/`, `streaming/*/query.py`, `dashboards/pages/<alert>.md`")
+        == []
+    )
+    assert paths_that_are_gone("`streaming/nothing.py`, `tests/nothing`") == [
+        "streaming/nothing.py",
+        "tests/nothing",
     ]
-    assert gone == []
-    assert len(mapped()) > 20
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
-def test_links_lead_somewhere(document: Path) -> None:
+def paths_that_are_gone(text: str) -> list[str]:
+    """Return the paths from the root that a document names in code and that do not exist."""
+    known = {str(path) for file in files() for path in (file, *file.parents)}
+    tops = "|".join({path.split("/")[0] for path in known if "/" in path})
+    named = re.findall(rf"`((?:{tops})/[\w./*<>-]+)`", text)
+    patterns = {path: re.sub(r"<\w+>", "*", path.rstrip("/")) for path in named}
+    return [path for path, pattern in patterns.items() if not fnmatch.filter(known, pattern)]
+
+
+def test_links_lead_somewhere() -> None:
     """Files by their path; places in a file by a heading there."""
-    links = re.findall(r"\]\((?!https?://)([^)\s]+)\)", (ROOT / document).read_text())
-    dead = [link for link in links if not leads_somewhere(document, link)]
-    assert dead == []
+    dead = {
+        document: link
+        for document in DOCUMENTS
+        for link in re.findall(r"\]\((?!https?://)([^)\s]+)\)", text_of(document))
+        if not leads_somewhere(document, link)
+    }
+    assert dead == {}
 
 
 def leads_somewhere(document: Path, link: str) -> bool:
@@ -73,18 +85,40 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
-def test_commands_and_targets_that_are_shown_exist(document: Path) -> None:
-    """In code: `kipwatch NAME` and `make NAME`."""
-    text = (ROOT / document).read_text()
-    code = re.findall(r"```.*?```|`[^`\n]+`", text, flags=re.DOTALL)
-    commands = {name for part in code for name in re.findall(r"\bkipwatch ([a-z]+)\b(?![:/])", part)}
-    targets = {name for part in code for name in re.findall(r"\bmake ([a-z]+)\b", part)}
+def test_commands_that_are_shown_exist() -> None:
+    """In code: `kipwatch NAME`."""
+    shown = {
+        name
+        for document in DOCUMENTS
+        for code in code_of(document)
+        for name in re.findall(r"\bkipwatch ([a-z]+)\b(?![:/])", code)
+    }
+    assert len(shown) > 8
+    assert shown - COMMANDS.keys() == set()
+
+
+def test_targets_that_are_shown_exist() -> None:
+    """In code: `make NAME`."""
     makefile = (ROOT / "Makefile").read_text()
-    assert commands <= COMMANDS.keys()
-    assert targets <= set(re.findall(r"^([a-z]+):", makefile, flags=re.MULTILINE))
+    shown = {
+        name
+        for document in DOCUMENTS
+        for code in code_of(document)
+        for name in re.findall(r"\bmake ([a-z]+)\b", code)
+    }
+    assert len(shown) > 5
+    assert shown - set(re.findall(r"^([a-z]+):", makefile, flags=re.MULTILINE)) == set()
 
 
 def test_every_command_is_a_file_and_every_file_a_command() -> None:
     found = {path.stem for path in modules("streaming") if path.parent == Path("streaming/commands")}
     assert found - {"main"} == COMMANDS.keys()
+
+
+def text_of(document: Path) -> str:
+    return (ROOT / document).read_text()
+
+
+def code_of(document: Path) -> list[str]:
+    """Return the code of a document: blocks, and spans within a line."""
+    return re.findall(r"```.*?```|`[^`\n]+`", text_of(document), flags=re.DOTALL)

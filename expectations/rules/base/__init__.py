@@ -1,0 +1,1 @@
+"""What a rule is, and bases for rules of several KIPs."""

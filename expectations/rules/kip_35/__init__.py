@@ -1,0 +1,1 @@
+"""Rules on KIP-35: version negotiation."""

@@ -1,0 +1,1 @@
+"""Rules on KIP-511: client software name and version in ApiVersions."""
