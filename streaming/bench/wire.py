@@ -1,10 +1,10 @@
-"""How fast packets become frames: beside dpkt, which stops at TCP, and tcpdump, which only reads.
+"""How fast packets become frames, compared with dpkt, which stops at TCP, and tcpdump, which only copies.
 
-All three read the same synthesised capture, in turns; what counts is the median of processor time, user
-and system together, for each keeps one core busy and none waits for a disk. kipwatch reassembles, cuts,
-pairs and writes columns down. dpkt iterates Ethernet, IP and TCP. tcpdump copies the file to nowhere,
-by libpcap: the floor. Then two gigabytes of the same traffic go through memory as they are made, and the
-most memory that the process has in the latter half is held against that of the former.
+All three read the same synthetic capture, in turns. The measure is the median of processor time, user and
+system, because each keeps one core busy and none waits for a disk. kipwatch reassembles streams, cuts and
+pairs frames, and writes columns. dpkt parses Ethernet, IP and TCP. tcpdump copies the file to /dev/null with
+libpcap, the lower bound. Then two gigabytes of the same traffic are processed as they are made, without a
+file, and the process's peak memory in the second half is compared with that in the first half.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from streaming.user_error import UserError
 PACKETS: Final = 1_200_000
 ROUNDS: Final = 3
 LONG_CAPTURE: Final = 2 * 1000**3
-"""Bytes of the capture that memory is watched over."""
+"""Bytes of the capture over which memory is measured."""
 _PAGE: Final = resource.getpagesize()
 
 
 def measure(packets: int = PACKETS, rounds: int = ROUNDS, long_capture: int = LONG_CAPTURE) -> dict[str, Any]:
-    """Measure, and report packets per second of each side and the ratios. Raises UserError without a peer."""
+    """Return packets per second of each side, and ratios. Raises UserError without dpkt or tcpdump."""
     tcpdump = _tcpdump()
     with TemporaryDirectory() as folder:
         path = Path(folder, "wire.pcap")
-        made = _write(path, packets)
+        written = _write(path, packets)
         size = path.stat().st_size
         sides: dict[str, Callable[[], int]] = {
             "kipwatch": lambda: _frames(path),
@@ -50,17 +50,17 @@ def measure(packets: int = PACKETS, rounds: int = ROUNDS, long_capture: int = LO
         }
         frames = sides["kipwatch"]()
         seconds = _in_turns(sides, rounds)
-    rates = {name: made / taken for name, taken in seconds.items()}
+    rates = {name: written / taken for name, taken in seconds.items()}
     figures = {f"{name}_packets_per_second": rate for name, rate in rates.items()}
     figures |= {
         "frames": frames,
-        "bytes_per_packet": size / made,
+        "bytes_per_packet": size / written,
         "frames_per_second": frames / seconds["kipwatch"],
     }
-    former, latter = _most_memory(long_capture)
-    figures["memory_over_long_capture_bytes"] = latter
+    first, second = _peak_memory(long_capture)
+    figures["memory_over_long_capture_bytes"] = second
     ratios = {f"frames_vs_{name}": rates["kipwatch"] / rates[name] for name in ("dpkt", "libpcap")}
-    return report("wire", figures, ratios | {"memory_latter_vs_former_half": latter / former})
+    return report("wire", figures, ratios | {"memory_latter_vs_former_half": second / first})
 
 
 def _tcpdump() -> str:
@@ -73,7 +73,7 @@ def _tcpdump() -> str:
 
 
 def _write(path: Path, packets: int) -> int:
-    """Write a capture of at least so many packets, and tell how many there are."""
+    """Write a capture of at least `packets` packets, and return their number."""
     capture = SyntheticCapture()
     with path.open("wb") as file:
         for block in capture.blocks():
@@ -84,7 +84,7 @@ def _write(path: Path, packets: int) -> int:
 
 
 def _in_turns(sides: dict[str, Callable[[], int]], rounds: int) -> dict[str, float]:
-    """Run all sides in turns; gives the median seconds of processor time of each."""
+    """Run all sides in turns, and return the median processor time of each in seconds."""
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(rounds):
         for name, run in sides.items():
@@ -95,7 +95,7 @@ def _in_turns(sides: dict[str, Callable[[], int]], rounds: int) -> dict[str, flo
 
 
 def _processor_time() -> float:
-    """Tell the seconds that this process and its children that ended have used."""
+    """Return the processor time of this process and of its finished children, in seconds."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 
@@ -106,7 +106,7 @@ def _frames(path: Path) -> int:
 
 
 def _frames_in(file: BinaryIO) -> Iterator[int]:
-    """Give the number of frames in each batch of a capture."""
+    """Yield the number of frames in each batch of a capture."""
     tracker = ColumnarTracker(default_schemas(), ports={BROKER_PORT}, run=1)
     for packets in read_batches(read_capture(file)):
         yield len(tracker.feed(packets).frames.sequences)
@@ -114,7 +114,7 @@ def _frames_in(file: BinaryIO) -> Iterator[int]:
 
 
 def _dpkt(path: Path) -> int:
-    import dpkt  # noqa: PLC0415 - a peer, for benches alone
+    import dpkt  # noqa: PLC0415 - only benches need it
 
     payload = 0
     with path.open("rb") as file:
@@ -128,8 +128,8 @@ def _copy(tcpdump: str, path: Path) -> int:
     return subprocess.run(command, check=True, capture_output=True, timeout=600).returncode
 
 
-class _Unending(io.RawIOBase):
-    """A capture as a stream that is made while it is read, and ends behind so many bytes."""
+class _SyntheticStream(io.RawIOBase):
+    """A stream of `size` bytes of a capture, which is made while it is read."""
 
     def __init__(self, size: int) -> None:
         self._blocks = SyntheticCapture().blocks()
@@ -150,9 +150,9 @@ class _Unending(io.RawIOBase):
         return size
 
 
-def _most_memory(size: int) -> tuple[int, int]:
-    """Follow a capture of so many bytes; gives the most resident memory in its first and second half."""
-    stream = _Unending(size)
+def _peak_memory(size: int) -> tuple[int, int]:
+    """Process `size` bytes of a capture, and return the peak resident memory of its first and second half."""
+    stream = _SyntheticStream(size)
     resident = []
     for _ in _frames_in(cast(BinaryIO, stream)):
         resident.append(int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE)

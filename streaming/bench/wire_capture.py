@@ -1,9 +1,9 @@
-"""A capture beside a busy broker, synthesised as fast as it can be written.
+"""A synthetic capture beside a busy broker, made as fast as a file can be written.
 
-Some hundred clients negotiate, and then go on to produce, fetch, commit and send heartbeats, in turns.
-Frames are real Kafka bytes, from some dozen bytes to some dozen kilobytes, in segments of an Ethernet's
-size, every other one acknowledged. One exchange is made by the writer; numpy stamps out its packets
-for every client, with that client's address, sequence numbers and times. Checksums are not kept.
+Some hundred clients negotiate versions, and then produce, fetch, commit and send heartbeats, in turns. Frames
+are real Kafka bytes, from some dozen bytes to some dozen kilobytes, in segments of Ethernet size, every other
+one acknowledged. The codec writes each exchange once; numpy copies its packets for every client, with that
+client's address, sequence numbers and times. Checksums are not updated.
 """
 
 from __future__ import annotations
@@ -34,20 +34,21 @@ _RECORD_HEADER = struct.Struct("<IIII")
 _ETHERNET, _IP = 14, 20
 _BEGINNING = 1_700_000_000_000_000_000
 _INTERVAL = 40_000
-"""Nanoseconds between two exchanges."""
+"""Nanoseconds between two clients' exchanges."""
 _TO_BROKER, _TO_CLIENT = Direction.TO_BROKER, Direction.TO_CLIENT
 
 
 Exchange = tuple[bytes, bytes]
-"""A request and its answer, length prefixes included."""
+"""The frames of a request and its response, with length prefixes."""
 
 
-def exchange(api: str, version: int, asked: dict[str, Any], told: dict[str, Any]) -> Exchange:
-    """Write a request and its answer, given their bodies."""
+def exchange(api: str, version: int, request: dict[str, Any], response: dict[str, Any]) -> Exchange:
+    """Write the frames of a request and its response with these bodies."""
     schemas, correlation_id = default_schemas(), len(api) + version
-    request = write_request(schemas, api, version, correlation_id, "client", asked)
-    answer = write_response(schemas, api, version, correlation_id, told)
-    return _prefixed(request), _prefixed(answer)
+    return (
+        _prefixed(write_request(schemas, api, version, correlation_id, "client", request)),
+        _prefixed(write_response(schemas, api, version, correlation_id, response)),
+    )
 
 
 def _prefixed(frame: bytes) -> bytes:
@@ -55,7 +56,7 @@ def _prefixed(frame: bytes) -> bytes:
 
 
 def _exchanges() -> Iterator[Exchange]:
-    """Give what is said in one round."""
+    """Yield the exchanges of one round."""
 
     def records(size: int) -> str:
         return "QUJD" * (size // 3)
@@ -69,9 +70,9 @@ def _exchanges() -> Iterator[Exchange]:
         )
     for size in (0, 2_000, 30_000):
         wanted = [{"partition": 0, "fetchOffset": 1, "partitionMaxBytes": 1 << 20}]
-        told = [{"partitionIndex": 0, "highWatermark": 1, "records": records(size)}]
-        asked = {"maxWaitMs": 500, "minBytes": 1, "topics": [{"topic": "orders", "partitions": wanted}]}
-        yield exchange("Fetch", 11, asked, {"responses": [{"topic": "orders", "partitions": told}]})
+        fetched = [{"partitionIndex": 0, "highWatermark": 1, "records": records(size)}]
+        request = {"maxWaitMs": 500, "minBytes": 1, "topics": [{"topic": "orders", "partitions": wanted}]}
+        yield exchange("Fetch", 11, request, {"responses": [{"topic": "orders", "partitions": fetched}]})
         yield exchange("Heartbeat", 4, {"groupId": "group", "generationId": 1, "memberId": "member"}, {})
     committed = [{"name": "orders", "partitions": [{"partitionIndex": 0, "committedOffset": 1}]}]
     yield exchange("OffsetCommit", 8, {"groupId": "group", "memberId": "member", "topics": committed}, {})
@@ -85,7 +86,10 @@ def _exchanges() -> Iterator[Exchange]:
 
 
 class _Block(NamedTuple):
-    """The packets of one client in one exchange, as pcap records: what `stamped` changes in them."""
+    """The packets of one client in one exchange.
+
+    `advance` is by how much they increase the sequence numbers of the client and of the broker.
+    """
 
     packets: list[Packet]
     advance: tuple[int, int]
@@ -106,25 +110,25 @@ def _negotiation() -> _Block:
         {"apiKey": key, "minVersion": versions.lowest, "maxVersion": versions.highest}
         for key, versions in released
     ]
-    asked, told = exchange("ApiVersions", 3, software, {"apiKeys": ranges})
+    request, response = exchange("ApiVersions", 3, software, {"apiKeys": ranges})
     connection = SyntheticConnection(_CLIENT, _BROKER)
     packets = connection.opened(0)
-    for direction, frame in ((_TO_BROKER, asked), (_TO_CLIENT, told)):
+    for direction, frame in ((_TO_BROKER, request), (_TO_CLIENT, response)):
         packets += _sent(connection, direction, frame)
-    return _Block(packets, (len(asked) + 1, len(told) + 1))
+    return _Block(packets, (len(request) + 1, len(response) + 1))
 
 
-def _block(request: bytes, answer: bytes) -> _Block:
+def _block(request: bytes, response: bytes) -> _Block:
     connection = SyntheticConnection(_CLIENT, _BROKER)
-    packets = [*_sent(connection, _TO_BROKER, request), *_sent(connection, _TO_CLIENT, answer)]
-    return _Block([*packets, *connection.acknowledged(0, _TO_BROKER)], (len(request), len(answer)))
+    packets = [*_sent(connection, _TO_BROKER, request), *_sent(connection, _TO_CLIENT, response)]
+    return _Block([*packets, *connection.acknowledged(0, _TO_BROKER)], (len(request), len(response)))
 
 
 class SyntheticCapture:
-    """The bytes of the capture, an exchange of all clients at a time; it has no end.
+    """The bytes of the capture, one exchange of all clients at a time, without end.
 
-    `exchanges` are what each client says in a round; `first` is the number of the first client, which
-    tells its address. A client that comes again begins with other sequence numbers: `begin`.
+    `exchanges` are those of each client in one round. `first` is the number of the first client, which
+    determines its address. `begin` is added to all sequence numbers: clients that connect again need others.
     """
 
     def __init__(
@@ -141,20 +145,20 @@ class SyntheticCapture:
         self._sequences = np.full((clients, 2), begin, np.int64)
         self._turns = 0
         self.packets = 0
-        """How many were made so far."""
+        """The number of packets made so far."""
 
     def blocks(self) -> Iterator[bytes]:
-        """Give the file piece by piece: its header, then whole records."""
+        """Yield the file in pieces: its header, then complete records."""
         header = io.BytesIO()
         PcapWriter(header, LinkType.ETHERNET)
         yield header.getvalue()
-        yield self._stamped(self._negotiation)
+        yield self._copied(self._negotiation)
         while True:
             for block in self._round:
-                yield self._stamped(block)
+                yield self._copied(block)
 
-    def _stamped(self, block: _Block) -> bytes:
-        """Give the packets of a block for every client, the clients in a random order."""
+    def _copied(self, block: _Block) -> bytes:
+        """Return the packets of a block for every client, the clients in random order."""
         clients = self._random.permutation(len(self._sequences))
         times = _BEGINNING + _INTERVAL * (self._turns + np.arange(len(clients)))
         columns = [
@@ -170,7 +174,7 @@ class SyntheticCapture:
 def _records(
     packet: Packet, clients: NDArray[np.int64], sequences: NDArray[np.int64], times: NDArray[np.int64]
 ) -> NDArray[np.uint8]:
-    """Give one packet's record for every client, a row a client."""
+    """Return one packet's pcap record for every client, one row per client."""
     segment = read_segment(packet)
     assert isinstance(segment, Segment)
     to_broker = segment.destination == _BROKER

@@ -120,17 +120,17 @@ def packets_of(
     return packets
 
 
-def tracker(**options: Any) -> Tracker:
+def new_tracker(**options: Any) -> Tracker:
     return Tracker(SCHEMAS, **{"ports": {9092}, "run": 7, **options})
 
 
-def fed(followed: Tracker, packets: Iterable[Packet]) -> list[Record]:
-    return [record for packet in packets for record in followed.feed(packet)]
+def feed_all(tracker: Tracker, packets: Iterable[Packet]) -> list[Record]:
+    return [record for packet in packets for record in tracker.feed(packet)]
 
 
 def records_of(packets: Iterable[Packet], **options: Any) -> list[Record]:
-    followed = tracker(**options)
-    return fed(followed, packets) + followed.finish()
+    tracker = new_tracker(**options)
+    return feed_all(tracker, packets) + tracker.finish()
 
 
 def frames_in(records: Iterable[Record]) -> Iterator[tuple[Direction, bytes]]:

@@ -1,4 +1,4 @@
-"""The same IP packet in every link layer that is read."""
+"""The same IP packet in every supported link layer."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ LINKS: dict[str, tuple[LinkType, Callable[[bytes], bytes]]] = {
 
 
 def carried(packet: Packet, link: str) -> Packet:
-    """Put what an Ethernet packet carries into another link layer."""
+    """Move the payload of an Ethernet packet to another link layer."""
     link_type, wrap = LINKS[link]
     data = wrap(packet.data[_ETHERNET_HEADER:])
     return packet._replace(link_type=link_type, data=data, original_length=len(data))

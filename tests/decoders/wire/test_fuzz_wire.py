@@ -1,7 +1,7 @@
-"""Packets and segments with anything done to them: no exception, both trackers agree, nothing grows.
+"""Mutated packets and segments: no exception, both trackers agree, memory does not grow.
 
-Coverage guidance would see little here, where state is built by sequences of packets: mutations of a
-real capture and of a conversation reach further. Seeds are fixed, so a failure comes again.
+Coverage guidance helps little here, because state depends on sequences of packets: mutations of a real
+capture and of a conversation reach more states. Seeds are fixed, so failures are reproducible.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapReader
 from decoders.wire.tracker import Tracker
 from tests.decoders.wire.columnar.equality import batches_of, columnar, placed
-from tests.decoders.wire.conversation import EVENTS, balances, packets_of, tracker
+from tests.decoders.wire.conversation import EVENTS, balances, new_tracker, packets_of
 from tests.decoders.wire.links import LINKS, carried
 
 CAPTURE = Path(__file__).parents[2] / "captures" / "real_clients.pcap"
@@ -28,13 +28,13 @@ SECONDS, LONG = 60, 3600
 MAX_HELD, MAX_CONNECTIONS = 64 * 1024, 8
 BOUNDS = {"max_held": MAX_HELD, "max_connections": MAX_CONNECTIONS}
 MAX_GROWTH = 64 * 1024
-"""Kilobytes that the process may grow by once it has warmed up."""
+"""Kilobytes by which the process may grow after it has warmed up."""
 
 Mutation = Callable[[Random, list[Packet]], None]
 
 
 def flip_bytes(random: Random, packets: list[Packet]) -> None:
-    """Anywhere in some packets, most often in the headers."""
+    """Flip bytes anywhere in some packets, most often in the headers."""
     for _ in range(random.randrange(1, 20)):
         index = random.randrange(len(packets))
         data = bytearray(packets[index].data)
@@ -105,37 +105,37 @@ def mutated(random: Random, packets: list[Packet]) -> list[Packet]:
     return packets
 
 
-def followed(follower: Tracker, packets: list[Packet]) -> Iterator[Record]:
+def track(tracker: Tracker, packets: list[Packet]) -> Iterator[Record]:
     for packet in packets:
-        yield from follower.feed(packet)
-        assert_bounded(follower)
-    assert follower.ledger.packets.total() == len(packets)
-    yield from follower.finish()
-    assert (follower.ledger.pending, follower.held) == (0, 0)
+        yield from tracker.feed(packet)
+        assert_bounded(tracker)
+    assert tracker.ledger.packets.total() == len(packets)
+    yield from tracker.finish()
+    assert (tracker.ledger.pending, tracker.held) == (0, 0)
 
 
-def assert_bounded(follower: Tracker) -> None:
-    assert balances(follower.ledger)
-    assert len(follower.connections) <= MAX_CONNECTIONS
-    assert follower.held == sum(connection.held for connection in follower.connections) <= MAX_HELD
-    assert follower.ledger.pending == sum(each.ledger.pending for each in follower.connections)
+def assert_bounded(tracker: Tracker) -> None:
+    assert balances(tracker.ledger)
+    assert len(tracker.connections) <= MAX_CONNECTIONS
+    assert tracker.held == sum(connection.held for connection in tracker.connections) <= MAX_HELD
+    assert tracker.ledger.pending == sum(each.ledger.pending for each in tracker.connections)
 
 
 def examine(random: Random, packets: list[Packet]) -> None:
     packets, ports = placed(mutated(random, packets)), random.choice([(), (9092,)])
-    follower = tracker(ports=ports, **BOUNDS)
-    records = list(followed(follower, packets))
+    tracker = new_tracker(ports=ports, **BOUNDS)
+    records = list(track(tracker, packets))
     cuts = random.sample(range(len(packets) + 1), random.randrange(min(4, len(packets))))
-    told, ledger = columnar(batches_of(packets, cuts), ports=ports, **BOUNDS)
-    assert told == records
-    assert ledger == follower.ledger
+    columnar_records, ledger = columnar(batches_of(packets, cuts), ports=ports, **BOUNDS)
+    assert columnar_records == records
+    assert ledger == tracker.ledger
     assert all(earlier.sequence < later.sequence for earlier, later in pairwise(records))
     for record in records:
         unpack(record.connection, pack(record))
 
 
 def fuzz(seconds: float) -> int:
-    """Examine mutations for some seconds, and give their number."""
+    """Examine mutations for some seconds, and return their number."""
     begun, seed, warm, sources = time.monotonic(), 0, 0, originals()
     while (passed := time.monotonic() - begun) < seconds:
         random = Random(seed)
@@ -152,7 +152,7 @@ def fuzz(seconds: float) -> int:
 
 
 def _peak() -> int:
-    """Give the most memory that the process has taken, in kilobytes."""
+    """Return the peak memory of the process, in kilobytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 

@@ -1,4 +1,4 @@
-"""What client and broker say to each other: pairing, settled requests, SASL tokens, odd lengths."""
+"""The Kafka layer of a connection: pairing, settled requests, SASL tokens, invalid sizes."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ from tests.decoders.wire.conversation import (
 
 
 class TestPairing:
-    def test_an_unacknowledged_produce_is_owed_no_answer(self) -> None:
+    def test_a_produce_with_acks_0_expects_no_response(self) -> None:
         events = to_broker(produce(1, acks=0), produce(2, acks=1)) + to_client(produce_response(2))
         assert pairings(records_of(packets_of(events))) == [Pairing.MATCHED]
 
-    def test_pipelined_requests_are_answered_in_order(self) -> None:
+    def test_responses_to_pipelined_requests_are_in_order(self) -> None:
         events = to_broker(metadata(9), metadata(3), api_versions(5))
         events += to_client(metadata_response(9), metadata_response(3), api_versions_response(5))
         records = records_of(packets_of(events))
         assert [record.paired_sequence for record in of_kind(records, Kind.RESPONSE)] == [2, 3, 4]
 
-    def test_a_foreign_answer_and_one_that_is_not_owed(self) -> None:
+    def test_a_foreign_response_and_one_without_a_request(self) -> None:
         events = to_broker(metadata(1)) + to_client(metadata_response(8))
         assert pairings(records_of(packets_of(events))) == [Pairing.FOREIGN]
         events = exchanges(1) + to_client(metadata_response(8))
@@ -55,16 +55,16 @@ class TestPairing:
         events = to_broker(garbage, metadata(2)) + to_client(metadata_response(77), metadata_response(2))
         assert pairings(records_of(packets_of(events))) == [Pairing.UNKNOWN, Pairing.MATCHED]
 
-    def test_a_request_of_a_version_that_nobody_knows_is_owed_an_answer(self) -> None:
+    def test_a_request_of_an_unknown_version_expects_a_response(self) -> None:
         unknown = bytes.fromhex("0012 0063 00000001 0000 00 01 01 00")
-        answer = bytes.fromhex("00000001 0023 00000001 0012 0000 0005")
-        (told,) = of_kind(records_of(packets_of(to_broker(unknown) + to_client(answer))), Kind.RESPONSE)
-        assert (told.pairing, told.paired_api_key, told.paired_api_version) == (Pairing.MATCHED, 18, 99)
+        reply = bytes.fromhex("00000001 0023 00000001 0012 0000 0005")
+        (record,) = of_kind(records_of(packets_of(to_broker(unknown) + to_client(reply))), Kind.RESPONSE)
+        assert (record.pairing, record.paired_api_key, record.paired_api_version) == (Pairing.MATCHED, 18, 99)
 
 
 class TestSettled:
     def settled(self, delay: int, acknowledgment_delay: int = 0) -> bool:
-        """Whether a request `delay` nanoseconds after the ApiVersions answer is settled."""
+        """Whether a request `delay` nanoseconds after the ApiVersions response is settled."""
         connection = SyntheticConnection(CLIENT, SERVER, acknowledgment_delay=acknowledgment_delay)
         packets = connection.opened(0) + connection.sent(SECOND, TO_BROKER, prefixed(api_versions(0)))
         packets += connection.sent(2 * SECOND, TO_CLIENT, prefixed(api_versions_response(0)))
@@ -73,18 +73,18 @@ class TestSettled:
         assert Flag.SETTLED not in first.flags
         return Flag.SETTLED in second.flags
 
-    def test_a_request_is_settled_one_second_after_the_answer_that_it_acknowledges(self) -> None:
+    def test_a_request_is_settled_one_second_after_the_response_that_it_acknowledges(self) -> None:
         assert self.settled(SECOND)
         assert not self.settled(SECOND - 1)
 
-    def test_a_request_that_does_not_acknowledge_the_answer_was_in_flight(self) -> None:
+    def test_a_request_that_does_not_acknowledge_the_response_is_not_settled(self) -> None:
         assert not self.settled(3 * SECOND, acknowledgment_delay=4 * SECOND)
 
     def test_a_relays_request_is_settled_after_five_seconds(self) -> None:
         assert self.settled(5 * SECOND, acknowledgment_delay=RELAY_DELAY)
         assert not self.settled(5 * SECOND - 1, acknowledgment_delay=RELAY_DELAY)
 
-    def test_only_the_latest_answer_counts_and_only_to_api_versions(self) -> None:
+    def test_only_the_latest_api_versions_response_counts(self) -> None:
         events = (
             exchanges(1)
             + to_broker(api_versions(2))
@@ -93,10 +93,10 @@ class TestSettled:
         )
         packets = packets_of(events, interval=SECOND // 2 + 1)
         flags = [record.flags for record in of_kind(records_of(packets), Kind.REQUEST)]
-        # Half a second after an answer, a second and a half, half a second after the next answer.
+        # Half a second after a response, a second and a half, half a second after the next response.
         assert flags == [Flag.NONE, Flag.NONE, Flag.SETTLED, Flag.NONE]
 
-    def test_a_loss_in_the_answers_unsettles(self) -> None:
+    def test_after_a_lost_response_requests_are_not_settled(self) -> None:
         packets = packets_of(exchanges(3))
         lost = HANDSHAKE + 3
         flags = [
@@ -132,8 +132,8 @@ class TestSasl:
         ]
         assert set(pairings(records)) == {Pairing.MATCHED}
 
-    def test_reauthentication_begins_raw_tokens_again_behind_answers_that_are_still_owed(self) -> None:
-        """KIP-368: the client may have asked before it shook hands anew."""
+    def test_after_reauthentication_raw_tokens_begin_behind_the_responses_in_flight(self) -> None:
+        """KIP-368: the client may have sent requests before the second handshake."""
         handshake = [request("SaslHandshake", 0, number, mechanism="PLAIN") for number in (1, 4)]
         accepted = [response("SaslHandshake", 0, number, mechanisms=["PLAIN"]) for number in (1, 4)]
         events = (
@@ -163,7 +163,7 @@ class TestSasl:
 class TestInvalidSizes:
     @pytest.mark.parametrize("size", [-1, -(1 << 31), 100 * 1024 * 1024 + 1, (1 << 31) - 1])
     @pytest.mark.parametrize("direction", [TO_BROKER, TO_CLIENT])
-    def test_an_impossible_length_is_told_and_the_stream_goes_on(
+    def test_an_impossible_size_is_recorded_and_framing_resumes(
         self, size: int, direction: Direction
     ) -> None:
         bad = (direction, size.to_bytes(4, signed=True) + b"what follows")
@@ -181,7 +181,7 @@ class TestInvalidSizes:
 
     @pytest.mark.parametrize("frame", [b"", b"a", b"abc"])
     @pytest.mark.parametrize("direction", [TO_BROKER, TO_CLIENT])
-    def test_a_frame_too_short_to_be_one_is_told_and_the_stream_goes_on(
+    def test_a_size_below_that_of_any_frame_is_recorded_and_framing_continues(
         self, frame: bytes, direction: Direction
     ) -> None:
         packets = packets_of([*exchanges(1), (direction, prefixed(frame)), *exchanges(3)[4:]])

@@ -1,4 +1,4 @@
-"""What was not captured, and what is not Kafka: told, counted, nobody accused."""
+"""Lost bytes and other protocols are recorded and counted, and lead to no false pairing."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from tests.decoders.wire.conversation import (
     TO_BROKER,
     TO_CLIENT,
     exchanges,
-    fed,
+    feed_all,
     kinds,
     metadata,
+    new_tracker,
     of_kind,
     packets_of,
     pairings,
@@ -24,12 +25,11 @@ from tests.decoders.wire.conversation import (
     produce,
     records_of,
     to_broker,
-    tracker,
 )
 
 
 class TestLoss:
-    def test_a_lost_request_is_a_gap_before_its_answer_and_accuses_nobody(self) -> None:
+    def test_a_lost_request_is_a_gap_before_its_response_which_is_not_unowed(self) -> None:
         packets = packets_of(exchanges(3))
         lost = HANDSHAKE + 2
         records = records_of(packets[:lost] + packets[lost + 1 :])
@@ -37,26 +37,26 @@ class TestLoss:
         assert (records[3].direction, records[3].true_length) == (TO_BROKER, len(prefixed(metadata(1))))
         assert pairings(records) == [Pairing.MATCHED, Pairing.UNKNOWN, Pairing.MATCHED, Pairing.MATCHED]
 
-    def test_a_lost_answer_is_a_gap_and_the_next_answer_is_found(self) -> None:
+    def test_a_lost_response_is_a_gap_and_the_next_response_is_paired(self) -> None:
         packets = packets_of(exchanges(3))
         lost = HANDSHAKE + 3
         records = records_of(packets[:lost] + packets[lost + 1 :])
         assert (records[4].kind, records[4].direction) == (Kind.GAP, TO_CLIENT)
         assert pairings(records) == [Pairing.MATCHED] * 3
 
-    def test_a_connection_joined_mid_stream_is_told_from_its_first_certain_frame(self) -> None:
+    def test_a_connection_joined_mid_stream_has_records_from_its_first_certain_frame(self) -> None:
         records = records_of(packets_of(exchanges(3))[HANDSHAKE + 3 :])
         assert records[0].flags is Flag.MID_STREAM
         assert [record.frame for record in of_kind(records, Kind.REQUEST)] == [metadata(2), metadata(3)]
         assert pairings(records) == [Pairing.MATCHED, Pairing.MATCHED]
 
-    def test_a_connection_that_begins_with_a_syn_ack_was_seen_from_its_start(self) -> None:
+    def test_a_connection_that_begins_with_a_syn_ack_is_complete(self) -> None:
         records = records_of(packets_of(exchanges(1))[1:])
         assert records[0].flags is Flag.NONE
         assert len(of_kind(records, Kind.REQUEST)) == 2
         assert Kind.GAP not in kinds(records)
 
-    def test_without_the_syn_ack_answers_may_have_been_missed(self) -> None:
+    def test_without_the_syn_ack_responses_may_have_been_missed(self) -> None:
         packets = packets_of(exchanges(1))
         records = records_of(packets[:1] + packets[2:])
         assert (records[1].kind, records[1].direction) == (Kind.GAP, TO_CLIENT)
@@ -65,9 +65,9 @@ class TestLoss:
     def test_bytes_cut_by_the_snap_length_cut_their_frames_only(self) -> None:
         packets = [packet._replace(data=packet.data[:84]) for packet in packets_of(exchanges(2))]
         records = records_of(packets)
-        whole = records_of(packets_of(exchanges(2)))
-        assert kinds(records) == kinds(whole)
-        for cut, full in zip(records, whole, strict=True):
+        complete = records_of(packets_of(exchanges(2)))
+        assert kinds(records) == kinds(complete)
+        for cut, full in zip(records, complete, strict=True):
             assert full.frame.startswith(cut.frame)
             assert dataclasses.replace(cut, frame=full.frame) == full
         assert any(record.is_cut for record in records)
@@ -82,40 +82,42 @@ class TestOpaque:
     @pytest.mark.parametrize(
         "hello", [bytes.fromhex("16030100a5010000a10303"), b"GET / HTTP/1.1\r\n\r\n", bytes(64)]
     )
-    def test_what_is_not_kafka_is_left_alone_and_counted(self, hello: bytes) -> None:
-        followed = tracker()
-        records = fed(followed, packets_of([(TO_BROKER, hello), (TO_CLIENT, bytes(50)), (TO_BROKER, hello)]))
+    def test_another_protocol_is_skipped_and_counted(self, hello: bytes) -> None:
+        tracker = new_tracker()
+        records = feed_all(
+            tracker, packets_of([(TO_BROKER, hello), (TO_CLIENT, bytes(50)), (TO_BROKER, hello)])
+        )
         assert kinds(records) == [Kind.OPENED, Kind.GAP, Kind.CLOSED]
-        assert followed.ledger.opaque_connections == 1
-        assert followed.ledger.skipped == {Reason.OPAQUE: 2 * len(hello) + 50}
+        assert tracker.ledger.opaque_connections == 1
+        assert tracker.ledger.skipped == {Reason.OPAQUE: 2 * len(hello) + 50}
 
-    def test_a_server_that_speaks_first_is_not_a_broker(self) -> None:
-        """And its greeting is no invalid length."""
-        followed = tracker()
+    def test_a_server_that_sends_first_is_not_a_broker(self) -> None:
+        """Its greeting is no invalid size, either."""
+        tracker = new_tracker()
         banner = b"SSH-2.0-OpenSSH_9.2\r\n"
-        records = fed(followed, packets_of([(TO_CLIENT, banner), (TO_BROKER, banner)]))
+        records = feed_all(tracker, packets_of([(TO_CLIENT, banner), (TO_BROKER, banner)]))
         assert kinds(records) == [Kind.OPENED, Kind.GAP, Kind.CLOSED]
-        assert followed.ledger.opaque_connections == 1
-        assert followed.ledger.skipped == {Reason.OPAQUE: 2 * len(banner)}
+        assert tracker.ledger.opaque_connections == 1
+        assert tracker.ledger.skipped == {Reason.OPAQUE: 2 * len(banner)}
 
     @pytest.mark.parametrize("direction", [TO_BROKER, TO_CLIENT])
     @pytest.mark.parametrize("segment", [100, 60_000])
-    def test_tls_that_is_joined_mid_stream_is_left_alone(self, direction: Direction, segment: int) -> None:
+    def test_tls_that_is_joined_mid_stream_is_skipped(self, direction: Direction, segment: int) -> None:
         record = b"\x17\x03\x03" + (300).to_bytes(2) + bytes(range(150)) * 2
-        followed = tracker()
+        tracker = new_tracker()
         packets = packets_of([(direction, record), (direction, record * 2)], segment=segment)
-        records = fed(followed, packets[HANDSHAKE:])
+        records = feed_all(tracker, packets[HANDSHAKE:])
         assert kinds(records) == [Kind.OPENED, Kind.GAP, Kind.CLOSED]
-        assert followed.ledger.opaque_connections == 1
-        assert followed.ledger.skipped == {Reason.OPAQUE: 3 * len(record)}
+        assert tracker.ledger.opaque_connections == 1
+        assert tracker.ledger.skipped == {Reason.OPAQUE: 3 * len(record)}
 
-    def test_what_only_begins_like_tls_is_not_left_alone(self) -> None:
+    def test_bytes_that_only_begin_like_tls_are_not_skipped(self) -> None:
         trap = b"\x17\x03\x03" + (30).to_bytes(2) + bytes(40)
         events = [*to_broker(metadata(1)), (TO_BROKER, trap), *to_broker(metadata(2))]
-        followed = tracker()
-        records = fed(followed, packets_of(events)[HANDSHAKE + 1 :])
+        tracker = new_tracker()
+        records = feed_all(tracker, packets_of(events)[HANDSHAKE + 1 :])
         assert [record.frame for record in of_kind(records, Kind.REQUEST)] == [metadata(2)]
-        assert followed.ledger.opaque_connections == 0
+        assert tracker.ledger.opaque_connections == 0
 
     def test_tls_records_inside_a_kafka_conversation_do_not_make_it_opaque(self) -> None:
         record = b"\x17\x03\x03" + (30).to_bytes(2) + bytes(30)
@@ -124,7 +126,7 @@ class TestOpaque:
         assert [record.frame for record in of_kind(records, Kind.REQUEST)] == [metadata(1), metadata(2)]
 
 
-def test_gap_records_name_a_direction() -> None:
+def test_gap_records_have_a_direction() -> None:
     packets = packets_of(exchanges(3))
     for lost in range(HANDSHAKE, len(packets)):
         gaps = of_kind(records_of(packets[:lost] + packets[lost + 1 :]), Kind.GAP)

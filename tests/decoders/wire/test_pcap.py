@@ -1,4 +1,4 @@
-"""pcap files of every byte order and resolution, whole, cut short and damaged."""
+"""pcap files of every byte order and resolution, complete, truncated and damaged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_both_resolutions_and_byte_orders_are_read_to_nanoseconds(order: str, ma
 
 
 @pytest.mark.parametrize("missing", [1, 3, 10, 18])
-def test_a_file_cut_inside_a_record_gives_what_is_whole_and_says_so(missing: int) -> None:
+def test_a_file_that_ends_inside_a_record_yields_the_complete_packets_and_is_truncated(missing: int) -> None:
     reader = PcapReader(io.BytesIO(pcap("<", 0xA1B2C3D4, 0)[:-missing]))
     assert len(list(reader)) == 1
     assert reader.truncated
@@ -39,13 +39,13 @@ def test_what_is_not_a_pcap_is_refused(content: bytes) -> None:
         PcapReader(io.BytesIO(content))
 
 
-def test_an_absurd_record_length_is_damage_and_allocates_nothing() -> None:
+def test_an_absurd_record_length_raises_and_allocates_nothing() -> None:
     content = pcap("<", 0xA1B2C3D4, 0) + struct.pack("<IIII", 0, 0, 0xFFFFFFF0, 0xFFFFFFF0)
     with pytest.raises(PcapError, match="byte 62"):
         list(PcapReader(io.BytesIO(content)))
 
 
-def test_what_is_written_is_read_back() -> None:
+def test_written_packets_are_read_back() -> None:
     stream = io.BytesIO()
     writer = PcapWriter(stream, 113)
     writer.write(Packet(1_700_000_000_123_456_789, 113, b"cut", 1500))
@@ -57,6 +57,6 @@ def test_what_is_written_is_read_back() -> None:
     ]
 
 
-def test_a_file_takes_packets_of_one_link_type() -> None:
+def test_a_file_accepts_packets_of_one_link_type() -> None:
     with pytest.raises(ValueError, match="link type 1 in a file of 113"):
         PcapWriter(io.BytesIO(), 113).write(Packet(0, 1, b"", 0))

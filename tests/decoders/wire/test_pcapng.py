@@ -1,4 +1,4 @@
-"""pcapng files: clocks, interfaces, every block with a packet, both byte orders, cut short and damaged."""
+"""pcapng files: clocks, interfaces, every block with a packet, both byte orders, truncated and damaged."""
 
 from __future__ import annotations
 
@@ -109,24 +109,24 @@ def test_a_section_may_follow_in_another_byte_order_with_its_own_interfaces() ->
 
 
 @given(st.integers(1, 200))
-def test_a_file_cut_anywhere_gives_what_is_whole_and_goes_on_when_it_has_grown(kept: int) -> None:
+def test_a_truncated_file_yields_the_complete_packets_and_continues_when_it_has_grown(kept: int) -> None:
     section = Section()
     section.interface()
-    whole = [len(section.data)]
+    complete = [len(section.data)]
     for number in range(3):
         section.enhanced(number, bytes([number]) * 5)
-        whole.append(len(section.data))
+        complete.append(len(section.data))
     kept = max(4, min(kept, len(section.data)))
     stream = io.BytesIO(section.data[:kept])
     reader = PcapngReader(stream)
-    begun = list(reader)
-    assert len(begun) == sum(end <= kept for end in whole[1:])
-    assert reader.truncated == (kept not in {28, *whole})
+    first = list(reader)
+    assert len(first) == sum(end <= kept for end in complete[1:])
+    assert reader.truncated == (kept not in {28, *complete})
     place = stream.tell()
     stream.seek(kept)
     stream.write(section.data[kept:])
     stream.seek(place)
-    assert begun + list(reader) == read(section.data)
+    assert first + list(reader) == read(section.data)
     assert (reader.truncated, reader.position) == (False, len(section.data))
 
 
@@ -146,7 +146,7 @@ def damaged() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("message", damaged())
-def test_a_block_that_contradicts_itself_is_damage(message: str) -> None:
+def test_a_block_that_contradicts_itself_raises(message: str) -> None:
     with pytest.raises(PcapError, match=message):
         read(damaged()[message])
 
@@ -161,7 +161,7 @@ def test_any_bytes_are_packets_or_an_error(rest: bytes) -> None:
         return
 
 
-def test_the_format_is_told_by_the_first_bytes() -> None:
+def test_the_format_is_recognised_by_the_first_bytes() -> None:
     assert isinstance(read_capture(io.BytesIO(Section().data)), PcapngReader)
     pcap = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
     assert isinstance(read_capture(io.BytesIO(pcap[2:]), pcap[:2]), PcapReader)

@@ -18,19 +18,19 @@ from tests.decoders.wire.conversation import (
     TO_CLIENT,
     Event,
     balances,
-    fed,
+    feed_all,
     metadata,
     metadata_response,
+    new_tracker,
     packets_of,
     prefixed,
     produce,
-    tracker,
 )
 from tests.decoders.wire.links import LINKS, carried
 
 
 def split(data: bytes) -> Iterator[bytes]:
-    """Give the frames of bytes that hold whole ones."""
+    """Yield the frames in bytes that hold complete ones."""
     while data:
         end = 4 + int.from_bytes(data[:4])
         yield data[4:end]
@@ -38,9 +38,11 @@ def split(data: bytes) -> Iterator[bytes]:
 
 
 def pipelined() -> list[Event]:
-    """Everything is asked before anything is answered."""
-    asked = [frame for number in range(1, 9) for frame in (metadata(number), produce(100 + number, acks=0))]
-    return [(TO_BROKER, prefixed(frame)) for frame in asked] + [
+    """All requests are sent before the first response."""
+    requests = [
+        frame for number in range(1, 9) for frame in (metadata(number), produce(100 + number, acks=0))
+    ]
+    return [(TO_BROKER, prefixed(frame)) for frame in requests] + [
         (TO_CLIENT, prefixed(metadata_response(number))) for number in range(1, 9)
     ]
 
@@ -51,10 +53,10 @@ randoms = st.integers(0, 1_000_000_000).map(Random)
 sequences = st.tuples(*[st.sampled_from([0, (1 << 32) - 300, (1 << 31) - 20])] * 2)
 
 
-def followed(packets: list[Packet]) -> tuple[list[Record], Tracker]:
-    follower = tracker()
-    records = fed(follower, packets) + follower.finish()
-    return records, follower
+def track(packets: list[Packet]) -> tuple[list[Record], Tracker]:
+    tracker = new_tracker()
+    records = feed_all(tracker, packets) + tracker.finish()
+    return records, tracker
 
 
 def frames(records: list[Record]) -> list[Record]:
@@ -62,7 +64,7 @@ def frames(records: list[Record]) -> list[Record]:
 
 
 def assert_true(records: list[Record]) -> None:
-    """Each frame is a true one, or the beginning of one, in the order in which they were sent."""
+    """Each record holds a frame that was sent, or its beginning, in the order in which they were sent."""
     sent = {
         direction: iter([frame for towards, data in EVENTS if towards is direction for frame in split(data)])
         for direction in (TO_BROKER, TO_CLIENT)
@@ -74,41 +76,41 @@ def assert_true(records: list[Record]) -> None:
         ), record
 
 
-def assert_nobody_accused(records: list[Record]) -> None:
+def assert_no_false_pairing(records: list[Record]) -> None:
     assert not {Pairing.FOREIGN, Pairing.UNOWED} & {record.pairing for record in records}
     assert Kind.INVALID_SIZE not in {record.kind for record in records}
 
 
-def assert_balanced(follower: Tracker, packets: list[Packet]) -> None:
-    ledger = follower.ledger
-    assert follower.held == 0
+def assert_balanced(tracker: Tracker, packets: list[Packet]) -> None:
+    ledger = tracker.ledger
+    assert tracker.held == 0
     assert balances(ledger)
     assert ledger.pending == 0
     assert ledger.packets.total() == ledger.packets["tcp"] == len(packets)
     assert ledger.captured == ledger.framed + ledger.skipped.total()
 
 
-def whole() -> list[tuple[Kind, bytes, Pairing]]:
-    return [(record.kind, record.frame, record.pairing) for record in followed(packets_of(EVENTS))[0]]
+def expected_records() -> list[tuple[Kind, bytes, Pairing]]:
+    return [(record.kind, record.frame, record.pairing) for record in track(packets_of(EVENTS))[0]]
 
 
 @given(segment_sizes, sequences, st.data())
 @settings(max_examples=40, deadline=None)
-def test_resegmented_and_duplicated_packets_give_the_same_records(
+def test_resegmented_and_duplicated_packets_make_the_same_records(
     size: int, initial: tuple[int, int], data: st.DataObject
 ) -> None:
     packets = packets_of(EVENTS, segment=size, sequences=initial)
     repeated = data.draw(st.sets(st.integers(0, len(packets) - 1), max_size=20))
     packets = [packet for index, packet in enumerate(packets) for _ in range(1 + (index in repeated))]
-    records, follower = followed(packets)
-    assert [(record.kind, record.frame, record.pairing) for record in records] == whole()
-    assert_balanced(follower, packets)
-    assert follower.ledger.lost == 0
+    records, tracker = track(packets)
+    assert [(record.kind, record.frame, record.pairing) for record in records] == expected_records()
+    assert_balanced(tracker, packets)
+    assert tracker.ledger.lost == 0
 
 
 @given(segment_sizes, sequences, randoms)
 @settings(max_examples=40, deadline=None)
-def test_packets_reordered_within_one_send_give_the_same_records(
+def test_packets_reordered_within_one_send_make_the_same_records(
     size: int, initial: tuple[int, int], random: Random
 ) -> None:
     packets = packets_of(EVENTS, segment=size, sequences=initial)
@@ -117,35 +119,35 @@ def test_packets_reordered_within_one_send_give_the_same_records(
         sends.setdefault(packet.captured_at, []).append(packet)
     shuffled = [packet for send in sends.values() for packet in random.sample(send, len(send))]
     packets = packets[:3] + shuffled + packets[-2:]
-    records, follower = followed(packets)
-    assert [(record.kind, record.frame, record.pairing) for record in records] == whole()
-    assert_balanced(follower, packets)
+    records, tracker = track(packets)
+    assert [(record.kind, record.frame, record.pairing) for record in records] == expected_records()
+    assert_balanced(tracker, packets)
 
 
 @given(segment_sizes, sequences, randoms, st.sampled_from(list(LINKS)), st.booleans())
 @settings(max_examples=40, deadline=None)
-def test_packets_in_any_order_that_tcp_allows_give_the_same_frames(
+def test_packets_in_any_order_that_tcp_allows_make_the_same_frames(
     size: int, initial: tuple[int, int], random: Random, link: str, repeated: bool
 ) -> None:
-    """Whatever arrives, arrives behind what it acknowledges; all else may come in any order, and twice."""
+    """A segment follows those it acknowledges; all others may come in any order, and twice."""
     packets = packets_of(PIPELINED, segment=size, sequences=initial)
     if repeated:
         packets = [packet for packet in packets for _ in range(random.choice([1, 1, 2]))]
     packets = [carried(packet, link) for packet in permuted(packets, random)]
-    records, follower = followed(packets)
-    expected = followed(packets_of(PIPELINED))[0]
+    records, tracker = track(packets)
+    expected = track(packets_of(PIPELINED))[0]
     for direction in (TO_BROKER, TO_CLIENT):
-        assert told(records, direction) == told(expected, direction)
-    assert_balanced(follower, packets)
-    assert follower.ledger.lost == 0
+        assert paired_frames(records, direction) == paired_frames(expected, direction)
+    assert_balanced(tracker, packets)
+    assert tracker.ledger.lost == 0
 
 
-def told(records: list[Record], direction: Direction) -> list[tuple[bytes, Pairing]]:
+def paired_frames(records: list[Record], direction: Direction) -> list[tuple[bytes, Pairing]]:
     return [(record.frame, record.pairing) for record in frames(records) if record.direction is direction]
 
 
 def permuted(packets: list[Packet], random: Random) -> list[Packet]:
-    """Shuffle what each side says while the other is silent; the handshake comes first, the end last."""
+    """Shuffle what each side sends while the other is silent, but not the handshake and the end."""
     runs = [list(run) for _, run in groupby(packets[3:-2], key=lambda packet: packet.data[26:30])]
     return packets[:3] + [packet for run in runs for packet in random.sample(run, len(run))] + packets[-2:]
 
@@ -153,18 +155,18 @@ def permuted(packets: list[Packet], random: Random) -> list[Packet]:
 @given(sequences, st.sampled_from(list(LINKS)), st.integers(12, 200))
 @settings(max_examples=40, deadline=None)
 def test_a_snap_length_cuts_frames_and_loses_none(initial: tuple[int, int], link: str, kept: int) -> None:
-    """Of what shares a segment with others only the first is sure to be there."""
+    """Of the frames in one segment only the first is surely captured."""
     headers = len(carried(packets_of([])[-1], link).data)
     packets = [carried(packet, link) for packet in packets_of(EVENTS, sequences=initial, close=False)]
     cut = [packet._replace(data=packet.data[: headers + 4 + kept]) for packet in packets[3:]]
-    records, follower = followed(packets[:3] + cut)
+    records, tracker = track(packets[:3] + cut)
     assert_true(records)
-    assert_balanced(follower, packets)
-    assert_nobody_accused(records)
-    told = {(record.direction, record.frame, record.true_length) for record in frames(records)}
+    assert_balanced(tracker, packets)
+    assert_no_false_pairing(records)
+    recorded = {(record.direction, record.frame, record.true_length) for record in frames(records)}
     for direction, data in EVENTS:
         first = next(split(data))
-        assert (direction, first[:kept], len(first)) in told
+        assert (direction, first[:kept], len(first)) in recorded
 
 
 @given(segment_sizes, sequences, randoms, st.floats(0, 0.4))
@@ -174,37 +176,37 @@ def test_lost_packets_lose_frames_and_invent_none(
 ) -> None:
     packets = packets_of(EVENTS, segment=size, sequences=initial)
     kept = [packet for packet in packets if random.random() >= rate]
-    records, follower = followed(kept)
+    records, tracker = track(kept)
     assert_true(records)
-    assert_balanced(follower, kept)
-    assert_nobody_accused(records)
+    assert_balanced(tracker, kept)
+    assert_no_false_pairing(records)
 
 
 @given(segment_sizes, sequences, randoms)
 @settings(max_examples=80, deadline=None)
-def test_shuffled_packets_give_true_frames_only(size: int, initial: tuple[int, int], random: Random) -> None:
+def test_shuffled_packets_make_true_frames_only(size: int, initial: tuple[int, int], random: Random) -> None:
     packets = packets_of(EVENTS, segment=size, sequences=initial) * 2
     random.shuffle(packets)
-    records, follower = followed(packets)
+    records, tracker = track(packets)
     assert_true_each(records)
-    assert_nobody_accused(records)
-    assert_balanced(follower, packets)
+    assert_no_false_pairing(records)
+    assert_balanced(tracker, packets)
 
 
 def assert_true_each(records: list[Record]) -> None:
-    """As `assert_true` for each connection: shuffled handshakes make several of one."""
+    """As `assert_true` for each connection: shuffled handshakes make one connection several."""
     for connection in {record.connection for record in records}:
         assert_true([record for record in records if record.connection == connection])
 
 
 @given(st.integers(0, 60))
 @settings(max_examples=30, deadline=None)
-def test_a_capture_that_starts_anywhere_tells_true_frames(start: int) -> None:
+def test_a_capture_that_starts_anywhere_makes_true_frames(start: int) -> None:
     packets = packets_of(EVENTS, segment=100)[start:]
-    records, follower = followed(packets)
+    records, tracker = track(packets)
     assert_true(records)
-    assert_balanced(follower, packets)
-    assert_nobody_accused(records)
+    assert_balanced(tracker, packets)
+    assert_no_false_pairing(records)
 
 
 @given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 400), st.integers(1, 255)), max_size=30))
@@ -216,7 +218,7 @@ def test_flipped_bits_raise_nothing_and_the_ledger_balances(flips: list[tuple[in
         data = bytearray(packet.data)
         data[place % len(data)] ^= bits
         packets[index % len(packets)] = packet._replace(data=bytes(data))
-    records, follower = followed(packets)
-    assert balances(follower.ledger)
-    assert follower.ledger.pending == 0
+    records, tracker = track(packets)
+    assert balances(tracker.ledger)
+    assert tracker.ledger.pending == 0
     assert all(earlier.sequence < later.sequence for earlier, later in pairwise(records))

@@ -1,4 +1,4 @@
-"""One TCP segment in every link layer, and the packets that hold none."""
+"""One TCP segment in every link layer, and packets without a segment."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_ipv4_is_read_with_its_options_and_without_padding(data: bytes) -> None:
 
 
 def test_a_packet_merged_by_the_network_card_keeps_all_its_payload() -> None:
-    """Larger than an IP length can say, which is 0 then."""
+    """Its IP length is 0, because it is larger than the field allows."""
     payload = bytes(range(256)) * 300
     assert read(ethernet(ipv4(TCP[:24] + payload, length=0))) == expected(V4, payload)
     assert read(ethernet(ipv6(TCP[:24] + payload, length=0))) == expected(V6, payload)
@@ -94,9 +94,9 @@ def test_ipv6_is_read_with_its_extension_headers(ip: bytes) -> None:
 
 
 def test_bytes_that_the_snap_length_cut_off_are_counted() -> None:
-    whole = ethernet(ipv4())
-    assert read(whole[:-3], original=len(whole)) == expected(V4, b"ka", 3)
-    assert read(whole[:-5], original=len(whole)) == expected(V4, b"", 5)
+    packet = ethernet(ipv4())
+    assert read(packet[:-3], original=len(packet)) == expected(V4, b"ka", 3)
+    assert read(packet[:-5], original=len(packet)) == expected(V4, b"", 5)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_bytes_that_the_snap_length_cut_off_are_counted() -> None:
         pytest.param(ethernet(ipv4(length=30)), "malformed", id="IP length inside the TCP header"),
     ],
 )
-def test_what_holds_no_whole_segment_is_skipped_with_a_reason(data: bytes, reason: str) -> None:
+def test_a_packet_without_a_complete_segment_is_skipped_with_a_reason(data: bytes, reason: str) -> None:
     assert read(data) == Skipped(reason)
 
 

@@ -21,17 +21,17 @@ def segment(
     return Segment(CLIENT, SERVER, sequence % (1 << 32), 0, flags, payload, missing, at, at)
 
 
-def told(events: Iterable[Chunk | Gap]) -> list[bytes | int]:
+def bytes_and_gaps(events: Iterable[Chunk | Gap]) -> list[bytes | int]:
     return [event.payload if isinstance(event, Chunk) else event.size for event in events]
 
 
 def test_segments_out_of_order_come_out_in_order() -> None:
     stream = Stream(Ledger(), 100)
-    assert told(stream.push(segment(103, b"def"))) == []
-    assert told(stream.push(segment(100, b"abc"))) == [b"abc", b"def"]
+    assert bytes_and_gaps(stream.push(segment(103, b"def"))) == []
+    assert bytes_and_gaps(stream.push(segment(100, b"abc"))) == [b"abc", b"def"]
 
 
-def test_a_chunk_knows_its_segment() -> None:
+def test_a_chunk_has_the_fields_of_its_segment() -> None:
     stream = Stream(Ledger(), 100)
     list(stream.push(segment(102, b"cd", at=5)))
     first, second = stream.push(segment(100, b"ab", at=9))
@@ -39,11 +39,11 @@ def test_a_chunk_knows_its_segment() -> None:
     assert (second.offset, second.captured_at, second.position) == (2, 5, 5)
 
 
-def test_the_first_captured_of_bytes_sent_twice_wins() -> None:
+def test_of_bytes_sent_twice_the_first_captured_are_used() -> None:
     ledger = Ledger()
     stream = Stream(ledger, 0)
-    assert told(stream.push(segment(2, b"CD"))) == []
-    assert told(stream.push(segment(0, b"abcdef"))) == [b"ab", b"CD", b"ef"]
+    assert bytes_and_gaps(stream.push(segment(2, b"CD"))) == []
+    assert bytes_and_gaps(stream.push(segment(0, b"abcdef"))) == [b"ab", b"CD", b"ef"]
     assert ledger.skipped == {Reason.CONFLICTING: 2}
 
 
@@ -52,7 +52,7 @@ def test_only_the_overlap_that_differs_conflicts() -> None:
     stream = Stream(ledger, 0)
     list(stream.push(segment(1, b"bc")))
     list(stream.push(segment(4, b"ef")))
-    assert told(stream.push(segment(0, b"abcdXX"))) == [b"a", b"bc", b"d", b"ef"]
+    assert bytes_and_gaps(stream.push(segment(0, b"abcdXX"))) == [b"a", b"bc", b"d", b"ef"]
     assert ledger.skipped == {Reason.DUPLICATE: 2, Reason.CONFLICTING: 2}
 
 
@@ -64,18 +64,18 @@ def test_only_bytes_at_the_start_of_a_payload_start_a_segment() -> None:
     assert (rest.payload, rest.starts_segment) == (b"cd", False)
 
 
-def test_keep_alives_and_retransmissions_give_nothing() -> None:
+def test_keep_alives_and_retransmissions_yield_nothing() -> None:
     stream = Stream(Ledger(), 0)
     list(stream.push(segment(0, b"abc")))
-    assert told(stream.push(segment(2, b"c"))) == []
-    assert told(stream.push(segment(2, b""))) == []
-    assert told(stream.push(segment(0, b"abc"))) == []
+    assert bytes_and_gaps(stream.push(segment(2, b"c"))) == []
+    assert bytes_and_gaps(stream.push(segment(2, b""))) == []
+    assert bytes_and_gaps(stream.push(segment(0, b"abc"))) == []
 
 
 def test_sequence_numbers_wrap() -> None:
     stream = Stream(Ledger(), (1 << 32) - 2)
-    assert told(stream.push(segment(2, b"ef"))) == []
-    assert told(stream.push(segment(-2, b"abcd"))) == [b"abcd", b"ef"]
+    assert bytes_and_gaps(stream.push(segment(2, b"ef"))) == []
+    assert bytes_and_gaps(stream.push(segment(-2, b"abcd"))) == [b"abcd", b"ef"]
     assert stream.offset_of(4) == 6
 
 
@@ -83,23 +83,23 @@ def test_a_hole_that_was_acknowledged_is_a_gap_of_known_size() -> None:
     ledger = Ledger()
     stream = Stream(ledger, 0)
     list(stream.push(segment(4, b"ef")))
-    assert told(stream.acknowledge(4, 0, 0)) == [4, b"ef"]
-    assert told(stream.acknowledge(9, 0, 0)) == [3]
+    assert bytes_and_gaps(stream.acknowledge(4, 0, 0)) == [4, b"ef"]
+    assert bytes_and_gaps(stream.acknowledge(9, 0, 0)) == [3]
     assert ledger.lost == 7
 
 
-def test_what_is_not_acknowledged_is_waited_for() -> None:
+def test_a_hole_that_is_not_acknowledged_stays_a_hole() -> None:
     stream = Stream(Ledger(), 0)
     list(stream.push(segment(4, b"ef")))
-    assert told(stream.acknowledge(0, 0, 0)) == []
-    assert told(stream.push(segment(0, b"abcd"))) == [b"abcd", b"ef"]
+    assert bytes_and_gaps(stream.acknowledge(0, 0, 0)) == []
+    assert bytes_and_gaps(stream.push(segment(0, b"abcd"))) == [b"abcd", b"ef"]
 
 
 def test_the_acknowledgment_of_a_fin_is_no_lost_byte() -> None:
     stream = Stream(Ledger(), 0)
     list(stream.push(segment(0, b"ab", flags=TcpFlag.FIN)))
     assert stream.is_finished
-    assert told(stream.acknowledge(3, 0, 0)) == []
+    assert bytes_and_gaps(stream.acknowledge(3, 0, 0)) == []
 
 
 def test_a_fin_behind_a_hole_finishes_only_when_the_hole_is_filled() -> None:
@@ -112,22 +112,22 @@ def test_a_fin_behind_a_hole_finishes_only_when_the_hole_is_filled() -> None:
 
 def test_bytes_that_the_snap_length_cut_off_are_a_gap_at_once() -> None:
     stream = Stream(Ledger(), 0)
-    assert told(stream.push(segment(0, b"ab", missing=3))) == [b"ab", 3]
-    assert told(stream.push(segment(5, b"fg"))) == [b"fg"]
+    assert bytes_and_gaps(stream.push(segment(0, b"ab", missing=3))) == [b"ab", 3]
+    assert bytes_and_gaps(stream.push(segment(5, b"fg"))) == [b"fg"]
 
 
-def test_what_waits_behind_a_hole_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bytes_held_behind_a_hole_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_module, "MAX_HELD", 1000)
     stream = Stream(Ledger(), 0)
-    assert told(stream.push(segment(10, bytes(700)))) == []
-    assert told(stream.push(segment(800, bytes(90)))) == [10, bytes(700)]
+    assert bytes_and_gaps(stream.push(segment(10, bytes(700)))) == []
+    assert bytes_and_gaps(stream.push(segment(800, bytes(90)))) == [10, bytes(700)]
 
 
-def test_closing_gives_all_that_is_held() -> None:
+def test_closing_yields_all_held_bytes() -> None:
     stream = Stream(Ledger(), 0)
     list(stream.push(segment(2, b"c")))
     list(stream.push(segment(5, b"f")))
-    assert told(stream.close(0, 0)) == [2, b"c", 2, b"f"]
+    assert bytes_and_gaps(stream.close(0, 0)) == [2, b"c", 2, b"f"]
 
 
 @given(
@@ -135,7 +135,7 @@ def test_closing_gives_all_that_is_held() -> None:
     st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=30),
     st.integers(0, (1 << 32) - 1),
 )
-def test_any_pieces_give_the_true_bytes_and_the_ledger_balances(
+def test_any_segments_yield_the_true_bytes_and_the_ledger_balances(
     data: bytes, cuts: list[tuple[int, int]], initial: int
 ) -> None:
     ledger = Ledger()

@@ -1,4 +1,4 @@
-"""Synthetic packets are real ones: checksums, sequence numbers, and what a relay acknowledges."""
+"""Synthetic packets are valid: checksums, sequence numbers, and a relay's acknowledgments."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def ones_complement_sum(data: bytes) -> int:
     return total
 
 
-def test_the_handshake_and_the_end_take_their_sequence_numbers() -> None:
+def test_syn_and_fin_take_a_sequence_number() -> None:
     connection = SyntheticConnection(CLIENT, SERVER, initial_sequences=(100, 500))
     packets = connection.opened(0) + connection.sent(1, TO_BROKER, b"ask")
-    packets += connection.sent(2, TO_CLIENT, b"answer") + connection.finished(3, TO_BROKER)
+    packets += connection.sent(2, TO_CLIENT, b"result") + connection.finished(3, TO_BROKER)
     packets += connection.finished(4, TO_CLIENT)
-    told = [(part.sequence, part.acknowledgment, part.flags & 7, part.payload) for part in read(packets)]
-    assert told == [
+    fields = [(part.sequence, part.acknowledgment, part.flags & 7, part.payload) for part in read(packets)]
+    assert fields == [
         (100, 0, TcpFlag.SYN, b""),
         (500, 101, TcpFlag.SYN, b""),
         (101, 501, 0, b""),
         (101, 501, 0, b"ask"),
-        (501, 104, 0, b"answer"),
+        (501, 104, 0, b"result"),
         (104, 507, TcpFlag.FIN, b""),
         (507, 105, TcpFlag.FIN, b""),
     ]
@@ -66,7 +66,7 @@ def test_large_sends_are_split_and_sequence_numbers_wrap() -> None:
     assert (second.sequence, len(second.payload)) == (MAX_PAYLOAD - 9, 1)
 
 
-def test_a_relays_client_acknowledges_only_what_was_sent_to_it_long_enough_before() -> None:
+def test_a_client_behind_a_relay_acknowledges_with_a_delay() -> None:
     connection = SyntheticConnection(CLIENT, SERVER, acknowledgment_delay=RELAY_DELAY)
     connection.opened(0)
     connection.sent(10 * SECOND, TO_CLIENT, b"first")

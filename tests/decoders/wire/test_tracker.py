@@ -1,4 +1,4 @@
-"""Packets in, records out: what is told of a connection, and which side is the broker."""
+"""Packets in, records out: the records of a connection, and which side is the broker."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tests.decoders.wire.conversation import (
     api_versions,
     api_versions_response,
     exchanges,
-    fed,
+    feed_all,
     kinds,
     metadata,
     metadata_response,
+    new_tracker,
     of_kind,
     packets_of,
     prefixed,
     records_of,
     to_broker,
-    tracker,
 )
 
 
@@ -74,12 +74,12 @@ class TestRecords:
 
     def test_sequences_are_shared_by_all_connections(self) -> None:
         other = SyntheticConnection(SocketAddress(CLIENT.address, 40_001), SERVER)
-        followed = tracker()
-        records = fed(followed, packets_of(exchanges(0)) + other.opened(0))
+        tracker = new_tracker()
+        records = feed_all(tracker, packets_of(exchanges(0)) + other.opened(0))
         assert [record.sequence for record in records] == [1, 2, 3, 4, 5]
         assert len({record.connection for record in records}) == 2
 
-    def test_a_frame_stands_where_its_first_segment_does(self) -> None:
+    def test_a_frame_has_the_position_of_its_first_segment(self) -> None:
         packets = [
             packet._replace(position=index)
             for index, packet in enumerate(packets_of(exchanges(0), segment=10))
@@ -88,10 +88,10 @@ class TestRecords:
         assert versions.position == HANDSHAKE
 
     def test_the_end_of_the_source_closes_nothing(self) -> None:
-        followed = tracker()
-        fed(followed, packets_of(exchanges(1), close=False))
-        assert len(followed.connections) == 1
-        assert followed.finish() == []
+        tracker = new_tracker()
+        feed_all(tracker, packets_of(exchanges(1), close=False))
+        assert len(tracker.connections) == 1
+        assert tracker.finish() == []
 
     def test_a_port_probe_opens_and_closes(self) -> None:
         assert kinds(records_of(packets_of([]))) == [Kind.OPENED, Kind.CLOSED]
@@ -105,7 +105,7 @@ class TestRecords:
         packets += connection.finished(4, TO_CLIENT)
         assert kinds(records_of(packets)) == [Kind.OPENED, Kind.REQUEST, Kind.RESPONSE, Kind.CLOSED]
 
-    def test_a_reset_closes_and_says_whose_it_was(self) -> None:
+    def test_a_reset_closes_and_has_the_direction_of_its_sender(self) -> None:
         connection = SyntheticConnection(CLIENT, SERVER)
         records = records_of(connection.opened(0) + connection.reset(1, TO_CLIENT))
         assert (records[-1].closing, records[-1].direction) == (Closing.RST, TO_CLIENT)
@@ -113,31 +113,31 @@ class TestRecords:
 
 class TestOrientation:
     @pytest.mark.parametrize("ports", [{9092}, set()], ids=["by port", "by SYN"])
-    def test_the_server_is_told(self, ports: set[int]) -> None:
+    def test_the_server_is_recognised(self, ports: set[int]) -> None:
         assert records_of(packets_of(exchanges(0)), ports=ports)[0].server == "10.0.0.2:9092"
 
-    def test_without_ports_a_request_tells_the_server_of_a_connection_joined_mid_stream(self) -> None:
+    def test_without_ports_a_request_shows_the_server_of_a_connection_joined_mid_stream(self) -> None:
         packets = packets_of(exchanges(2))[HANDSHAKE + 1 :]
-        followed = tracker(ports=())
-        records = fed(followed, packets)
+        tracker = new_tracker(ports=())
+        records = feed_all(tracker, packets)
         assert (records[0].server, records[0].flags) == ("10.0.0.2:9092", Flag.MID_STREAM)
-        assert followed.ledger.skipped[Reason.UNORIENTED] == len(prefixed(api_versions_response(0)))
+        assert tracker.ledger.skipped[Reason.UNORIENTED] == len(prefixed(api_versions_response(0)))
 
-    def test_an_answer_that_reads_like_an_empty_produce_does_not_orient(self) -> None:
-        """As a short answer to request 4 does, seen in real traffic."""
-        answer = bytes([0, 0, 0, 4]) + bytes(18)
-        packets = packets_of([(TO_CLIENT, prefixed(answer)), *to_broker(metadata(1))])[HANDSHAKE:]
+    def test_a_response_that_reads_like_an_empty_produce_does_not_orient(self) -> None:
+        """A short response to request 4 does, in real traffic."""
+        response = bytes([0, 0, 0, 4]) + bytes(18)
+        packets = packets_of([(TO_CLIENT, prefixed(response)), *to_broker(metadata(1))])[HANDSHAKE:]
         records = records_of(packets, ports=())
         assert {record.server for record in records} == {"10.0.0.2:9092"}
         assert [record.frame for record in of_kind(records, Kind.REQUEST)] == [metadata(1)]
 
-    def test_ports_that_are_not_watched_are_booked(self) -> None:
-        followed = tracker(ports={9999})
-        assert fed(followed, packets_of(exchanges(1))) == []
-        assert followed.ledger.skipped == {Reason.OTHER_PORT: followed.ledger.captured}
+    def test_bytes_of_other_ports_are_counted(self) -> None:
+        tracker = new_tracker(ports={9999})
+        assert feed_all(tracker, packets_of(exchanges(1))) == []
+        assert tracker.ledger.skipped == {Reason.OTHER_PORT: tracker.ledger.captured}
 
 
 def test_packets_without_a_segment_are_counted_by_reason() -> None:
-    followed = tracker()
-    assert followed.feed(Packet(0, 1, bytes(12) + b"\x08\x06" + bytes(28), 42)) == []
-    assert followed.ledger.packets == {"not-ip": 1}
+    tracker = new_tracker()
+    assert tracker.feed(Packet(0, 1, bytes(12) + b"\x08\x06" + bytes(28), 42)) == []
+    assert tracker.ledger.packets == {"not-ip": 1}

@@ -11,7 +11,7 @@ from decoders.wire.pcap import PcapReader
 from streaming.bench import wire
 from streaming.bench.wire_capture import SyntheticCapture
 from streaming.user_error import UserError
-from tests.decoders.wire.conversation import SCHEMAS, fed, tracker
+from tests.decoders.wire.conversation import SCHEMAS, feed_all, new_tracker
 
 
 def test_the_capture_is_one_conversation_a_client() -> None:
@@ -24,13 +24,13 @@ def test_the_capture_is_one_conversation_a_client() -> None:
     file.seek(0)
     packets = list(PcapReader(file))
     assert len(packets) == capture.packets
-    followed = tracker()
-    records = fed(followed, packets)
+    tracker = new_tracker()
+    records = feed_all(tracker, packets)
     assert len({record.connection for record in records}) == 3
     assert {record.kind for record in records} == {Kind.OPENED, Kind.REQUEST, Kind.RESPONSE}
     assert {record.pairing for record in records if record.kind is Kind.RESPONSE} == {Pairing.MATCHED}
     assert {record.closing for record in records} == {Closing.NONE}
-    assert followed.ledger.captured == followed.ledger.framed > 0
+    assert tracker.ledger.captured == tracker.ledger.framed > 0
     assert [packet.captured_at for packet in packets] == sorted(packet.captured_at for packet in packets)
     assert SCHEMAS.api(records[-1].paired_api_key) is not None
 

@@ -16,7 +16,7 @@ from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
 from streaming.transcript.account import ByteAccount, accounts
 from tests.decoders.wire.columnar.equality import batches_of, interleaved, packets_between
-from tests.decoders.wire.conversation import CLIENT, EVENTS, SCHEMAS, fed, tracker
+from tests.decoders.wire.conversation import CLIENT, EVENTS, SCHEMAS, feed_all, new_tracker
 
 OF_NO_CONNECTION = {Reason.AFTER_CLOSE, Reason.OTHER_PORT, Reason.UNORIENTED}
 
@@ -24,10 +24,10 @@ OF_NO_CONNECTION = {Reason.AFTER_CLOSE, Reason.OTHER_PORT, Reason.UNORIENTED}
 def scalar(packets: Sequence[Packet], **options: object) -> tuple[list[ByteAccount], Ledger]:
     """The accounts of connections by the scalar tracker, and the ledger of the capture."""
     ended: list[ByteAccount] = []
-    followed = tracker(on_end=lambda *connection: ended.append(ByteAccount.of(*connection)), **options)
-    fed(followed, packets)
-    followed.finish()
-    return ended, followed.ledger
+    tracker = new_tracker(on_end=lambda *connection: ended.append(ByteAccount.of(*connection)), **options)
+    feed_all(tracker, packets)
+    tracker.finish()
+    return ended, tracker.ledger
 
 
 @given(st.integers(1, 6), st.integers(0, 1_000_000_000), st.floats(0, 0.3), st.lists(st.integers(0, 5_000)))

@@ -1,4 +1,4 @@
-"""Holds the columnar tracker against the scalar one."""
+"""Compares the columnar tracker with the scalar one."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tests.decoders.wire.conversation import (
     TO_BROKER,
     TO_CLIENT,
     Event,
-    fed,
-    tracker,
+    feed_all,
+    new_tracker,
 )
 
 
@@ -37,7 +37,7 @@ def packets_between(
     segment: int = 60_000,
     close: bool = True,
 ) -> list[Packet]:
-    """Carry events between two sockets, the receiver of each acknowledging it."""
+    """Carry events between two sockets; the receiver acknowledges each one."""
     connection = SyntheticConnection(client, server)
     packets, at = connection.opened(start), start
     for direction, data in events:
@@ -52,39 +52,39 @@ def packets_between(
 
 
 def interleaved(conversations: Sequence[Sequence[Packet]], random: Random) -> list[Packet]:
-    """Merge conversations at random, each in its own order, and give each packet its own position."""
+    """Merge conversations at random, each in its own order, and number the packets' positions."""
     turns = [number for number, packets in enumerate(conversations) for _ in packets]
     random.shuffle(turns)
-    following = [iter(packets) for packets in conversations]
-    return placed(next(following[turn]) for turn in turns)
+    iterators = [iter(packets) for packets in conversations]
+    return placed(next(iterators[turn]) for turn in turns)
 
 
 def placed(packets: Iterable[Packet]) -> list[Packet]:
-    """Give each packet a position of its own."""
+    """Return packets with different positions."""
     return [packet._replace(position=24 + 100 * index) for index, packet in enumerate(packets)]
 
 
 def batches_of(packets: Sequence[Packet], cuts: Iterable[int]) -> list[Sequence[Packet]]:
-    """Cut packets into batches behind each of the places in `cuts`."""
+    """Cut packets into batches at the indices `cuts`."""
     places = [0, *sorted(cut % (len(packets) + 1) for cut in cuts), len(packets)]
     return [packets[start:end] for start, end in pairwise(places)]
 
 
 def scalar(packets: Sequence[Packet], **options: Any) -> tuple[list[Record], Ledger]:
-    followed = tracker(**options)
-    return fed(followed, packets) + followed.finish(), followed.ledger
+    tracker = new_tracker(**options)
+    return feed_all(tracker, packets) + tracker.finish(), tracker.ledger
 
 
 def columnar(batches: Iterable[Sequence[Packet]], **options: Any) -> tuple[list[Record], Ledger]:
-    followed = ColumnarTracker(SCHEMAS, **{"ports": {9092}, "run": 7, **options})
-    records = [record for packets in batches for record in followed.feed(PacketBatch.of(packets)).records()]
-    return records + list(followed.finish().records()), followed.ledger
+    tracker = ColumnarTracker(SCHEMAS, **{"ports": {9092}, "run": 7, **options})
+    records = [record for packets in batches for record in tracker.feed(PacketBatch.of(packets)).records()]
+    return records + list(tracker.finish().records()), tracker.ledger
 
 
 def assert_equal(packets: Sequence[Packet], cuts: Iterable[int] = (), **options: Any) -> list[Record]:
-    """Demand the same records and the same ledger of both trackers, and give the records."""
+    """Assert that both trackers make the same records and the same ledger, and return the records."""
     records, ledger = scalar(packets, **options)
-    told, booked = columnar(batches_of(packets, cuts), **options)
-    assert told == records
-    assert booked == ledger
+    columnar_records, columnar_ledger = columnar(batches_of(packets, cuts), **options)
+    assert columnar_records == records
+    assert columnar_ledger == ledger
     return records

@@ -1,4 +1,4 @@
-"""The columnar tracker gives the records and the ledger of the scalar one, whatever comes."""
+"""The columnar tracker makes the records and the ledger of the scalar one, for any packets."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_flipped_bits(flips: list[tuple[int, int, int]], cut: list[int]) -> None
 
 @given(randoms, st.lists(st.integers(20, 1500), min_size=1, max_size=4), cuts)
 @some
-def test_packets_that_are_cut(random: Random, snap_lengths: list[int], cut: list[int]) -> None:
+def test_packets_cut_by_the_snap_length(random: Random, snap_lengths: list[int], cut: list[int]) -> None:
     packets = packets_of(EVENTS, segment=1460)
     cut_off = [packet._replace(data=packet.data[: random.choice(snap_lengths)]) for packet in packets]
     assert_equal(placed(cut_off), cut)
@@ -104,7 +104,7 @@ def test_packets_that_are_cut(random: Random, snap_lengths: list[int], cut: list
 
 @given(st.integers(1, 5), randoms, cuts)
 @some
-def test_numbers_of_socket_pairs_that_are_begun_anew(most: int, random: Random, cut: list[int]) -> None:
+def test_socket_pairs_that_are_numbered_anew(most: int, random: Random, cut: list[int]) -> None:
     clients = [SocketAddress(CLIENT.address, 40_000 + client) for client in range(6)]
     packets = interleaved([packets_between(EVENTS, client) for client in clients], random)
     with pytest.MonkeyPatch.context() as patch:

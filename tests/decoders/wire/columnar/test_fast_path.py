@@ -1,4 +1,4 @@
-"""Which traffic the flows follow on their own, and what they leave to the scalar tracker."""
+"""Which packets the fast path processes, and which it leaves to the scalar tracker."""
 
 from __future__ import annotations
 
@@ -40,47 +40,47 @@ cuts = st.lists(st.integers(0, 10_000), max_size=6)
 
 
 @pytest.fixture
-def unusual(monkeypatch: pytest.MonkeyPatch) -> list[Segment]:
-    """The segments that the scalar tracker is given."""
+def slow_path(monkeypatch: pytest.MonkeyPatch) -> list[Segment]:
+    """The segments that the scalar tracker processes."""
     given: list[Segment] = []
     process = Tracker.process
 
-    def noting(self: Tracker, segment: Segment) -> list[Record]:
+    def recorded(self: Tracker, segment: Segment) -> list[Record]:
         given.append(segment)
         return process(self, segment)
 
-    monkeypatch.setattr(Tracker, "process", noting)
+    monkeypatch.setattr(Tracker, "process", recorded)
     return given
 
 
-def follow(packets: list[Packet]) -> list[Record]:
-    followed = ColumnarTracker(SCHEMAS, ports={9092}, run=7)
-    batches = [followed.feed(PacketBatch.of(packets)), followed.finish()]
+def track(packets: list[Packet]) -> list[Record]:
+    tracker = ColumnarTracker(SCHEMAS, ports={9092}, run=7)
+    batches = [tracker.feed(PacketBatch.of(packets)), tracker.finish()]
     return [record for batch in batches for record in batch.records()]
 
 
 def pipelined(correlation_ids: range) -> list[Event]:
-    """Requests in one segment, and their answers."""
-    asked_at_once = b"".join(prefixed(metadata(number)) for number in correlation_ids)
-    return [(TO_BROKER, asked_at_once), *to_client(*map(metadata_response, correlation_ids))]
+    """Requests in one segment, and their responses."""
+    at_once = b"".join(prefixed(metadata(number)) for number in correlation_ids)
+    return [(TO_BROKER, at_once), *to_client(*map(metadata_response, correlation_ids))]
 
 
-def large_answer(correlation_id: int) -> bytes:
+def large_response(correlation_id: int) -> bytes:
     topics = [{"name": f"a-topic-with-a-long-name-{number}"} for number in range(3_000)]
     return response("Metadata", 9, correlation_id, brokers=[], topics=topics)
 
 
 OPENING = exchanges(2)
-CEREMONY = 7
-"""The handshake's three packets, the first request, and the three of the end."""
+OPENING_AND_END = 7
+"""Packets: three of the handshake, the first request, and three of the end."""
 
 
 @pytest.mark.parametrize("segment", [11, 1460, 60_000])
-def test_only_opening_and_closing_are_unusual(unusual: list[Segment], segment: int) -> None:
+def test_only_opening_and_closing_take_the_slow_path(slow_path: list[Segment], segment: int) -> None:
     packets = packets_between(exchanges(100), segment=segment)
-    records = follow(packets)
+    records = track(packets)
     assert len([record for record in records if record.pairing is Pairing.MATCHED]) == 101
-    assert len(unusual) <= CEREMONY
+    assert len(slow_path) <= OPENING_AND_END
 
 
 @pytest.mark.parametrize(
@@ -89,58 +89,58 @@ def test_only_opening_and_closing_are_unusual(unusual: list[Segment], segment: i
         to_broker(produce(50, acks=0), produce(51, acks=1)) + to_client(produce_response(51)),
         pipelined(range(50, 70)),
         pipelined(range(50, 500)),
-        to_broker(metadata(50)) + to_client(large_answer(50)),
+        to_broker(metadata(50)) + to_client(large_response(50)),
         to_broker(metadata(50))
         + to_client(metadata_response(50))
         + to_broker(metadata(50))
         + to_client(metadata_response(50)),
     ],
-    ids=["produce", "pipelined", "many-wait", "large", "an-id-again"],
+    ids=["produce", "pipelined", "many-in-flight", "large", "an-id-again"],
 )
-def test_calm_traffic(unusual: list[Segment], event: list[Event]) -> None:
+def test_ordinary_traffic_takes_the_fast_path(slow_path: list[Segment], event: list[Event]) -> None:
     packets = placed(packets_between(OPENING + event + exchanges(4)[2:], segment=1460))
-    follow(packets)
-    assert len(unusual) <= CEREMONY
+    track(packets)
+    assert len(slow_path) <= OPENING_AND_END
     assert_equal(packets, range(0, len(packets), 3))
 
 
 @pytest.mark.parametrize("snap_length", [120, 1000])
-def test_frames_that_are_cut_are_calm(unusual: list[Segment], snap_length: int) -> None:
-    event = to_broker(metadata(50)) + to_client(large_answer(50))
+def test_frames_cut_by_the_snap_length_take_the_fast_path(slow_path: list[Segment], snap_length: int) -> None:
+    event = to_broker(metadata(50)) + to_client(large_response(50))
     packets = [
         packet._replace(data=packet.data[:snap_length])
         for packet in placed(packets_between(OPENING + event + exchanges(4)[2:], segment=1460))
     ]
-    records = follow(packets)
+    records = track(packets)
     assert any(record.is_cut for record in records)
-    assert len(unusual) <= CEREMONY
+    assert len(slow_path) <= OPENING_AND_END
     assert_equal(packets, range(0, len(packets), 3))
 
 
-def test_what_is_not_kafka_is_left_alone(unusual: list[Segment]) -> None:
+def test_another_protocol_takes_the_fast_path(slow_path: list[Segment]) -> None:
     hello = b"\x16\3\1\0\x60" + bytes(0x60)
-    said = [(TO_BROKER, hello), (TO_CLIENT, hello), *((TO_CLIENT, bytes(500)) for _ in range(50))]
-    packets = placed(packets_between(said, segment=400))
-    follow(packets)
-    assert len(unusual) <= CEREMONY + 1
+    events_of_burst = [(TO_BROKER, hello), (TO_CLIENT, hello), *((TO_CLIENT, bytes(500)) for _ in range(50))]
+    packets = placed(packets_between(events_of_burst, segment=400))
+    track(packets)
+    assert len(slow_path) <= OPENING_AND_END + 1
     assert_equal(packets, range(0, len(packets), 3))
 
 
-def test_a_connection_that_was_joined_midway_becomes_calm(unusual: list[Segment]) -> None:
+def test_a_connection_joined_mid_stream_reaches_the_fast_path(slow_path: list[Segment]) -> None:
     packets = placed(packets_between(exchanges(100))[10:])
-    follow(packets)
-    assert len(unusual) < 3 * CEREMONY
+    track(packets)
+    assert len(slow_path) < 3 * OPENING_AND_END
     assert_equal(packets)
 
 
-def test_a_hole_in_a_frame_is_calm_once_it_is_certain(unusual: list[Segment]) -> None:
+def test_a_connection_returns_to_the_fast_path_after_a_hole_in_a_frame(slow_path: list[Segment]) -> None:
     packets = placed(
-        packets_between(OPENING + to_broker(metadata(50)) + to_client(large_answer(50)), segment=1460)
+        packets_between(OPENING + to_broker(metadata(50)) + to_client(large_response(50)), segment=1460)
     )
     del packets[len(packets) // 2]
-    follow(packets)
-    # Those behind the hole wait until the answer is acknowledged.
-    assert CEREMONY < len(unusual) < len(packets)
+    track(packets)
+    # Those behind the hole are held until the response is acknowledged.
+    assert OPENING_AND_END < len(slow_path) < len(packets)
     assert_equal(packets, range(0, len(packets), 3))
 
 
@@ -160,10 +160,10 @@ def test_a_hole_in_a_frame_is_calm_once_it_is_certain(unusual: list[Segment]) ->
     ],
     ids=["sasl", "unowed", "foreign", "short", "empty", "negative", "torn-produce"],
 )
-def test_what_is_unusual_is_told_all_the_same(unusual: list[Segment], event: list[Event]) -> None:
+def test_unusual_traffic_takes_the_slow_path(slow_path: list[Segment], event: list[Event]) -> None:
     packets = placed(packets_between(OPENING + event + exchanges(4)[2:]))
-    follow(packets)
-    assert len(unusual) > CEREMONY
+    track(packets)
+    assert len(slow_path) > OPENING_AND_END
     assert_equal(packets, range(0, len(packets), 5))
 
 
@@ -185,7 +185,7 @@ def test_acks_are_read_in_every_version(version: int, acks: int) -> None:
 @pytest.mark.parametrize(
     "link", [LinkType.RAW, LinkType.LINUX_SLL, LinkType.LINUX_SLL2, LinkType.NULL, LinkType.LOOP]
 )
-def test_other_link_layers(unusual: list[Segment], link: LinkType) -> None:
+def test_other_link_layers(slow_path: list[Segment], link: LinkType) -> None:
     headers = {
         LinkType.RAW: b"",
         LinkType.LINUX_SLL: bytes(14) + b"\x08\x00",
@@ -198,12 +198,12 @@ def test_other_link_layers(unusual: list[Segment], link: LinkType) -> None:
         for packet in packets_between(OPENING)
     ]
     assert len(assert_equal(placed(packets))) == 2 + 2 * 3
-    unusual.clear()
-    follow(packets)
-    assert len(unusual) == CEREMONY
+    slow_path.clear()
+    track(packets)
+    assert len(slow_path) == OPENING_AND_END
 
 
-def test_what_is_no_segment_of_a_watched_port_is_counted() -> None:
+def test_packets_without_a_segment_of_a_watched_port_are_counted() -> None:
     packets = packets_between(OPENING)
     tagged = [packet._replace(data=packet.data[:12] + b"\x81\0\0\7" + packet.data[12:]) for packet in packets]
     noise = [
@@ -230,20 +230,22 @@ def test_a_socket_pair_that_is_used_again_is_another_connection() -> None:
 
 @given(st.lists(st.tuples(st.integers(1, 60), st.booleans()), max_size=12), st.booleans(), cuts)
 @settings(max_examples=50, deadline=None)
-def test_however_many_requests_wait(bursts: list[tuple[int, bool]], repeating: bool, cut: list[int]) -> None:
-    """In bursts, one segment or many, of which half is answered before the next."""
-    events, waiting, number = [*OPENING], deque[int](), 50
+def test_any_number_of_requests_in_flight(
+    bursts: list[tuple[int, bool]], repeating: bool, cut: list[int]
+) -> None:
+    """Bursts of requests, in one segment or many; half of those in flight get a response in between."""
+    events, in_flight, number = [*OPENING], deque[int](), 50
     for burst, at_once in bursts:
         ids = [50 + each % 40 if repeating else each for each in range(number, number + burst)]
         number += burst
-        waiting += ids
-        said = [(TO_BROKER, prefixed(metadata(each))) for each in ids]
-        events += [(TO_BROKER, b"".join(data for _, data in said))] if at_once else said
-        events += to_client(*(metadata_response(waiting.popleft()) for _ in range(len(waiting) // 2)))
+        in_flight += ids
+        requests = to_broker(*map(metadata, ids))
+        events += [(TO_BROKER, b"".join(data for _, data in requests))] if at_once else requests
+        events += to_client(*(metadata_response(in_flight.popleft()) for _ in range(len(in_flight) // 2)))
     assert_equal(placed(packets_between(events)), cut)
 
 
-def test_a_lane_gives_up_the_requests_that_the_scalar_tracker_gives_up(
+def test_both_trackers_discard_the_same_requests_in_flight(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pairing, "MAX_IN_FLIGHT", 40)
@@ -254,25 +256,25 @@ def test_a_lane_gives_up_the_requests_that_the_scalar_tracker_gives_up(
     assert pairings == {Pairing.MATCHED, Pairing.UNKNOWN}
 
 
-def test_rings_of_requests_that_wait_become_smaller_again() -> None:
-    followed = ColumnarTracker(SCHEMAS, ports={9092}, run=7)
+def test_rings_of_requests_in_flight_shrink() -> None:
+    tracker = ColumnarTracker(SCHEMAS, ports={9092}, run=7)
     burst = packets_between(OPENING + pipelined(range(50, 1050)), close=False)
-    followed.feed(PacketBatch.of(burst))
-    sizes = followed._flow_table.flows.states["ring_size"]
+    tracker.feed(PacketBatch.of(burst))
+    sizes = tracker._flow_table.flows.states["ring_size"]
     assert sizes.max() > 1000
     for _ in range(10):
-        followed.feed(PacketBatch.of([]))
+        tracker.feed(PacketBatch.of([]))
     assert sizes.max() == MIN_SLOTS
 
 
-def test_each_connections_ledger_is_right_too() -> None:
+def test_the_ledgers_of_connections_are_equal() -> None:
     packets = packets_between(OPENING, close=False)
-    followed, scalar = ColumnarTracker(SCHEMAS, ports={9092}, run=7), Tracker(SCHEMAS, ports={9092}, run=7)
-    followed.feed(PacketBatch.of(packets))
+    tracker, scalar = ColumnarTracker(SCHEMAS, ports={9092}, run=7), Tracker(SCHEMAS, ports={9092}, run=7)
+    tracker.feed(PacketBatch.of(packets))
     for packet in packets:
         scalar.feed(packet)
-    (one,), (other,) = list(followed.connections), list(scalar.connections)
-    followed.finish()
+    (one,), (other,) = list(tracker.connections), list(scalar.connections)
+    tracker.finish()
     scalar.finish()
     assert one.ledger == other.ledger
     assert one.ledger.framed > 0

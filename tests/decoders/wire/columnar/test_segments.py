@@ -1,4 +1,4 @@
-"""What is parsed in a packet is read as `read_segment` reads it, and pairs of sockets keep their number."""
+"""Parsed segments equal those of `read_segment`, and socket pairs keep their numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ flips = st.lists(st.tuples(st.integers(0, 70), st.integers(0, 255)), max_size=3)
 
 
 def between(client: int, port: int) -> SyntheticConnection:
-    """A connection of a numbered client to a port of one server."""
+    """A connection of the client with this number to a port of one server."""
     address = bytes([10, 1, client >> 8, client & 255])
     return SyntheticConnection(SocketAddress(address, 40_000), SocketAddress(b"\x0a\0\0\2", port))
 
@@ -33,15 +33,15 @@ def packets_between(one: SocketAddress, other: SocketAddress) -> list[Packet]:
     connection = SyntheticConnection(one, other)
     return [
         *connection.opened(1),
-        *connection.sent(2, TO_BROKER, b"question"),
-        *connection.sent(3, TO_CLIENT, b"an answer"),
+        *connection.sent(2, TO_BROKER, b"request"),
+        *connection.sent(3, TO_CLIENT, b"response"),
         *connection.reset(4, TO_BROKER),
     ]
 
 
 @given(sockets, sockets, links, flips, st.integers(0, 120))
 @some
-def test_a_familiar_packet_is_read_alike(
+def test_a_parsed_segment_equals_the_scalar_one(
     one: SocketAddress, other: SocketAddress, link: LinkType, flips: list[tuple[int, int]], snap_length: int
 ) -> None:
     if len(one.address) != len(other.address):
@@ -66,28 +66,28 @@ def test_a_familiar_packet_is_read_alike(
         assert segments.missing[row] == segment.missing
 
 
-def test_an_ordinary_packet_is_familiar() -> None:
+def test_an_ordinary_packet_is_parsed() -> None:
     packets = packets_between(SocketAddress(bytes(16), 1), SocketAddress(bytes(15) + b"\1", 9092))
     assert read_segments(PacketBatch.of(packets)).parsed.all()
 
 
 @given(st.lists(st.tuples(st.integers(0, 3_000), st.booleans()), max_size=300), st.lists(st.integers(0, 300)))
 @some
-def test_a_pair_has_one_number_in_both_directions(said: list[tuple[int, bool]], cuts: list[int]) -> None:
+def test_a_pair_has_one_number_in_both_directions(sent: list[tuple[int, bool]], cuts: list[int]) -> None:
     packets = [
         packet
-        for client, from_client in said
+        for client, from_client in sent
         for packet in between(client, 9092).sent(0, TO_BROKER if from_client else TO_CLIENT, b"data")
     ]
     pairs = SocketPairs(np.arange(1 << 16) == 9092)
     numbers: list[int] = []
     for start, end in pairwise([0, *sorted(min(cut, len(packets)) for cut in cuts), len(packets)]):
         numbers += pairs.number(read_segments(PacketBatch.of(packets[start:end]))).tolist()
-    order = list(dict.fromkeys(client for client, _ in said))
-    assert numbers == [order.index(client) for client, _ in said]
+    order = list(dict.fromkeys(client for client, _ in sent))
+    assert numbers == [order.index(client) for client, _ in sent]
 
 
-def test_thousands_of_pairs_are_told_apart() -> None:
+def test_thousands_of_pairs_have_different_numbers() -> None:
     packets = [packet for port in range(1, 6_000) for packet in between(1, port).sent(0, TO_BROKER, b"data")]
     pairs = SocketPairs(np.full(1 << 16, True))
     segments = read_segments(PacketBatch.of(packets))
