@@ -8,7 +8,7 @@ from typing import NamedTuple
 from decoders.frame.record import Closing, Direction, Kind, Record
 from decoders.wire.frame_detector import FrameDetector
 from decoders.wire.kafka_layer import KafkaLayer, KafkaLayerSnapshot
-from decoders.wire.ledger import Ledger, Reason
+from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.recorder import Recorder, Run
 from decoders.wire.segment import Segment, SocketAddress, TcpFlag
 from decoders.wire.stream import SEQUENCE_SPACE, Stream, StreamSnapshot
@@ -77,7 +77,7 @@ class Connection:
         self.ledger.capture(len(segment.payload))
         self.last_seen_at, self._last_position = segment.captured_at, segment.position
         if segment.flags & TcpFlag.RST:
-            self.ledger.skip(Reason.AFTER_CLOSE, len(segment.payload))
+            self.ledger.skip(SkipReason.AFTER_CLOSE, len(segment.payload))
             self._first_to_close = self._first_to_close or self._direction(segment)
             yield from self.close(Closing.RST, segment.captured_at, segment.position)
             return

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from decoders.wire.assembly import MAX_FRAME, Assembly, AssemblySnapshot, Frame, InvalidSize
-from decoders.wire.ledger import Ledger, Reason
+from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.stream import PIECE_COST, Chunk, Gap
 
 Detect = Callable[[bytes | bytearray], bool | None]
@@ -81,7 +81,7 @@ class Framer:
         if self.state is FramerState.SYNCHRONISED:
             yield from self._cut_frames(chunk)
         elif self.state is FramerState.OPAQUE:
-            self._ledger.skip(Reason.OPAQUE, len(chunk.payload))
+            self._ledger.skip(SkipReason.OPAQUE, len(chunk.payload))
         else:
             self._candidate += chunk.payload
             self._candidate_chunks.append(chunk)
@@ -118,12 +118,13 @@ class Framer:
 
     def abandon(self) -> None:
         """Skip all further bytes of this direction: it is not Kafka."""
-        self._discard(Reason.OPAQUE)
+        self._discard(SkipReason.OPAQUE)
         self.state = FramerState.OPAQUE
 
     def close(self) -> None:
         """Count the bytes that are still held: no more bytes will be captured."""
-        self._discard(Reason.UNSYNCHRONISED if self.state is FramerState.SEEKING else Reason.UNFINISHED)
+        is_seeking = self.state is FramerState.SEEKING
+        self._discard(SkipReason.UNSYNCHRONISED if is_seeking else SkipReason.UNFINISHED)
 
     def _cut_frames(self, chunk: Chunk) -> Iterator[Framed]:
         at = 0
@@ -132,9 +133,9 @@ class Framer:
             piece = chunk.payload[at : at + assembly.wanted]
             at += len(piece)
             if not assembly.add(piece):
-                self._ledger.skip(Reason.AFTER_HOLE, len(piece))
+                self._ledger.skip(SkipReason.AFTER_HOLE, len(piece))
             if assembly.is_impossible:
-                self._ledger.skip(Reason.UNSYNCHRONISED, len(chunk.payload) - at)
+                self._ledger.skip(SkipReason.UNSYNCHRONISED, len(chunk.payload) - at)
                 yield assembly.invalid_size()
                 yield self._lose_synchronisation(Loss(0, chunk.captured_at, chunk.position))
                 return
@@ -147,7 +148,7 @@ class Framer:
         return assembly.frame(end, completed_at)
 
     def _lose_synchronisation(self, loss: Loss) -> Loss:
-        self._discard(Reason.UNSYNCHRONISED)
+        self._discard(SkipReason.UNSYNCHRONISED)
         self.state = FramerState.SEEKING
         return loss
 
@@ -198,10 +199,10 @@ class Framer:
     def _drop_first_chunk(self) -> Loss:
         chunk = self._candidate_chunks.popleft()
         del self._candidate[: len(chunk.payload)]
-        self._ledger.skip(Reason.UNSYNCHRONISED, len(chunk.payload))
+        self._ledger.skip(SkipReason.UNSYNCHRONISED, len(chunk.payload))
         return Loss(0, chunk.captured_at, chunk.position)
 
-    def _discard(self, reason: Reason) -> None:
+    def _discard(self, reason: SkipReason) -> None:
         """Count all held bytes as parts of no frame."""
         held = self._assembly.held if self._assembly else 0
         self._ledger.skip(reason, len(self._candidate) + held)

@@ -16,7 +16,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 
-class Reason(enum.StrEnum):
+class SkipReason(enum.StrEnum):
     """Why captured payload bytes are in no frame. The values are part of metrics and reports."""
 
     DUPLICATE = "duplicate"
@@ -54,7 +54,7 @@ class Ledger:
     pending: int = 0
     lost: int = 0
     opaque_connections: int = 0
-    skipped: Counter[Reason] = field(default_factory=Counter)
+    skipped: Counter[SkipReason] = field(default_factory=Counter)
     packets: Counter[str] = field(default_factory=Counter)
 
     def capture(self, size: int) -> None:
@@ -71,7 +71,7 @@ class Ledger:
         if self.within is not None:
             self.within.frame(size)
 
-    def skip(self, reason: Reason, size: int) -> None:
+    def skip(self, reason: SkipReason, size: int) -> None:
         """Count pending bytes as part of no frame."""
         if size:
             self.pending -= size

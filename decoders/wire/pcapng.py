@@ -26,7 +26,7 @@ _END_OF_OPTIONS, _TIME_RESOLUTION, _TIME_OFFSET = 0, 9, 14
 _NANOSECONDS = 1_000_000_000
 
 
-class _Block(enum.IntEnum):
+class _BlockType(enum.IntEnum):
     """The block types that are handled."""
 
     INTERFACE = 1
@@ -122,15 +122,15 @@ class PcapngReader:
     def _packet(self, kind: int, body: bytes, position: int) -> Packet | None:
         """Return the packet of a block; None for another kind of block."""
         match kind:
-            case _Block.SECTION_HEADER:
+            case _BlockType.SECTION_HEADER:
                 self._interfaces = []
-            case _Block.INTERFACE:
+            case _BlockType.INTERFACE:
                 self._interfaces.append(_interface(self._order, body))
-            case _Block.ENHANCED_PACKET:
+            case _BlockType.ENHANCED_PACKET:
                 return self._timed(body, "5I", position)
-            case _Block.OBSOLETE_PACKET:
+            case _BlockType.OBSOLETE_PACKET:
                 return self._timed(body, "Hxx4I", position)
-            case _Block.SIMPLE_PACKET:
+            case _BlockType.SIMPLE_PACKET:
                 return self._simple(body, position)
         return None
 

@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from decoders.wire.ledger import Ledger, Reason
+from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.segment import Segment, TcpFlag
 
 MAX_HELD = 4 * 1024 * 1024
@@ -177,8 +177,8 @@ class Stream:
                 conflicting += _conflicting_bytes(chunk, next_held)
             at = next_held.end if next_held else end
             index += 1
-        self._ledger.skip(Reason.CONFLICTING, conflicting)
-        self._ledger.skip(Reason.DUPLICATE, len(chunk.payload) - kept - conflicting)
+        self._ledger.skip(SkipReason.CONFLICTING, conflicting)
+        self._ledger.skip(SkipReason.DUPLICATE, len(chunk.payload) - kept - conflicting)
 
 
 def _conflicting_bytes(chunk: Chunk, held: Chunk) -> int:

@@ -25,7 +25,7 @@ from decoders.schema.registry import Schemas
 from decoders.wire.assembly import MAX_FRAME
 from decoders.wire.connection import Connection
 from decoders.wire.frame_detector import ExpectsResponse, FrameDetector
-from decoders.wire.ledger import Ledger, Reason
+from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.packet import Packet
 from decoders.wire.recorder import Run
 from decoders.wire.segment import Segment, Skipped, SocketAddress, TcpFlag, read_segment
@@ -150,30 +150,30 @@ class Tracker:
     def _admit(self, segment: Segment) -> Connection | None:
         """Return a new connection for a segment that belongs to none, None if it does not show one."""
         key = self._orient(segment)
-        if isinstance(key, Reason):
+        if isinstance(key, SkipReason):
             self._skip(key, segment)
             return None
         if _shows_connection(segment):
             connection = Connection(self._run, self._detector, self.ledger, *key)
             if not self._is_straggler(connection, segment):
                 return connection
-        self._skip(Reason.AFTER_CLOSE, segment)
+        self._skip(SkipReason.AFTER_CLOSE, segment)
         return None
 
-    def _skip(self, reason: Reason, segment: Segment) -> None:
+    def _skip(self, reason: SkipReason, segment: Segment) -> None:
         self.ledger.capture(len(segment.payload))
         self.ledger.skip(reason, len(segment.payload))
 
-    def _orient(self, segment: Segment) -> _Key | Reason:
+    def _orient(self, segment: Segment) -> _Key | SkipReason:
         forth, back = (segment.source, segment.destination), (segment.destination, segment.source)
         to_watched, from_watched = (address.port in self._ports for address in back)
         if to_watched != from_watched:
             return forth if to_watched else back
         if self._ports and not to_watched:
-            return Reason.OTHER_PORT
+            return SkipReason.OTHER_PORT
         if segment.flags & TcpFlag.SYN:
             return back if segment.flags & TcpFlag.ACK else forth
-        return forth if self._detector.resumes_requests(segment.payload) else Reason.UNORIENTED
+        return forth if self._detector.resumes_requests(segment.payload) else SkipReason.UNORIENTED
 
     def _is_straggler(self, connection: Connection, segment: Segment) -> bool:
         """Whether a segment belongs to a closed connection between the same sockets."""

@@ -85,7 +85,7 @@ def _exchanges() -> Iterator[Exchange]:
     )
 
 
-class _Block(NamedTuple):
+class _ExchangePackets(NamedTuple):
     """The packets of one client in one exchange.
 
     `advance` is by how much they increase the sequence numbers of the client and of the broker.
@@ -103,7 +103,7 @@ def _sent(connection: SyntheticConnection, direction: Direction, data: bytes) ->
             yield from connection.acknowledged(0, other)
 
 
-def _negotiation() -> _Block:
+def _negotiation() -> _ExchangePackets:
     software = {"clientSoftwareName": "bench", "clientSoftwareVersion": "1"}
     released = [(api.key, api.release_versions) for api in default_schemas().apis if api.release_versions]
     ranges = [
@@ -115,13 +115,15 @@ def _negotiation() -> _Block:
     packets = connection.opened(0)
     for direction, frame in ((_TO_BROKER, request), (_TO_CLIENT, response)):
         packets += _sent(connection, direction, frame)
-    return _Block(packets, (len(request) + 1, len(response) + 1))
+    return _ExchangePackets(packets, (len(request) + 1, len(response) + 1))
 
 
-def _block(request: bytes, response: bytes) -> _Block:
+def _exchange_packets(request: bytes, response: bytes) -> _ExchangePackets:
     connection = SyntheticConnection(_CLIENT, _BROKER)
     packets = [*_sent(connection, _TO_BROKER, request), *_sent(connection, _TO_CLIENT, response)]
-    return _Block([*packets, *connection.acknowledged(0, _TO_BROKER)], (len(request), len(response)))
+    return _ExchangePackets(
+        [*packets, *connection.acknowledged(0, _TO_BROKER)], (len(request), len(response))
+    )
 
 
 class SyntheticCapture:
@@ -139,7 +141,9 @@ class SyntheticCapture:
         begin: int = 0,
     ) -> None:
         self._negotiation = _negotiation()
-        self._round = [_block(*each) for each in (_exchanges() if exchanges is None else exchanges)]
+        self._round = [
+            _exchange_packets(*each) for each in (_exchanges() if exchanges is None else exchanges)
+        ]
         self._first = first
         self._random = np.random.default_rng(1)
         self._sequences = np.full((clients, 2), begin, np.int64)
@@ -154,20 +158,20 @@ class SyntheticCapture:
         yield header.getvalue()
         yield self._copied(self._negotiation)
         while True:
-            for block in self._round:
-                yield self._copied(block)
+            for exchange_packets in self._round:
+                yield self._copied(exchange_packets)
 
-    def _copied(self, block: _Block) -> bytes:
-        """Return the packets of a block for every client, the clients in random order."""
+    def _copied(self, exchange_packets: _ExchangePackets) -> bytes:
+        """Return the packets of an exchange for every client, the clients in random order."""
         clients = self._random.permutation(len(self._sequences))
         times = _BEGINNING + _INTERVAL * (self._turns + np.arange(len(clients)))
         columns = [
             _records(packet, self._first + clients, self._sequences[clients], times)
-            for packet in block.packets
+            for packet in exchange_packets.packets
         ]
-        self._sequences[clients] += block.advance
+        self._sequences[clients] += exchange_packets.advance
         self._turns += len(clients)
-        self.packets += len(clients) * len(block.packets)
+        self.packets += len(clients) * len(exchange_packets.packets)
         return np.concatenate(columns, axis=1).tobytes()
 
 

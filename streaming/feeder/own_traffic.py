@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.segments import SegmentBatch, read_segments
-from decoders.wire.ledger import Ledger, Reason
+from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.packet import Packet
 from decoders.wire.segment import Segment, SocketAddress, read_segment
 
@@ -79,7 +79,7 @@ class OwnTraffic:
             return False
         ledger.packets["own"] += 1
         ledger.capture(len(segment.payload))
-        ledger.skip(Reason.OWN, len(segment.payload))
+        ledger.skip(SkipReason.OWN, len(segment.payload))
         return True
 
     def _keep_refreshing(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from decoders.wire.columnar.flows import BYTE_COUNTS
 from decoders.wire.columnar.frames import FrameColumns
 from decoders.wire.columnar.segments import SegmentBatch
 
@@ -32,12 +33,7 @@ TOTALS = np.dtype(
         ("earliest", np.int64),
         ("held", np.int64),
         ("tcp", np.int64),
-        ("captured", np.int64),
-        ("framed", np.int64),
-        ("lost", np.int64),
-        ("after_hole", np.int64),
-        ("duplicate", np.int64),
-        ("opaque", np.int64),
+        *BYTE_COUNTS,
         ("other_port", np.int64),
     ]
 )

@@ -19,6 +19,10 @@ TO_BROKER, TO_CLIENT = 0, 1
 """The two columns of `Flows.streams`."""
 _MIN_FLOWS = 64
 
+BYTE_COUNTS = [
+    (name, np.int64) for name in ("captured", "framed", "lost", "after_hole", "duplicate", "opaque")
+]
+"""Fields that count bytes, for each flow and in total. They have the names of the ledger's counts."""
 FLOW = np.dtype(
     [
         ("offloaded", np.bool_),
@@ -39,18 +43,13 @@ FLOW = np.dtype(
         ("last_position", np.int64),
         ("last_packet", np.int64),
         ("held", np.int64),
-        ("captured", np.int64),
-        ("framed", np.int64),
-        ("lost", np.int64),
-        ("after_hole", np.int64),
-        ("duplicate", np.int64),
-        ("opaque", np.int64),
+        *BYTE_COUNTS,
     ]
 )
 """One connection. Times are nanoseconds since the epoch, sizes are bytes.
 
-`last_packet` is the number of the latest packet, `held` is `Connection.held`. The last six fields count bytes
-since the flow was offloaded, as the fields and reasons of `Ledger` do.
+`last_packet` is the number of the latest packet, `held` is `Connection.held`. The byte counts begin at 0 when
+the flow is offloaded.
 
 The flow has `in_flight` requests in flight, in slots of its ring from number `first_in_flight` on. The slot
 before the first free one holds the latest request, even if it was responded to; its sequence is NO_RECORD if

@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 
 from decoders.frame.record import NO_RECORD, Direction
 from decoders.wire.assembly import AssemblySnapshot
-from decoders.wire.columnar.flows import UNSET, Flows
+from decoders.wire.columnar.flows import BYTE_COUNTS, UNSET, Flows
 from decoders.wire.columnar.in_flight import slots_of_ring
 from decoders.wire.connection import Connection, ConnectionSnapshot
 from decoders.wire.kafka_layer import ApiVersionsResponse, KafkaLayerSnapshot
-from decoders.wire.ledger import Ledger, Reason
+from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.pairing import RequestInFlight, RequestsInFlightSnapshot
 from decoders.wire.stream import StreamSnapshot
 
 _DIRECTIONS = (Direction.TO_BROKER, Direction.TO_CLIENT)
 _NO_REQUEST = RequestInFlight(NO_RECORD, 0, 0, 0, 0)
-_NO_BYTES_COUNTED = (0,) * 6
+_NO_BYTES_COUNTED = (0,) * len(BYTE_COUNTS)
 
 
 def offload(connection: Connection, flows: Flows, flow: int, lower_is_client: bool) -> list[bytes] | None:
@@ -110,9 +110,9 @@ def restore(flows: Flows, flow: int, connection: Connection, data: NDArray[np.ui
 def _count(ledger: Ledger, counted: dict[str, Any]) -> None:
     """Add the bytes that a flow counted to its connection's ledger; the tracker's ledger has them already."""
     skipped = {
-        Reason.AFTER_HOLE: counted["after_hole"],
-        Reason.DUPLICATE: counted["duplicate"],
-        Reason.OPAQUE: counted["opaque"],
+        SkipReason.AFTER_HOLE: counted["after_hole"],
+        SkipReason.DUPLICATE: counted["duplicate"],
+        SkipReason.OPAQUE: counted["opaque"],
     }
     ledger.captured += counted["captured"]
     ledger.framed += counted["framed"]

@@ -36,7 +36,7 @@ from decoders.wire.columnar.segments import read_segments
 from decoders.wire.columnar.socket_pairs import NO_PAIR, NO_SEGMENT, SocketPairs
 from decoders.wire.connection import Connection
 from decoders.wire.kafka_layer import SETTLING_TIME
-from decoders.wire.ledger import Ledger, Reason
+from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.pairing import IN_FLIGHT_COST, MAX_AGE, MAX_IN_FLIGHT
 from decoders.wire.segment import Segment, Skipped, read_segment
 from decoders.wire.tracker import IDLE_AFTER, MAX_CONNECTIONS, MAX_HELD, OnEnd, Tracker
@@ -168,10 +168,10 @@ class ColumnarTracker:
         ledger.capture(self._take_total("captured"))
         ledger.frame(self._take_total("framed"))
         ledger.lose(self._take_total("lost"))
-        ledger.skip(Reason.AFTER_HOLE, self._take_total("after_hole"))
-        ledger.skip(Reason.DUPLICATE, self._take_total("duplicate"))
-        ledger.skip(Reason.OPAQUE, self._take_total("opaque"))
-        ledger.skip(Reason.OTHER_PORT, self._take_total("other_port"))
+        ledger.skip(SkipReason.AFTER_HOLE, self._take_total("after_hole"))
+        ledger.skip(SkipReason.DUPLICATE, self._take_total("duplicate"))
+        ledger.skip(SkipReason.OPAQUE, self._take_total("opaque"))
+        ledger.skip(SkipReason.OTHER_PORT, self._take_total("other_port"))
 
     def _take_total(self, name: str) -> int:
         total = int(self._totals[name][0])

@@ -6,6 +6,8 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from hypothesis import strategies as st
+
 from decoders.codec.request import write_request
 from decoders.codec.response import write_response
 from decoders.frame.record import Direction, Kind, Pairing, Record
@@ -27,6 +29,9 @@ HANDSHAKE = 3
 
 Event = tuple[Direction, bytes]
 """A direction and the bytes that go there, length prefixes included."""
+BitFlip = tuple[int, int, int]
+"""The index of a packet, the index of a byte in it, and the bits to flip."""
+bit_flips = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 400), st.integers(1, 255)), max_size=30)
 
 
 def prefixed(frame: bytes) -> bytes:
@@ -118,6 +123,17 @@ def packets_of(
         at += interval
         packets += connection.finished(at, TO_BROKER) + connection.finished(at, TO_CLIENT)
     return packets
+
+
+def flipped(packets: Iterable[Packet], flips: Iterable[BitFlip]) -> list[Packet]:
+    """Flip bits in some packets; indices wrap around."""
+    changed = list(packets)
+    for index, place, bits in flips:
+        packet = changed[index % len(changed)]
+        data = bytearray(packet.data)
+        data[place % len(data)] ^= bits
+        changed[index % len(changed)] = packet._replace(data=bytes(data))
+    return changed
 
 
 def new_tracker(**options: Any) -> Tracker:

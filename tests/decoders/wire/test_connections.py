@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decoders.frame.record import Closing, Flag, Kind
-from decoders.wire.ledger import Reason
+from decoders.wire.ledger import SkipReason
 from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
@@ -33,7 +33,7 @@ class TestReuse:
         tracker = new_tracker()
         feed_all(tracker, packets)
         assert feed_all(tracker, packets) == []
-        assert tracker.ledger.skipped[Reason.AFTER_CLOSE] == tracker.ledger.framed
+        assert tracker.ledger.skipped[SkipReason.AFTER_CLOSE] == tracker.ledger.framed
 
     def test_a_new_handshake_between_the_same_sockets_is_a_new_connection(self) -> None:
         records = records_of(packets_of(exchanges(0)) + packets_of(exchanges(0), sequences=(900, 900)))
@@ -84,7 +84,7 @@ class TestLimits:
         assert [record.client for record in of_kind(records, Kind.CLOSED)] == ["10.0.0.1:3"]
         assert {record.closing for record in of_kind(records, Kind.CLOSED)} == {Closing.EVICTED}
         assert tracker.held < 5_000
-        assert tracker.ledger.skipped == {Reason.UNFINISHED: len(begun) + 6_000}
+        assert tracker.ledger.skipped == {SkipReason.UNFINISHED: len(begun) + 6_000}
         assert balances(tracker.ledger)
 
     def test_later_segments_join_an_evicted_connection_mid_stream(self) -> None:
@@ -135,7 +135,7 @@ class TestProbes:
     PACKETS = packets_of(exchanges(2))
     AT = HANDSHAKE + 2
 
-    def skipped(self, distance: int, payload: bytes) -> dict[Reason, int]:
+    def skipped(self, distance: int, payload: bytes) -> dict[SkipReason, int]:
         """Return the bytes skipped of a probe that changes no record."""
         probe = sequence_moved(self.PACKETS[self.AT], distance, payload)
         tracker = new_tracker()
@@ -151,8 +151,8 @@ class TestProbes:
         assert self.skipped(-1, b"") == {}
 
     def test_the_byte_of_a_keep_alive_may_have_any_value(self) -> None:
-        assert self.skipped(-1, b"\xff") == {Reason.DUPLICATE: 1}
+        assert self.skipped(-1, b"\xff") == {SkipReason.DUPLICATE: 1}
 
     def test_a_zero_window_probe_carries_the_next_byte_once(self) -> None:
         """The receiver's window is full, so the byte is sent again with those behind it."""
-        assert self.skipped(0, prefixed(metadata(1))[:1]) == {Reason.DUPLICATE: 1}
+        assert self.skipped(0, prefixed(metadata(1))[:1]) == {SkipReason.DUPLICATE: 1}

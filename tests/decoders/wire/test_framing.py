@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from decoders.wire.assembly import MAX_FRAME, Frame, InvalidSize
 from decoders.wire.framing import Framed, Framer, FramerState
-from decoders.wire.ledger import Ledger, Reason
+from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.stream import Chunk, Gap
 from tests.decoders.wire.conversation import prefixed
 
@@ -96,7 +96,7 @@ def test_a_hole_inside_a_frame_cuts_it_and_nothing_else() -> None:
     feed.push(data[:6])
     assert summary(feed.skip(3)) == []
     assert summary(feed.push(data[9:] + prefixed(b"next"))) == [(b"ab", 8), (b"next", 4)]
-    assert feed.ledger.skipped == {Reason.AFTER_HOLE: 3}
+    assert feed.ledger.skipped == {SkipReason.AFTER_HOLE: 3}
 
 
 def test_a_hole_up_to_the_end_of_a_frame_keeps_the_framer_synchronised() -> None:
@@ -121,7 +121,7 @@ def test_after_a_lost_boundary_a_frame_is_accepted_only_at_a_segment_start(befor
     assert summary(feed.push(prefixed(b"trap"), starts_segment=False)) == [0]
     assert summary(feed.push(b"??" + prefixed(b"trap"))) == [0]
     assert summary(feed.push(prefixed(b"word") + prefixed(b"42"))) == [(b"word", 4), (b"42", 2)]
-    assert feed.ledger.skipped == {Reason.UNSYNCHRONISED: before + 8 + 10}
+    assert feed.ledger.skipped == {SkipReason.UNSYNCHRONISED: before + 8 + 10}
 
 
 def test_a_candidate_may_need_several_chunks_and_be_rejected_late() -> None:
@@ -144,7 +144,7 @@ def test_a_gap_of_another_size_rejects_a_candidate(size: int) -> None:
     feed = Feed(FramerState.SEEKING)
     feed.push(prefixed(b"word")[:6])
     assert summary(feed.skip(size)) == [size]
-    assert feed.ledger.skipped == {Reason.UNSYNCHRONISED: 6}
+    assert feed.ledger.skipped == {SkipReason.UNSYNCHRONISED: 6}
 
 
 @pytest.mark.parametrize("size", [-1, MAX_FRAME + 1])
@@ -155,7 +155,7 @@ def test_an_impossible_size_loses_the_boundary(size: int) -> None:
     assert summary([good, loss]) == [(b"good", 4), 0]
     assert invalid == InvalidSize(size, 1, 1)
     assert feed.framer.state is FramerState.SEEKING
-    assert feed.ledger.skipped == {Reason.UNSYNCHRONISED: 8}
+    assert feed.ledger.skipped == {SkipReason.UNSYNCHRONISED: 8}
 
 
 @pytest.mark.parametrize("piece", [1, 100])
@@ -165,7 +165,7 @@ def test_an_implausible_opening_is_opaque_from_its_first_byte(piece: int) -> Non
     assert summary(results) == [0]
     assert summary(feed.push(prefixed(b"word"))) == []
     assert summary(feed.skip(5)) == []
-    assert feed.ledger.skipped == {Reason.OPAQUE: len(hello) + 8}
+    assert feed.ledger.skipped == {SkipReason.OPAQUE: len(hello) + 8}
 
 
 def test_a_plausible_opening_is_synchronised() -> None:
@@ -173,4 +173,4 @@ def test_a_plausible_opening_is_synchronised() -> None:
     assert summary(feed.push(prefixed(b"word") + prefixed(b"12")[:5])) == [(b"word", 4)]
     assert feed.framer.state is FramerState.SYNCHRONISED
     feed.framer.close()
-    assert feed.ledger.skipped == {Reason.UNFINISHED: 5}
+    assert feed.ledger.skipped == {SkipReason.UNFINISHED: 5}

@@ -8,7 +8,7 @@ import pytest
 
 from decoders.frame.record import Direction, Flag, Kind, Pairing
 from decoders.wire.frame_detector import MAX_RESUMED_FRAME
-from decoders.wire.ledger import Reason
+from decoders.wire.ledger import SkipReason
 from tests.decoders.wire.conversation import (
     HANDSHAKE,
     TO_BROKER,
@@ -89,7 +89,7 @@ class TestOpaque:
         )
         assert kinds(records) == [Kind.OPENED, Kind.GAP, Kind.CLOSED]
         assert tracker.ledger.opaque_connections == 1
-        assert tracker.ledger.skipped == {Reason.OPAQUE: 2 * len(hello) + 50}
+        assert tracker.ledger.skipped == {SkipReason.OPAQUE: 2 * len(hello) + 50}
 
     def test_a_server_that_sends_first_is_not_a_broker(self) -> None:
         """Its greeting is no invalid size, either."""
@@ -98,7 +98,7 @@ class TestOpaque:
         records = feed_all(tracker, packets_of([(TO_CLIENT, banner), (TO_BROKER, banner)]))
         assert kinds(records) == [Kind.OPENED, Kind.GAP, Kind.CLOSED]
         assert tracker.ledger.opaque_connections == 1
-        assert tracker.ledger.skipped == {Reason.OPAQUE: 2 * len(banner)}
+        assert tracker.ledger.skipped == {SkipReason.OPAQUE: 2 * len(banner)}
 
     @pytest.mark.parametrize("direction", [TO_BROKER, TO_CLIENT])
     @pytest.mark.parametrize("segment", [100, 60_000])
@@ -109,7 +109,7 @@ class TestOpaque:
         records = feed_all(tracker, packets[HANDSHAKE:])
         assert kinds(records) == [Kind.OPENED, Kind.GAP, Kind.CLOSED]
         assert tracker.ledger.opaque_connections == 1
-        assert tracker.ledger.skipped == {Reason.OPAQUE: 3 * len(record)}
+        assert tracker.ledger.skipped == {SkipReason.OPAQUE: 3 * len(record)}
 
     def test_bytes_that_only_begin_like_tls_are_not_skipped(self) -> None:
         trap = b"\x17\x03\x03" + (30).to_bytes(2) + bytes(40)

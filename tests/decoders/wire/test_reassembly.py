@@ -16,9 +16,12 @@ from tests.decoders.wire.conversation import (
     EVENTS,
     TO_BROKER,
     TO_CLIENT,
+    BitFlip,
     Event,
     balances,
+    bit_flips,
     feed_all,
+    flipped,
     metadata,
     metadata_response,
     new_tracker,
@@ -209,15 +212,10 @@ def test_a_capture_that_starts_anywhere_makes_true_frames(start: int) -> None:
     assert_no_false_pairing(records)
 
 
-@given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 400), st.integers(1, 255)), max_size=30))
+@given(bit_flips)
 @settings(max_examples=60, deadline=None)
-def test_flipped_bits_raise_nothing_and_the_ledger_balances(flips: list[tuple[int, int, int]]) -> None:
-    packets = packets_of(EVENTS, segment=100)
-    for index, place, bits in flips:
-        packet = packets[index % len(packets)]
-        data = bytearray(packet.data)
-        data[place % len(data)] ^= bits
-        packets[index % len(packets)] = packet._replace(data=bytes(data))
+def test_flipped_bits_raise_nothing_and_the_ledger_balances(flips: list[BitFlip]) -> None:
+    packets = flipped(packets_of(EVENTS, segment=100), flips)
     records, tracker = track(packets)
     assert balances(tracker.ledger)
     assert tracker.ledger.pending == 0

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.wire import stream as stream_module
-from decoders.wire.ledger import Ledger, Reason
+from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.segment import Segment, TcpFlag
 from decoders.wire.stream import Chunk, Gap, Stream
 from tests.decoders.wire.conversation import CLIENT, SERVER
@@ -44,7 +44,7 @@ def test_of_bytes_sent_twice_the_first_captured_are_used() -> None:
     stream = Stream(ledger, 0)
     assert bytes_and_gaps(stream.push(segment(2, b"CD"))) == []
     assert bytes_and_gaps(stream.push(segment(0, b"abcdef"))) == [b"ab", b"CD", b"ef"]
-    assert ledger.skipped == {Reason.CONFLICTING: 2}
+    assert ledger.skipped == {SkipReason.CONFLICTING: 2}
 
 
 def test_only_the_overlap_that_differs_conflicts() -> None:
@@ -53,7 +53,7 @@ def test_only_the_overlap_that_differs_conflicts() -> None:
     list(stream.push(segment(1, b"bc")))
     list(stream.push(segment(4, b"ef")))
     assert bytes_and_gaps(stream.push(segment(0, b"abcdXX"))) == [b"a", b"bc", b"d", b"ef"]
-    assert ledger.skipped == {Reason.DUPLICATE: 2, Reason.CONFLICTING: 2}
+    assert ledger.skipped == {SkipReason.DUPLICATE: 2, SkipReason.CONFLICTING: 2}
 
 
 def test_only_bytes_at_the_start_of_a_payload_start_a_segment() -> None:

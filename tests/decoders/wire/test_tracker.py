@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from decoders.frame.record import Closing, Flag, Kind
-from decoders.wire.ledger import Reason
+from decoders.wire.ledger import SkipReason
 from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
@@ -121,7 +121,7 @@ class TestOrientation:
         tracker = new_tracker(ports=())
         records = feed_all(tracker, packets)
         assert (records[0].server, records[0].flags) == ("10.0.0.2:9092", Flag.MID_STREAM)
-        assert tracker.ledger.skipped[Reason.UNORIENTED] == len(prefixed(api_versions_response(0)))
+        assert tracker.ledger.skipped[SkipReason.UNORIENTED] == len(prefixed(api_versions_response(0)))
 
     def test_a_response_that_reads_like_an_empty_produce_does_not_orient(self) -> None:
         """A short response to request 4 does, in real traffic."""
@@ -134,7 +134,7 @@ class TestOrientation:
     def test_bytes_of_other_ports_are_counted(self) -> None:
         tracker = new_tracker(ports={9999})
         assert feed_all(tracker, packets_of(exchanges(1))) == []
-        assert tracker.ledger.skipped == {Reason.OTHER_PORT: tracker.ledger.captured}
+        assert tracker.ledger.skipped == {SkipReason.OTHER_PORT: tracker.ledger.captured}
 
 
 def test_packets_without_a_segment_are_counted_by_reason() -> None:

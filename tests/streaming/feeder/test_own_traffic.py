@@ -10,7 +10,7 @@ import pytest
 
 from decoders.frame.record import Direction
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.ledger import Ledger, Reason
+from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
@@ -46,7 +46,7 @@ def test_own_packets_are_removed_and_counted(listener: socket.socket) -> None:
         others = packets(1, port)
         mixed = packets(client.getsockname()[1], port) + others
         assert without_own(own, mixed, ledger) == others
-    assert ledger.skipped[Reason.OWN] == len(PAYLOAD)
+    assert ledger.skipped[SkipReason.OWN] == len(PAYLOAD)
     assert ledger.packets["own"] == 4
     assert balances(ledger)
 

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from decoders.wire.assembly import MAX_FRAME
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.ledger import Ledger, Reason
+from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
 from streaming.transcript.account import ByteAccount, accounts
 from tests.decoders.wire.columnar.equality import batches_of, interleaved, packets_between
 from tests.decoders.wire.conversation import CLIENT, EVENTS, SCHEMAS, feed_all, new_tracker
 
-OF_NO_CONNECTION = {Reason.AFTER_CLOSE, Reason.OTHER_PORT, Reason.UNORIENTED}
+OF_NO_CONNECTION = {SkipReason.AFTER_CLOSE, SkipReason.OTHER_PORT, SkipReason.UNORIENTED}
 
 
 def scalar(packets: Sequence[Packet], **options: object) -> tuple[list[ByteAccount], Ledger]:

@@ -14,7 +14,16 @@ from decoders.wire.columnar import tracker as columnar_tracker
 from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
 from tests.decoders.wire.columnar.equality import assert_equal, interleaved, packets_between, placed
-from tests.decoders.wire.conversation import CLIENT, EVENTS, SECOND, SERVER, packets_of
+from tests.decoders.wire.conversation import (
+    CLIENT,
+    EVENTS,
+    SECOND,
+    SERVER,
+    BitFlip,
+    bit_flips,
+    flipped,
+    packets_of,
+)
 from tests.repository.tree import ROOT
 
 CAPTURES = sorted((ROOT / "tests" / "captures").glob("*.pcap"))
@@ -82,15 +91,10 @@ def test_a_capture_that_starts_anywhere(size: int, start: int, cut: list[int], w
     assert_equal(packets, cut, ports={9092} if watched else set())
 
 
-@given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 400), st.integers(1, 255)), max_size=30), cuts)
+@given(bit_flips, cuts)
 @some
-def test_flipped_bits(flips: list[tuple[int, int, int]], cut: list[int]) -> None:
-    packets = packets_of(EVENTS, segment=100)
-    for index, place, bits in flips:
-        packet = packets[index % len(packets)]
-        data = bytearray(packet.data)
-        data[place % len(data)] ^= bits
-        packets[index % len(packets)] = packet._replace(data=bytes(data))
+def test_flipped_bits(flips: list[BitFlip], cut: list[int]) -> None:
+    packets = flipped(packets_of(EVENTS, segment=100), flips)
     assert_equal(placed(packets), cut)
 
 
