@@ -11,9 +11,9 @@ from decoders.codec.response import write_response
 from decoders.frame.record import Closing, Direction, Endpoint, Flag, Kind, Pairing, Record
 from decoders.schema.header_versions import Layout
 from decoders.schema.registry import default_schemas
-from expectations.conversation.connection_window import ConnectionWindow
-from expectations.conversation.observation import Evidence
-from expectations.conversation.window import Said, windows_of
+from expectations.conversation.occurrence import Evidence
+from expectations.conversation.record_windows import Said, windows_of
+from expectations.conversation.window import Window
 from expectations.identity.claim import Claim, answered_claim
 from expectations.judging.identity_judge import IdentityJudge, IdentityState
 from expectations.judging.judge import ConnectionState, Judge, open_connection
@@ -144,7 +144,7 @@ class Exchange:
         self.records.append(record)
         return record
 
-    def windows(self, size: int = 10_000, said: Said | None = None) -> list[ConnectionWindow]:
+    def windows(self, size: int = 10_000, said: Said | None = None) -> list[Window]:
         """Observe and fold the records in windows of a size; `said` is remembered from one to the next."""
         placed = [(record, Evidence.in_file("exchange", record)) for record in self.records]
         return [
@@ -160,12 +160,12 @@ class Exchange:
         states: dict[bytes, ConnectionState] = {}
         identities, outcomes = IdentityState(), []
         for window in self.windows(size, said):
-            state = states.setdefault(window.connection, open_connection(window))
-            outcome = judge.hear(state, window)
-            outcomes += [outcome, identity_judge.hear(identities, claims_of(outcome, window))]
+            state = states.setdefault(window.connection.id, open_connection(window.connection))
+            outcome = judge.judge(state, window)
+            outcomes += [outcome, identity_judge.process(identities, claims_of(outcome, window))]
         for state in states.values():
             outcomes.append(Outcome(findings=judge.republish(state)))
-            outcomes.append(identity_judge.hear(identities, judge.latest_claims(state)))
+            outcomes.append(identity_judge.process(identities, judge.latest_claims(state)))
         return added_up([*outcomes, identity_judge.finish(identities)])
 
     def verdicts(self, rule: str) -> tuple[int, int, int]:
@@ -175,9 +175,12 @@ class Exchange:
         return conforms, violates, undecided
 
 
-def claims_of(outcome: Outcome, window: ConnectionWindow) -> list[Claim]:
+def claims_of(outcome: Outcome, window: Window) -> list[Claim]:
     """All that a window tells of identities."""
-    answered = [answered_claim(window.cluster, window.server, *asked) for asked in outcome.answered]
+    answered = [
+        answered_claim(window.connection.cluster, window.connection.server, *asked)
+        for asked in outcome.answered
+    ]
     return outcome.claims + answered
 
 

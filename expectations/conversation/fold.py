@@ -1,21 +1,19 @@
-"""Folding: equal observations of a window become one with a count.
+"""Folding: equal statements of a window become one observation with a count.
 
-Steady traffic repeats itself: the same API, version, header and identifiers, again and again. Rules
-need its first occurrence and how often it came back. Folding must change no judgement, whatever the
-size of the window, and it keeps that promise by four habits:
+Steady traffic repeats the same API, version, header and identifiers. Rules need the first occurrence of a
+statement and how often it came back. Folding changes no verdict, whatever the size of the window:
 
-- the first occurrence of anything, in a window or as far as is remembered of earlier ones, stays by
-  itself, so that "the first request" and "the first offence" keep their own sequence number;
-- repeats are gathered only as long as nothing new is said. Whatever is new (a first occurrence, or
-  an observation with a body, a failure or an event) starts a new gathering, for it may change the
-  facts by which later repeats are judged;
-- heartbeats are gathered only while they are asked and answered in turn, each as the one before it, since
-  what a heartbeat comes to depends on that one;
-- a request is gathered only if its answer is in the window too, or none is owed, and answers only with
-  answers to the same gathering. So whoever waits for the answer to a request finds it, in this window
-  or a later one: `paired_sequence` is then the first sequence of the gathering.
+- The first occurrence of a statement, in this window or as far as earlier ones are remembered, stays alone,
+  so that "the first request" and "the first offence" keep their own sequence.
+- Repeats are gathered only until something new is said. A first occurrence, or an observation with a body, a
+  failure or an event, may change the facts by which later repeats are judged, so it starts a new gathering.
+- Heartbeats are gathered only while each is answered before the next and equals the one before it, since the
+  verdict on a heartbeat depends on the previous one.
+- A request is gathered only if its response is in the window too, or none is expected, and a response only
+  with responses to the same gathering. A rule that waits for the response to a request therefore finds it, in
+  this window or a later one: `paired_sequence` is then the first sequence of the gathering.
 
-A repeat by itself changes no fact. It only adds to counts.
+A repeat changes no fact. It only adds to counts.
 """
 
 from __future__ import annotations
@@ -24,49 +22,24 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from decoders.frame.record import Kind, Pairing
+from decoders.frame.record import Kind
 from decoders.protocol import API_VERSIONS, HEARTBEAT_APIS, JOINING
-from decoders.schema.header_versions import Layout
-from expectations.conversation.observation import (
-    Body,
-    ClusterDescription,
-    Heartbeat,
-    HeartbeatAnswer,
-    Observation,
-)
+from expectations.conversation.bodies import Body, ClusterDescription, Heartbeat, HeartbeatResponse
+from expectations.conversation.observation import Observation
+from expectations.conversation.occurrence import Occurrence
+from expectations.conversation.statement import Statement
 
 
-class Likeness(msgspec.Struct, frozen=True, gc=False):
-    """What two observations must share to be equal."""
-
-    kind: Kind
-    api_key: int
-    api_version: int
-    header_version: int | None
-    client_id: str | None
-    client_instance_id: bytes | None
-    settled: bool
-    known: bool
-    cut: bool
-    pairing: Pairing
-    errors: tuple[int, ...] | None
-    layout: Layout | None
-    other_header: int | None
-    owes_answer: bool
-    unproven: bool
-    body: Body | None
-
-
-def fold(observations: Iterable[Observation], said: dict[Likeness, int] | None = None) -> list[Observation]:
+def fold(observations: Iterable[Observation], said: dict[Statement, int] | None = None) -> list[Observation]:
     """Fold one connection's observations of a window, given in sequence order.
 
-    `said` tells at which sequences earlier windows first had a likeness, and learns those of this one.
-    Records that come a second time, which a source that was read again may bring, are left out.
+    `said` maps statements of earlier windows to the sequence of their first occurrence; those of this window
+    are added. Records that come again, from a source that is read twice, are dropped.
     """
     given = list(_once(observations))
     folding = _Folding(given, {} if said is None else said)
     for observation in given:
-        folding.take(observation)
+        folding.add(observation)
     return folding.folded
 
 
@@ -79,47 +52,50 @@ def _once(observations: Iterable[Observation]) -> Iterator[Observation]:
 
 
 class _Folding:
-    """One window in the making.
+    """The folding of one window.
 
-    `_gathering` holds the places of what repeats may still join, `_joined` tells for the sequence of a
-    request which gathering it went into.
+    `_gatherings` maps a statement and the request it answers to the index of the observation that repeats
+    still join. `_joined` maps the sequence of a request to the first sequence of its gathering.
     """
 
-    def __init__(self, observations: list[Observation], said: dict[Likeness, int]) -> None:
+    def __init__(self, observations: list[Observation], said: dict[Statement, int]) -> None:
         self._said = said
         self.folded: list[Observation] = []
         self._answered = {seen.paired_sequence for seen in observations if seen.is_matched}
-        self._seen: set[Likeness] = set()
-        self._gathering: dict[tuple[Likeness, int], int] = {}
+        self._seen: set[Statement] = set()
+        self._gatherings: dict[tuple[Statement, int], int] = {}
         self._joined: dict[int, int] = {}
         self._described: ClusterDescription | None = None
-        self._pulse = _Pulse(observations)
+        self._heartbeats = _Heartbeats(observations)
 
-    def take(self, observation: Observation) -> None:
-        is_new = self._describes_anew(observation) or not self._pulse.is_steady(observation)
-        likeness = likeness_of(observation) if self._is_whole_exchange(observation) else None
-        if likeness is not None and observation.is_matched:
+    def add(self, observation: Observation) -> None:
+        """Append an observation, or let it join an equal one."""
+        is_new = self._describes_anew(observation) or not self._heartbeats.is_steady(observation)
+        can_fold = is_foldable(observation.statement) and self._is_whole_exchange(observation)
+        if can_fold and observation.is_matched:
             request = self._joined[observation.paired_sequence]
-            observation = msgspec.structs.replace(observation, paired_sequence=request)
-        if likeness is None or not self._was_said(likeness, observation) or is_new:
-            self._gathering.clear()
+            occurrence = msgspec.structs.replace(observation.occurrence, paired_sequence=request)
+            observation = Observation(observation.statement, occurrence)
+        if not can_fold or not self._was_said(observation) or is_new:
+            self._gatherings.clear()
             self._append(observation)
         else:
-            self._join(observation, (likeness, observation.paired_sequence))
+            self._join(observation)
 
-    def _was_said(self, likeness: Likeness, observation: Observation) -> bool:
-        """Whether this window or an earlier one had it before."""
-        if likeness in self._seen:
+    def _was_said(self, observation: Observation) -> bool:
+        """Whether this window or an earlier one had the statement before."""
+        statement = observation.statement
+        if statement in self._seen:
             return True
-        self._seen.add(likeness)
-        first = self._said.get(likeness, 0)
+        self._seen.add(statement)
+        first = self._said.get(statement, 0)
         was_said = 0 < first < observation.first_sequence
         if not was_said:
-            self._said[likeness] = observation.first_sequence
+            self._said[statement] = observation.first_sequence
         return was_said
 
     def _describes_anew(self, observation: Observation) -> bool:
-        """Whether a broker says of itself what it did not say just before."""
+        """Whether a broker gives other cluster or node IDs than just before."""
         body = observation.body
         if not isinstance(body, ClusterDescription) or body == self._described:
             return False
@@ -127,111 +103,93 @@ class _Folding:
         return True
 
     def _is_whole_exchange(self, observation: Observation) -> bool:
-        """Whether the window has both request and answer, as far as there must be two."""
+        """Whether the window has both request and response, where both are expected."""
         if observation.kind is Kind.REQUEST:
-            return not observation.owes_answer or observation.first_sequence in self._answered
+            return not observation.expects_response or observation.first_sequence in self._answered
         return not observation.is_matched or observation.paired_sequence in self._joined
 
-    def _join(self, observation: Observation, key: tuple[Likeness, int]) -> None:
-        if key not in self._gathering:
-            self._gathering[key] = len(self.folded)
+    def _join(self, observation: Observation) -> None:
+        key = observation.statement, observation.paired_sequence
+        if key not in self._gatherings:
+            self._gatherings[key] = len(self.folded)
             self._append(observation)
             return
-        place = self._gathering[key]
-        self.folded[place] = _gather(self.folded[place], observation)
-        self._joined[observation.first_sequence] = self.folded[place].first_sequence
+        index = self._gatherings[key]
+        first = self.folded[index]
+        self.folded[index] = Observation(first.statement, _gather(first.occurrence, observation.occurrence))
+        self._joined[observation.first_sequence] = first.first_sequence
 
     def _append(self, observation: Observation) -> None:
         self._joined[observation.first_sequence] = observation.first_sequence
         self.folded.append(observation)
 
 
-class _Pulse:
-    """Tells whether heartbeats are steady: asked and answered in turn, each as the one before it."""
+class _Heartbeats:
+    """Decides whether heartbeats are steady: answered one by one, each equal to the one before it."""
 
     def __init__(self, observations: list[Observation]) -> None:
         self._in_turn = set(_in_turn(observations))
-        self._asked: Heartbeat | None = None
-        self._told: HeartbeatAnswer | None = None
+        self._request: Heartbeat | None = None
+        self._response: HeartbeatResponse | None = None
 
     def is_steady(self, observation: Observation) -> bool:
-        """Take an observation in. All that is no heartbeat is steady."""
+        """Process an observation. Everything but a heartbeat is steady."""
         body, steady = observation.body, True
-        if may_hide_heartbeat(observation):
-            self._asked = self._told = None
+        if may_hide_heartbeat(observation.statement):
+            self._request = self._response = None
         elif isinstance(body, Heartbeat):
-            asked = body if observation.first_sequence in self._in_turn else None
-            steady = asked is not None and asked == self._asked
-            self._asked = asked
-        elif isinstance(body, HeartbeatAnswer):
-            told = body if observation.first_sequence in self._in_turn else None
-            steady = told is not None and told == self._told
-            self._told = told
+            request = body if observation.first_sequence in self._in_turn else None
+            steady = request is not None and request == self._request
+            self._request = request
+        elif isinstance(body, HeartbeatResponse):
+            response = body if observation.first_sequence in self._in_turn else None
+            steady = response is not None and response == self._response
+            self._response = response
         return steady
 
 
 def _in_turn(observations: list[Observation]) -> Iterator[int]:
-    """Name the heartbeats that are answered before anything like another one comes, and their answers."""
+    """Yield the sequences of heartbeats that are answered before the next heartbeat, and of the responses."""
     waiting = 0
     for observation in observations:
-        if may_hide_heartbeat(observation):
+        if may_hide_heartbeat(observation.statement):
             waiting = 0
         elif isinstance(observation.body, Heartbeat):
             waiting = observation.first_sequence
-        elif isinstance(observation.body, HeartbeatAnswer):
+        elif isinstance(observation.body, HeartbeatResponse):
             if observation.is_matched and observation.paired_sequence == waiting:
                 yield from (waiting, observation.first_sequence)
             waiting = 0
 
 
-def may_hide_heartbeat(observation: Observation) -> bool:
-    """Whether it is a heartbeat that was not read, one that changes something, or what may stand for one."""
-    is_unread = observation.body is None and observation.api_key in HEARTBEAT_APIS
-    return is_unread or likeness_of(observation) is None
+def may_hide_heartbeat(statement: Statement) -> bool:
+    """Whether it is a heartbeat that was not read or that changes facts, or an event that may hide one."""
+    is_unread = statement.body is None and statement.api_key in HEARTBEAT_APIS
+    return is_unread or not is_foldable(statement)
 
 
-def likeness_of(observation: Observation) -> Likeness | None:
-    """Name what an observation shares with its equals; None for one that is never folded."""
-    is_request = observation.kind is Kind.REQUEST and not observation.is_matched
-    foldable = is_request or observation.kind is Kind.RESPONSE
-    if not foldable or observation.failure is not None or observation.oddity is not None:
-        return None
-    if observation.api_key == API_VERSIONS:
-        return None
-    if not _may_repeat(observation.body):
-        return None
-    return Likeness(
-        observation.kind,
-        observation.api_key,
-        observation.api_version,
-        observation.header_version,
-        observation.client_id,
-        observation.client_instance_id,
-        observation.settled,
-        observation.known,
-        observation.cut,
-        observation.pairing,
-        observation.errors,
-        observation.layout,
-        observation.other_header,
-        observation.owes_answer,
-        observation.unproven,
-        observation.body,
-    )
+def is_foldable(statement: Statement) -> bool:
+    """Whether repeats of a statement can be gathered."""
+    is_request = statement.kind is Kind.REQUEST and not statement.is_matched
+    if not is_request and statement.kind is not Kind.RESPONSE:
+        return False
+    if statement.failure is not None or statement.oddity is not None:
+        return False
+    return statement.api_key != API_VERSIONS and _may_repeat(statement.body)
 
 
 def _may_repeat(body: Body | None) -> bool:
-    """Whether what is said changes nothing when it is said again. A member may leave but once."""
+    """Whether a repeated body changes no fact. A member leaves once, so a leaving heartbeat does."""
     if isinstance(body, Heartbeat):
         return (body.member_epoch or 0) >= JOINING
-    return body is None or isinstance(body, ClusterDescription | HeartbeatAnswer)
+    return body is None or isinstance(body, ClusterDescription | HeartbeatResponse)
 
 
-def _gather(gathered: Observation, observation: Observation) -> Observation:
+def _gather(first: Occurrence, repeat: Occurrence) -> Occurrence:
     return msgspec.structs.replace(
-        gathered,
-        last_sequence=observation.last_sequence,
-        last_captured_at=observation.last_captured_at,
-        previous_captured_at=gathered.last_captured_at,
-        count=gathered.count + observation.count,
+        first,
+        last_sequence=repeat.last_sequence,
+        last_captured_at=repeat.last_captured_at,
+        previous_captured_at=first.last_captured_at,
+        count=first.count + repeat.count,
     )

@@ -1,7 +1,7 @@
-"""The facts of ApiVersions: which request an answer belongs to, and what the answers have refused.
+"""The facts of ApiVersions: which request a response belongs to, and what responses have refused.
 
-What a request claims is worth judging only once it is known that the broker understood it, so
-requests are kept until they are answered.
+What a request claims is judged only once it is known that the broker understood it, so requests are kept
+until their response comes.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ import msgspec
 
 from decoders.frame.record import Kind
 from decoders.protocol import API_VERSIONS, INVALID_REQUEST, REBOOTSTRAP_REQUIRED, UNSUPPORTED_VERSION
-from expectations.conversation.observation import Advertisement, Observation, SoftwareClaim
+from expectations.conversation.bodies import Advertisement, SoftwareClaim
+from expectations.conversation.observation import Observation
 
 WAITING_LIMIT = 16
-"""ApiVersions requests that wait for their answer at once; the oldest is given up for another."""
+"""ApiVersions requests that wait for a response at the same time; the oldest is given up for another."""
 
 
 class Asked(msgspec.Struct, frozen=True, array_like=True):
-    """An ApiVersions request that makes claims; `advertised` tells that its version was."""
+    """An ApiVersions request that makes claims; `advertised` means that its version was advertised."""
 
     request: Observation
     claim: SoftwareClaim
@@ -27,18 +28,18 @@ class Asked(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Refusal(msgspec.Struct, frozen=True, array_like=True):
-    """The versions of ApiVersions that an answer with error 35 offers, None if it names none."""
+    """The versions of ApiVersions that a response with error 35 offers, None if it names none."""
 
     offered: tuple[int, int] | None
 
 
 class Negotiation(msgspec.Struct, omit_defaults=True):
-    """The ApiVersions requests of one connection and their answers.
+    """The ApiVersions requests of one connection and their responses.
 
-    `answered` is the request that the latest observation answers, `given_up` are those whose answer
-    will not be known because of it. `refusal` stands until another answer comes. `errors` are the
-    errors of refusals after which a client should leave the connection, each with the sequence of
-    the first answer that gave it.
+    `waiting` holds requests without a response, by sequence. `answered` is the request that the latest
+    observation answers, `given_up` are those whose response will not be known because of it. `refusal` is
+    that of the latest response. `errors` maps the errors after which a client should leave the connection to
+    the sequence of the first response that gave them.
     """
 
     waiting: dict[int, Asked] = {}
@@ -47,25 +48,25 @@ class Negotiation(msgspec.Struct, omit_defaults=True):
     refusal: Refusal | None = None
     errors: dict[int, int] = {}
 
-    def hear(self, observation: Observation, ranges: Mapping[int, tuple[int, int]]) -> None:
-        """Take one observation in. `ranges` are the advertised ones, by API key."""
+    def process(self, observation: Observation, ranges: Mapping[int, tuple[int, int]]) -> None:
+        """Process one observation. `ranges` are the advertised ones, by API key."""
         self.answered, self.given_up = None, []
         if observation.kind in (Kind.GAP, Kind.INVALID_SIZE, Kind.CLOSED):
             self._give_up()
         elif observation.api_key != API_VERSIONS:
             return
         elif observation.kind is Kind.REQUEST:
-            self._ask(observation, ranges)
+            self._process_request(observation, ranges)
         elif observation.is_matched:
             self.answered = self.waiting.pop(observation.paired_sequence, None)
-            self._hear_answer(observation)
+            self._process_response(observation)
 
     def _give_up(self) -> None:
         self.given_up = list(self.waiting.values())
         self.waiting.clear()
         self.refusal = None
 
-    def _ask(self, request: Observation, ranges: Mapping[int, tuple[int, int]]) -> None:
+    def _process_request(self, request: Observation, ranges: Mapping[int, tuple[int, int]]) -> None:
         if not isinstance(request.body, SoftwareClaim):
             return
         if len(self.waiting) >= WAITING_LIMIT:
@@ -74,17 +75,19 @@ class Negotiation(msgspec.Struct, omit_defaults=True):
         is_advertised = lowest <= request.api_version <= highest
         self.waiting[request.first_sequence] = Asked(request, request.body, is_advertised)
 
-    def _hear_answer(self, response: Observation) -> None:
-        answer = response.body
+    def _process_response(self, response: Observation) -> None:
+        body = response.body
         self.refusal = None
-        if not isinstance(answer, Advertisement):
+        if not isinstance(body, Advertisement):
             return
-        if answer.error_code == UNSUPPORTED_VERSION:
-            self.refusal = Refusal(own_range(answer))
-        elif answer.error_code in (INVALID_REQUEST, REBOOTSTRAP_REQUIRED):
-            self.errors.setdefault(answer.error_code, response.first_sequence)
+        if body.error_code == UNSUPPORTED_VERSION:
+            self.refusal = Refusal(own_range(body))
+        elif body.error_code in (INVALID_REQUEST, REBOOTSTRAP_REQUIRED):
+            self.errors.setdefault(body.error_code, response.first_sequence)
 
 
-def own_range(answer: Advertisement) -> tuple[int, int] | None:
-    """Give the range that an answer lists for ApiVersions itself."""
-    return next(((lowest, highest) for key, lowest, highest in answer.ranges if key == API_VERSIONS), None)
+def own_range(advertisement: Advertisement) -> tuple[int, int] | None:
+    """Return the range that a response lists for ApiVersions itself."""
+    return next(
+        ((lowest, highest) for key, lowest, highest in advertisement.ranges if key == API_VERSIONS), None
+    )

@@ -1,4 +1,4 @@
-"""From records to observations: decode a frame and keep what rules ask for."""
+"""Observing: decodes a record and keeps what rules read."""
 
 from __future__ import annotations
 
@@ -22,71 +22,76 @@ from decoders.protocol import (
     SHARE_FETCH,
 )
 from decoders.schema.registry import Schemas
-from expectations.conversation.error_codes import error_codes
-from expectations.conversation.observation import (
+from expectations.conversation.bodies import (
     LONGEST_SHARE_MEMBER_ID,
     NO_NODE,
     OTHER_HEADER,
     Advertisement,
     Body,
     ClusterDescription,
-    Evidence,
-    Failure,
     Heartbeat,
-    HeartbeatAnswer,
+    HeartbeatResponse,
     LongMemberId,
-    Observation,
     SoftwareClaim,
     TelemetryIdentity,
     utf16_units,
 )
+from expectations.conversation.error_codes import error_codes
+from expectations.conversation.observation import Observation
+from expectations.conversation.occurrence import Evidence, Occurrence
 from expectations.conversation.other_header import other_header
+from expectations.conversation.statement import Failure, Statement
 
 _LEFT = (Oddity.TRAILING_BYTES, Oddity.TAG_SIZE_MISMATCH)
 _TAGS_AND_REFUSAL = b"\x00\x00\x23"
-"""An empty tag section, and error 35."""
+"""An empty tag section, then error 35."""
 _BROKERS = 1
-"""The endpoint type of a DescribeCluster answer that lists brokers, not controllers."""
+"""The endpoint type of a DescribeCluster response that lists brokers, not controllers."""
 _NOTHING_DESCRIBED = ClusterDescription(None, NO_NODE)
 
 
 def observe(schemas: Schemas, record: Record, evidence: Evidence) -> Observation:
-    """Tell what a record says. Never raises: what cannot be decoded is told as such."""
+    """Decode a record. Never raises: a frame that cannot be decoded becomes a statement with a failure."""
     if record.kind is Kind.REQUEST:
         return _observe_request(schemas, record, evidence)
     if record.kind is Kind.RESPONSE:
         return _observe_response(schemas, record, evidence)
-    return Observation(
-        **_common(record, evidence),
+    statement = Statement(
+        record.kind,
+        record.direction,
+        cut=record.is_cut,
         closing=record.closing,
         mid_stream=Flag.MID_STREAM in record.flags,
         size=record.true_length if record.kind is Kind.INVALID_SIZE else 0,
     )
+    return Observation(statement, _occurrence(record, evidence))
 
 
-def _common(record: Record, evidence: Evidence) -> dict[str, Any]:
-    return {
-        "kind": record.kind,
-        "first_sequence": record.sequence,
-        "last_sequence": record.sequence,
-        "first_captured_at": record.captured_at,
-        "last_captured_at": record.captured_at,
-        "evidence": evidence,
-        "direction": record.direction,
-        "cut": record.is_cut,
-    }
+def _occurrence(
+    record: Record, evidence: Evidence, correlation_id: int | None = None, paired_sequence: int = 0
+) -> Occurrence:
+    return Occurrence(
+        record.sequence,
+        record.sequence,
+        record.captured_at,
+        record.captured_at,
+        evidence,
+        correlation_id=correlation_id,
+        paired_sequence=paired_sequence,
+    )
 
 
 def _observe_request(schemas: Schemas, record: Record, evidence: Evidence) -> Observation:
     request = read_request(schemas, record.frame, cut=record.is_cut)
     certain = request.known and request.failure is None
-    return Observation(
-        **_common(record, evidence),
+    statement = Statement(
+        record.kind,
+        record.direction,
+        cut=record.is_cut,
         settled=Flag.SETTLED in record.flags,
         known=request.known,
         api_key=_number(request.api_key),
         api_version=_number(request.api_version),
-        correlation_id=request.correlation_id,
         header_version=request.header_version if certain else None,
         client_id=request.client_id if certain else None,
         client_instance_id=request.client_instance_id if certain else None,
@@ -95,9 +100,10 @@ def _observe_request(schemas: Schemas, record: Record, evidence: Evidence) -> Ob
         oddity=_oddity(request.remarks),
         layout=request.layout if certain else None,
         other_header=_other_header(schemas, record, request),
-        owes_answer=request.api_key != PRODUCE or owes_answer(schemas, record.frame) is not False,
+        expects_response=request.api_key != PRODUCE or owes_answer(schemas, record.frame) is not False,
         unproven=_is_unproven(request),
     )
+    return Observation(statement, _occurrence(record, evidence, request.correlation_id))
 
 
 def _observe_response(schemas: Schemas, record: Record, evidence: Evidence) -> Observation:
@@ -107,19 +113,21 @@ def _observe_response(schemas: Schemas, record: Record, evidence: Evidence) -> O
     body = _cluster_description(record, response) or _response_body(response)
     if body is None and record.paired_api_key == API_VERSIONS and not record.is_cut:
         body = _misplaced_refusal(schemas, record.frame)
-    return Observation(
-        **_common(record, evidence),
+    statement = Statement(
+        record.kind,
+        record.direction,
+        cut=record.is_cut,
         pairing=record.pairing,
         known=response.known,
         api_key=record.paired_api_key,
         api_version=record.paired_api_version,
-        correlation_id=response.correlation_id,
-        paired_sequence=record.paired_sequence,
         failure=_failure(response.failure),
         body=body,
         oddity=_oddity(response.remarks),
         errors=_errors(response),
     )
+    occurrence = _occurrence(record, evidence, response.correlation_id, record.paired_sequence)
+    return Observation(statement, occurrence)
 
 
 def _errors(response: Response) -> tuple[int, ...] | None:
@@ -129,7 +137,7 @@ def _errors(response: Response) -> tuple[int, ...] | None:
 
 
 def _other_header(schemas: Schemas, record: Record, request: Request) -> int | None:
-    """Look for another header only where the assigned one does not account for a whole frame."""
+    """Try other header versions only where the assigned one does not fit the whole frame."""
     fits = request.known and request.failure is None and not request.remarks
     if fits or request.api is None or request.api_version not in request.api.versions or record.is_cut:
         return None
@@ -150,7 +158,7 @@ def _failure(failure: DecodeFailure | None) -> Failure | None:
 
 
 def _oddity(remarks: Iterable[Remark]) -> Failure | None:
-    """Give the first remark on bytes that no field accounts for."""
+    """Return the first remark on bytes that no field accounts for."""
     left = (
         Failure(str(found.oddity), found.path, found.offset) for found in remarks if found.oddity in _LEFT
     )
@@ -179,14 +187,14 @@ def _response_body(response: Response) -> Body | None:
     if response.api_key == API_VERSIONS:
         return _advertisement(_number(response.body_version), body)
     if response.api_key in HEARTBEAT_APIS:
-        return HeartbeatAnswer(body["errorCode"], body["memberId"], body["heartbeatIntervalMs"])
+        return HeartbeatResponse(body["errorCode"], body["memberId"], body["heartbeatIntervalMs"])
     if response.api_key == GET_TELEMETRY_SUBSCRIPTIONS:
         return _telemetry(body)
     return None
 
 
 def _misplaced_refusal(schemas: Schemas, frame: bytes) -> Body | None:
-    """Read an answer as the refusal of an ApiVersions version behind header 1, which has a tag section."""
+    """Read a response as the refusal of an ApiVersions version behind header 1, which has a tag section."""
     if frame[4:7] != _TAGS_AND_REFUSAL:
         return None
     refusal = read_response(schemas, frame[:4] + frame[5:], API_VERSIONS, 0)
@@ -196,7 +204,7 @@ def _misplaced_refusal(schemas: Schemas, frame: bytes) -> Body | None:
 
 
 def _cluster_description(record: Record, response: Response) -> Body | None:
-    """Read what a broker says of itself, on the connection that a record belongs to."""
+    """Read the cluster ID and the node ID of the broker at the other end of the record's connection."""
     body = response.body
     if body is None or record.paired_api_key not in (METADATA, DESCRIBE_CLUSTER):
         return None
@@ -237,7 +245,7 @@ def _telemetry(body: Mapping[str, Any]) -> Body | None:
 
 
 def _long_member_id(body: Mapping[str, Any]) -> Body | None:
-    """Tell a member ID only where it is too long: fetches are most of what is said."""
+    """Keep the member ID only where it is too long: most traffic is fetches."""
     member_id = body["memberId"] or ""
     return LongMemberId(member_id) if utf16_units(member_id) > LONGEST_SHARE_MEMBER_ID else None
 
@@ -248,8 +256,8 @@ _REQUEST_BODIES: dict[int, Callable[[Mapping[str, Any]], Body | None]] = {
     **dict.fromkeys((GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY), _telemetry),
     **dict.fromkeys((SHARE_FETCH, SHARE_ACKNOWLEDGE), _long_member_id),
 }
-_SHORT_TOLD = (SHARE_FETCH, SHARE_ACKNOWLEDGE)
-"""Requests that tell something in few cases only: a member ID that is too long."""
-TELLING_REQUESTS = tuple(key for key in _REQUEST_BODIES if key not in _SHORT_TOLD)
-TELLING_RESPONSES = (API_VERSIONS, *HEARTBEAT_APIS, GET_TELEMETRY_SUBSCRIPTIONS, METADATA, DESCRIBE_CLUSTER)
-"""The APIs of whose bodies an observation tells more than error codes, by key."""
+_RARELY_READ = (SHARE_FETCH, SHARE_ACKNOWLEDGE)
+"""Requests whose body is kept only in rare cases: a member ID that is too long."""
+REQUESTS_WITH_BODY = tuple(key for key in _REQUEST_BODIES if key not in _RARELY_READ)
+RESPONSES_WITH_BODY = (API_VERSIONS, *HEARTBEAT_APIS, GET_TELEMETRY_SUBSCRIPTIONS, METADATA, DESCRIBE_CLUSTER)
+"""Keys of the APIs of whose bodies a statement keeps more than error codes."""

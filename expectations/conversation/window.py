@@ -1,50 +1,55 @@
-"""A window of records: decoded, observed and folded, one window a connection.
-
-The query runs this on each Arrow batch and `check` on slices of a file: it is the same code, so both
-judge the same facts.
-"""
+"""A window: what one connection said in one batch, as statements and their occurrences."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from decoders.frame.record import Kind, Record
-from decoders.schema.registry import Schemas
-from expectations.conversation.connection_window import ConnectionWindow, speakers_of
-from expectations.conversation.fold import Likeness, fold
-from expectations.conversation.observation import Evidence, Observation
-from expectations.conversation.observe import observe
+import msgspec
 
-
-@dataclass(slots=True)
-class _Connection:
-    record: Record
-    observations: list[Observation] = field(default_factory=list)
+from decoders.frame.record import Record
+from expectations.conversation.observation import Observation
+from expectations.conversation.occurrence import Occurrence
+from expectations.conversation.statement import Statement
 
 
-Said = dict[bytes, dict[Likeness, int]]
-"""What connections said in earlier windows, by their ids."""
+class ConnectionKey(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Which connection a window belongs to: its 16-byte ID, cluster, both addresses, and the feeder's run."""
+
+    id: bytes
+    cluster: str
+    client: str
+    server: str
+    run: int
+
+    @classmethod
+    def of(cls, record: Record) -> ConnectionKey:
+        """Return the key of the connection that a record belongs to."""
+        return cls(record.connection, record.cluster, str(record.client), str(record.server), record.run)
 
 
-def windows_of(
-    schemas: Schemas, records: Iterable[tuple[Record, Evidence]], said: Said | None = None
-) -> list[ConnectionWindow]:
-    """Fold records, each with the place where it stands, to one window per connection.
+class Window(NamedTuple):
+    """Occurrences on one connection, ordered by their first sequence.
 
-    `said` is what is remembered of earlier windows, and learns from these. The feeder's own heartbeats
-    belong to no connection and are left out.
+    `numbers[i]` is the number of the statement of `occurrences[i]` in `statements`. The windows of a batch
+    share one table of statements.
     """
-    connections: dict[bytes, _Connection] = {}
-    for record, evidence in records:
-        if record.kind is Kind.HEARTBEAT:
-            continue
-        connection = connections.setdefault(record.connection, _Connection(record))
-        connection.observations.append(observe(schemas, record, evidence))
-    said = {} if said is None else said
-    return [_folded(connection, said.setdefault(name, {})) for name, connection in connections.items()]
 
+    connection: ConnectionKey
+    numbers: list[int]
+    occurrences: list[Occurrence]
+    statements: Mapping[int, Statement]
 
-def _folded(connection: _Connection, said: dict[Likeness, int]) -> ConnectionWindow:
-    observations = sorted(connection.observations, key=lambda seen: seen.first_sequence)
-    return ConnectionWindow(*speakers_of(connection.record), fold(observations, said))
+    @property
+    def first_sequence(self) -> int:
+        """The first sequence of the first occurrence, 0 if there is none."""
+        return self.occurrences[0].first_sequence if self.occurrences else 0
+
+    @property
+    def observations(self) -> list[Observation]:
+        """The occurrences with their statements, as rules read them."""
+        statements = self.statements
+        return [
+            Observation(statements[number], occurrence)
+            for number, occurrence in zip(self.numbers, self.occurrences, strict=True)
+        ]

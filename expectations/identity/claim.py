@@ -11,7 +11,8 @@ import enum
 
 import msgspec
 
-from expectations.conversation.observation import Evidence, SoftwareClaim
+from expectations.conversation.bodies import SoftwareClaim
+from expectations.conversation.occurrence import Evidence
 
 
 class IdentityKind(enum.IntEnum):

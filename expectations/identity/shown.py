@@ -1,57 +1,46 @@
-"""The identities that one connection shows: when each was seen, and how much of it was told."""
+"""The identities that one connection shows, and what was last claimed of each."""
 
 from __future__ import annotations
 
 import msgspec
 
-from expectations.conversation.connection_window import Moment
-from expectations.conversation.observation import Observation
+from expectations.conversation.progress import Progress, Shown
 from expectations.identity.claim import Negotiated
 
 
-class Sighting(msgspec.Struct, array_like=True):
-    """When a connection showed an identity, and what was last told of it.
+class ShownIdentity(msgspec.Struct, array_like=True):
+    """Where a connection first showed an identity, and what was last claimed of it.
 
-    `began_whole` tells that nothing was missed before it was first shown.
+    `began_whole` means that nothing was missed before. `claims` counts the claims made, `claimed_until` is
+    the time up to which the latest one tells; both times are in nanoseconds since the epoch.
     """
 
     first_sequence: int
     since: int
-    until: int
-    before_until: int
     api_key: int
     api_version: int
     began_whole: bool
-    told: int = 0
-    told_until: int = 0
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether it was seen since it was last told of."""
-        return self.told_until != self.until
-
-    def see_again(self, shown: Observation) -> None:
-        """Take in that it was shown again."""
-        self.until, self.before_until = seen_again(self.until, self.before_until, shown)
+    claims: int = 0
+    claimed_until: int = 0
 
 
-def seen_again(until: int, before_until: int, shown: Observation | Moment) -> tuple[int, int]:
-    """Give the latest time and the one before it, once something was shown again."""
-    if shown.last_captured_at <= until:
-        return until, before_until
-    return shown.last_captured_at, shown.previous_captured_at or until
+class ShownIdentities(msgspec.Struct, omit_defaults=True):
+    """The identities that one connection shows. `members` is keyed by `member_name`."""
 
-
-class Sightings(msgspec.Struct, omit_defaults=True):
-    """The identities that one connection shows. Members stand by group ID, zero byte, member ID."""
-
-    instance: Sighting | None = None
-    client: Sighting | None = None
-    members: dict[str, Sighting] = {}
+    instance: ShownIdentity | None = None
+    client: ShownIdentity | None = None
+    members: dict[str, ShownIdentity] = {}
     negotiated: Negotiated = Negotiated()
 
-    @property
-    def are_behind(self) -> bool:
-        """Whether an identity was shown since it was last told of."""
-        shown = (self.instance, self.client, *self.members.values())
-        return any(sighting is not None and sighting.is_behind for sighting in shown)
+    def are_behind(self, progress: Progress) -> bool:
+        """Whether an identity was shown since it was last claimed."""
+        return (
+            is_behind(self.instance, progress.instance)
+            or is_behind(self.client, progress.client)
+            or any(is_behind(shown, progress.members[name]) for name, shown in self.members.items())
+        )
+
+
+def is_behind(identity: ShownIdentity | None, shown: Shown | None) -> bool:
+    """Whether an identity was shown since it was last claimed."""
+    return identity is not None and shown is not None and identity.claimed_until != shown.until

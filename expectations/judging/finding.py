@@ -1,7 +1,7 @@
-"""The finding: one offence on one connection, told so that a person can act on it.
+"""The finding: one offence on one connection, with what a person needs to act on it.
 
-This is a contract: topic, dashboards, reports and tests use these names. A finding is published
-again under the same id with a higher count, so that storms stay small.
+Its names are a contract: topic, dashboards, reports and tests use them. A finding is published again under
+the same id with a higher count, so that storms stay small.
 """
 
 from __future__ import annotations
@@ -12,13 +12,40 @@ from dataclasses import dataclass
 import msgspec
 
 from decoders.schema.header_versions import Layout
+from expectations.conversation.bodies import SoftwareClaim
 from expectations.conversation.identifier import identifier_text
-from expectations.conversation.observation import Evidence, SoftwareClaim
+from expectations.conversation.occurrence import Evidence
 from expectations.rules.base.rule import Judgement, Rule
 
 
+class PublishedEvidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
+    """Where the offending frame is stored, and its first bytes in hex.
+
+    In a capture file: its name, the byte `position` of the packet and, in a report, its number, counted from
+    1. In a topic: its name, the `partition` and the `offset` of the record.
+    """
+
+    source: str
+    bytes: str
+    position: int | None = None
+    partition: int | None = None
+    offset: int | None = None
+    packet: int | None = None
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> PublishedEvidence:
+        """Write evidence as findings publish it."""
+        return cls(
+            source=evidence.source,
+            bytes=evidence.beginning.hex(),
+            position=evidence.position,
+            partition=evidence.partition,
+            offset=evidence.offset,
+        )
+
+
 class Suppressed(msgspec.Struct, frozen=True):
-    """Why users bear a finding, and until which day, in ISO 8601."""
+    """Why users suppress a finding, and until which day, in ISO 8601."""
 
     reason: str
     until: str
@@ -28,15 +55,14 @@ class Suppressed(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, kw_only=True):
-    """One offence, as it stands in the topic `kipwatch.findings`.
+    """One offence, as published in the topic `kipwatch.findings`.
 
     Times (`captured_at` and the like) are nanoseconds since the epoch of the packet's capture.
-    `message` is one line; `expected`, `observed` and `context` hold what was on the wire as it was.
-    `sequence` is the frame's number in its run. `occurrences` counts what was seen so far.
+    `message` is one line; `expected`, `observed` and `context` hold values as they were on the wire.
+    `sequence` is the frame's number in its run. `occurrences` counts the offences seen so far.
 
-    Two are left out where there is nothing to tell: `header_layout`, how request header 3 was seen to carry
-    the instance ID on the connection, if one of KIP-1313's rules was broken there, and `suppressed`, where
-    users have chosen to bear the finding.
+    Two fields are absent where they do not apply: `header_layout`, how request header 3 carries the instance
+    ID on the connection, is given with KIP-1313's rules, `suppressed` where users suppress the finding.
     """
 
     id: str
@@ -70,27 +96,27 @@ class Finding(msgspec.Struct, kw_only=True):
     correlation_id: int | None
     sequence: int
     captured_at: int
-    evidence: Evidence
+    evidence: PublishedEvidence
     runbook: str
     header_layout: Layout | msgspec.UnsetType = msgspec.UNSET
     suppressed: Suppressed | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def demanded_by(self) -> str:
-        """Name the place that demands otherwise, and the layout of header 3 that it was judged in."""
+        """The place of the requirement, and the layout of header 3 that the frame was judged in."""
         place = f"{self.kip}, {self.section}"
         return f"{place}; header 3 in its {self.header_layout} layout" if self.header_layout else place
 
     def likeness(self) -> tuple[object, ...]:
-        """What makes two findings of different sources the same: rule, 4-tuple, occurrences, context."""
+        """What the same findings of different sources share: rule, 4-tuple, occurrences, context."""
         return (self.rule, self.client, self.broker, self.occurrences, tuple(sorted(self.context.items())))
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a finding is about: the frame that offends, and who spoke on its connection.
+    """What a finding is about: the offending frame, and who uses its connection.
 
-    `sequence` and `captured_at` are the frame's, `last_captured_at` that of the last one equal to it.
+    `sequence` and `captured_at` are the frame's, `last_captured_at` that of the last folded one.
     """
 
     connection: bytes
@@ -113,7 +139,7 @@ class Subject:
 
 
 def finding_of(rule: Rule, judgement: Judgement, subject: Subject, api: str | None) -> Finding:
-    """Tell of an offence. `api` names the subject's API, None where it has no name."""
+    """Build the finding of an offence. `api` is the name of the subject's API, None if it is unknown."""
     names = {"api": api or f"API {subject.api_key}", "version": subject.api_version}
     return Finding(
         id=finding_id(rule.id, subject.connection, subject.sequence),
@@ -142,25 +168,30 @@ def finding_of(rule: Rule, judgement: Judgement, subject: Subject, api: str | No
         member_id=subject.member_id,
         group_id=subject.group_id,
         api=api,
-        api_key=subject.api_key,
-        api_version=subject.api_version,
+        api_key=_known(subject.api_key),
+        api_version=_known(subject.api_version),
         correlation_id=subject.correlation_id,
         sequence=subject.sequence,
         captured_at=subject.captured_at,
-        evidence=subject.evidence,
+        evidence=PublishedEvidence.of(subject.evidence),
         runbook=runbook_anchor(rule.id),
     )
 
 
+def _known(number: int) -> int | None:
+    """Return an API key or version, None for the -1 that stands for an unknown one."""
+    return None if number < 0 else number
+
+
 def finding_id(rule_id: str, connection: bytes, sequence: int) -> str:
-    """Name a finding by its rule, its connection and the first frame that offends."""
+    """Hash the rule, the connection and the first offending frame to the id of a finding."""
     digest = hashlib.blake2b(digest_size=12)
     digest.update(f"{rule_id}\n{connection.hex()}\n{sequence}".encode())
     return digest.hexdigest()
 
 
 def printable(text: str) -> str:
-    r"""Write text from the wire in one line: what would act on a terminal is escaped, as in `\n`."""
+    r"""Write text from the wire in one line: characters that a terminal would act on are escaped, as `\n`."""
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode()
         for character in text
@@ -168,5 +199,5 @@ def printable(text: str) -> str:
 
 
 def runbook_anchor(rule_id: str) -> str:
-    """Where the runbook speaks of a rule, as a path in the repository."""
+    """Return the place of a rule in the runbook, as a path in the repository."""
     return f"docs/runbook.md#{rule_id.replace('/', '')}"

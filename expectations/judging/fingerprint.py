@@ -1,135 +1,121 @@
-"""Where a connection stands, and what a window says, as far as judging what is routine goes.
+"""Fingerprints: the states of the automaton that the judgement cache builds (`streaming/judging`).
 
-A plain frame is a clean request or answer of an API that no rule speaks of, without anything in its body
-that a rule reads. Where two connections stand alike and are told alike, the judge says alike, whoever they
-are and whenever it is.
+A fingerprint covers everything that a verdict on a cacheable statement may depend on, and nothing else: two
+connections with equal fingerprints get equal verdicts for equal statements. It leaves out
+
+- which connection it is, and the values of its own client ID, client instance ID and member ID;
+- the progress, which only rules that declare `uses_progress` read, and those are not cached;
+- facts that only statements read which are not cacheable: telemetry, and the states of rules on named APIs.
+
+The connection's fingerprint covers plain frames. Heartbeats depend on the facts of their member and on the
+rules that name heartbeats as well; the member's fingerprint covers those.
 """
 
 from __future__ import annotations
 
 import hashlib
-import operator
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
-from decoders.frame.record import Kind
-from expectations.conversation.connection_window import Moment
+from decoders.protocol import HEARTBEAT_APIS
+from expectations.conversation.conversation import Conversation, FirstRequest
 from expectations.conversation.identifier import identifier_bytes
-from expectations.conversation.observation import Heartbeat, HeartbeatAnswer, Observation
+from expectations.conversation.members import Member, Members
+from expectations.conversation.progress import Progress
 from expectations.conversation.telemetry import Telemetry
-from expectations.conversation.unanswered import Unanswered
+from expectations.judging.id_numbers import NO_ID, client_number, instance_number, is_ordinary
 from expectations.judging.judge import ConnectionState
-from expectations.judging.membership import NO_MEMBER, is_ordinary, member_number
-from expectations.judging.own_ids import NO_ID, OwnIds, client_number, instance_number
+from expectations.rules.base.response_rule import Awaited
 from expectations.rules.catalogue import RULES, ChangedStates, kept_name
 
-STANDING_BYTES: Final = 16
-NAMED_APIS: Final = frozenset().union(*(rule.apis or () for rule in RULES))
-"""The APIs that rules speak of by name."""
+FINGERPRINT_BYTES: Final = 16
 _changed_general: Final = ChangedStates(
     [name for rule in RULES if rule.apis is None and (name := kept_name(rule))]
 )
-"""Picks of the states of rules that hear all APIs."""
-_OWN: Final = frozenset(Moment.__struct_fields__)
-_LIKENESS: Final = operator.attrgetter(*(name for name in Observation.__struct_fields__ if name not in _OWN))
+"""Picks the changed states of rules on all APIs."""
+_changed_of_heartbeats: Final = ChangedStates(
+    [name for rule in RULES if rule.apis and rule.apis & set(HEARTBEAT_APIS) and (name := kept_name(rule))]
+)
+"""Picks the changed states of rules that name heartbeats."""
+_OWN_MEMBER_ID: Final = b"\x00own member ID\x00"
 _ENCODER: Final = msgspec.msgpack.Encoder()
+_Named = TypeVar("_Named", Conversation, FirstRequest)
 
 
-class Saying:
-    """What like observations say, and whether that is plain, or a heartbeat of an ordinary member.
+def fingerprint_of(state: ConnectionState) -> bytes | None:
+    """Return the fingerprint of a connection, FINGERPRINT_BYTES bytes.
 
-    `likeness` names it, in bytes of which none begins as another one goes on, but for the IDs of `client`,
-    `instance` and `member` that it names; these are numbers. `owed` tells how many answers to `asked`, an
-    API version, are owed for it: one, none, or one less for an answer.
+    None while a rule on all APIs waits for the response to a request: the verdict on a response then depends
+    on the request it belongs to, which symbols leave out.
     """
-
-    __slots__ = (
-        "asked",
-        "client",
-        "instance",
-        "is_answer",
-        "is_heartbeat",
-        "is_plain",
-        "likeness",
-        "member",
-        "observation",
-        "owed",
-    )
-
-    def __init__(self, observation: Observation) -> None:
-        heartbeat = _heartbeat(observation)
-        self.observation = observation
-        self.asked = observation.api_key, observation.api_version
-        self.is_answer = observation.kind is Kind.RESPONSE
-        self.owed = -1 if self.is_answer else int(observation.owes_answer)
-        self.is_plain = (
-            observation.body is None and observation.api_key not in NAMED_APIS and observation.is_clean
-        )
-        self.is_heartbeat = heartbeat is not None
-        self.member = NO_MEMBER
-        self.client, self.instance = NO_ID, NO_ID
-        self.likeness = b""
-        if self.is_plain or heartbeat is not None:
-            self.client = client_number(observation.client_id)
-            self.instance = instance_number(observation.client_instance_id)
-            self.likeness = _ENCODER.encode(self._named_otherwise(heartbeat))
-        if heartbeat is not None:
-            self.member = NO_MEMBER if heartbeat.member_id is None else member_number(heartbeat.member_id)
-
-    def _named_otherwise(self, heartbeat: Heartbeat | HeartbeatAnswer | None) -> tuple[object, ...]:
-        """Say it without IDs; which there were, and if one is member and instance alike, stands beside."""
-        observation, body = self.observation, heartbeat
-        is_instance = False
-        if body is not None and body.member_id is not None:
-            is_instance = identifier_bytes(body.member_id) == observation.instance_id
-            body = msgspec.structs.replace(body, member_id="")
-        unnamed = msgspec.structs.replace(
-            observation,
-            client_id=None if self.client else observation.client_id,
-            client_instance_id=None if self.instance else observation.client_instance_id,
-            body=body,
-        )
-        return _LIKENESS(unnamed), self.client != NO_ID, self.instance != NO_ID, is_instance
-
-
-def _heartbeat(observation: Observation) -> Heartbeat | HeartbeatAnswer | None:
-    """Give a clean heartbeat of an ordinary member, or an answer that names nobody else."""
-    body = observation.body
-    if not isinstance(body, Heartbeat | HeartbeatAnswer) or not observation.is_clean:
+    rules = list(_changed_general(state.rules).items())
+    if any(isinstance(kept, Awaited) and kept.requests for _, kept in rules):
         return None
-    if body.member_id is None:
-        return body if isinstance(body, HeartbeatAnswer) else None
-    return body if is_ordinary(body.member_id) else None
-
-
-def standing_of(state: ConnectionState) -> bytes:
-    """Name all that judging a plain frame may depend on, in STANDING_BYTES bytes.
-
-    Left out are who the connection is and by which IDs it goes, what moves with each frame, which requests
-    wait, and what rules that hear named APIs only ask or keep. Sightings count by whether there is one.
-    """
-    own = OwnIds.of(state.conversation)
-    unnamed, *named = own.left_out_of(state.conversation)
-    firsts = [
-        first and own.left_out_of(first)
-        for first in (state.conversation.first_request, state.conversation.first_identified)
-    ]
+    conversation, identities = state.conversation, state.identities
+    client_id = conversation.client_id if client_number(conversation.client_id) != NO_ID else None
+    instance_id = conversation.instance_id if instance_number(conversation.instance_id) != NO_ID else None
     facts = msgspec.structs.replace(
-        unnamed,
+        conversation,
         connection=b"",
         client="",
         opened_at=0,
-        latest_sequence=0,
-        latest_captured_at=0,
-        latest_loss=0,
         first_request=None,
         first_identified=None,
-        unanswered=Unanswered(),
         telemetry=Telemetry(),
+        members=Members(),
+        progress=Progress(),
     )
-    sightings = state.sightings
-    shown = (sightings.client is None, sightings.instance is None)
-    negotiated = [time > 0 for time in msgspec.structs.astuple(sightings.negotiated)]
-    told = (facts, named, firsts, shown, negotiated, list(_changed_general(state.rules).items()))
-    return hashlib.blake2b(_ENCODER.encode(told), digest_size=STANDING_BYTES).digest()
+    firsts = [
+        first and _without_ids(first, client_id, instance_id)
+        for first in (conversation.first_request, conversation.first_identified)
+    ]
+    shown = (identities.client is None, identities.instance is None, bool(conversation.members.silences))
+    negotiated = [time > 0 for time in msgspec.structs.astuple(identities.negotiated)]
+    return _hash((_without_ids(facts, client_id, instance_id), firsts, shown, negotiated, rules))
+
+
+def _without_ids(
+    named: _Named, client_id: str | None, instance_id: bytes | None
+) -> tuple[_Named, bool, bool]:
+    """Remove the connection's own IDs, and say which of them were there."""
+    has_client = client_id is not None and named.client_id == client_id
+    has_instance = instance_id is not None and named.instance_id == instance_id
+    unnamed = msgspec.structs.replace(
+        named,
+        client_id=None if has_client else named.client_id,
+        instance_id=None if has_instance else named.instance_id,
+    )
+    return unnamed, has_client, has_instance
+
+
+def only_member(state: ConnectionState) -> tuple[str, str] | None:
+    """Return group ID and member ID of a connection's member; None if it has none, several, or an odd ID."""
+    if len(state.conversation.members.known) != 1:
+        return None
+    group_id, _, member_id = next(iter(state.conversation.members.known)).partition("\0")
+    return (group_id, member_id) if is_ordinary(member_id) else None
+
+
+def member_fingerprint_of(state: ConnectionState, group_id: str, member_id: str) -> bytes:
+    """Return the fingerprint of a connection's only member, FINGERPRINT_BYTES bytes."""
+    conversation = state.conversation
+    ((name, member),) = conversation.members.known.items()
+    is_instance = identifier_bytes(member_id) == conversation.instance_id
+    is_shown = name in state.identities.members
+    rules = _ENCODER.encode(list(_changed_of_heartbeats(state.rules).items()))
+    # An ordinary ID is 22 characters of a UUID: where these bytes stand, they are this ID.
+    rules = rules.replace(member_id.encode(), _OWN_MEMBER_ID)
+    return _hash((group_id, is_instance, is_shown, *_without_id(member, member_id), rules))
+
+
+def _without_id(member: Member, member_id: str) -> tuple[Member, bool]:
+    """Remove the member's own ID from its facts, and say whether the broker assigned it."""
+    was_assigned = member.assigned_id == member_id
+    return msgspec.structs.replace(
+        member, assigned_id=None if was_assigned else member.assigned_id
+    ), was_assigned
+
+
+def _hash(covered: object) -> bytes:
+    return hashlib.blake2b(_ENCODER.encode(covered), digest_size=FINGERPRINT_BYTES).digest()

@@ -1,12 +1,10 @@
-"""Judging identities: the claims of several connections, held against each other.
+"""Judging identities: compares the claims of several connections that share one.
 
-Claims are merged as they come and may come in any order. A rule that goes by what happened accuses
-as soon as the claims show it. A rule that goes by what did not happen waits until a claim is settled:
-until time has passed in which a claim that speaks for it would have come.
+Claims are merged in any order. A rule about what happened accuses as soon as the claims show it. A rule about
+what did not happen waits until a claim is settled: until enough time has passed for a claim that clears it.
 
-What is remembered is bounded. Where a claim had to be forgotten to make room, it counts as undecided
-if it was not yet judged, and the rules that wait accuse nobody of that identity for as long as it
-is remembered: what was forgotten might have spoken for them.
+Memory is bounded. A claim that is forgotten to make room counts as undecided if it was not judged, and rules
+that wait accuse nobody of that identity from then on: the forgotten claim might have cleared them.
 """
 
 from __future__ import annotations
@@ -18,21 +16,20 @@ import msgspec
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.judging.finding import Finding, Subject, finding_of
 from expectations.judging.outcome import Outcome
+from expectations.judging.retention import KEPT_FOR
 from expectations.judging.terms import Terms
 from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.rule import Judgement, Level, Rule, Verdict, undecided
 
 GROUP_LIMIT = 2_000
-"""Identities that one bucket remembers; the one that was silent for longest makes room."""
+"""Identities that one bucket keeps; the one that was silent for longest makes room."""
 CLAIM_LIMITS = {
     IdentityKind.INSTANCE: 64,
     IdentityKind.MEMBER: 64,
     IdentityKind.CLIENT: 64,
     IdentityKind.BROKER: 1_024,
 }
-"""Claims remembered of one identity; the oldest that has left makes room."""
-KEPT_FOR = 24 * 3600 * 1_000_000_000
-"""Nanoseconds of capture clock for which an identity is remembered that nothing was heard of."""
+"""Claims that are kept of one identity; the oldest that has left makes room."""
 SETTLED_AGE = 2
 """Ticks after which a claim is settled: a whole interval between two ticks lies behind it."""
 
@@ -50,31 +47,31 @@ class KnownClaim(msgspec.Struct, array_like=True):
 
 
 class Group(msgspec.Struct, array_like=True):
-    """All that is known of one identity. `heard_at` is in capture time."""
+    """What is known of one identity. `latest_at` is the capture time of its latest claim."""
 
     known: list[KnownClaim] = []
-    heard_at: int = 0
-    is_restless: bool = True
+    latest_at: int = 0
+    is_unsettled: bool = True
     has_forgotten: bool = False
 
 
 class IdentityState(msgspec.Struct):
-    """The identities of one bucket, the one that was silent for longest first."""
+    """The identities of one bucket, in the order of their latest claims."""
 
     groups: dict[str, Group] = {}
     clock: int = 0
 
 
 class IdentityJudge:
-    """Judges identities on the terms given, by those of the rules that are about them."""
+    """Judges identities by the identity rules of its terms."""
 
     def __init__(self, api_names: Mapping[int, str], terms: Terms | None = None) -> None:
         self._api_names = api_names
         self._terms = terms or Terms()
         self._rules = [rule for rule in self._terms.rules if isinstance(rule, IdentityRule)]
 
-    def hear(self, state: IdentityState, claims: Iterable[Claim]) -> Outcome:
-        """Take claims in and accuse where they show an offence."""
+    def process(self, state: IdentityState, claims: Iterable[Claim]) -> Outcome:
+        """Process claims, and accuse where they show an offence."""
         outcome = Outcome()
         touched: dict[str, Group] = {}
         for claim in claims:
@@ -89,17 +86,19 @@ class IdentityJudge:
         return outcome
 
     def tick(self, state: IdentityState) -> Outcome:
-        """Let time pass: judge what has settled, forget what was silent for long."""
+        """Age claims by one interval: judge what has settled, forget what was silent for long."""
         outcome = Outcome()
         for group in state.groups.values():
-            if group.is_restless:
+            if group.is_unsettled:
                 self._age(group, outcome)
-        for name in [name for name, group in state.groups.items() if group.heard_at < state.clock - KEPT_FOR]:
+        for name in [
+            name for name, group in state.groups.items() if group.latest_at < state.clock - KEPT_FOR
+        ]:
             del state.groups[name]
         return outcome
 
     def finish(self, state: IdentityState) -> Outcome:
-        """Judge all that is known: nothing more will come."""
+        """Judge everything: no further claim will come."""
         outcome = Outcome()
         for group in state.groups.values():
             for known in group.known:
@@ -108,7 +107,7 @@ class IdentityJudge:
         return outcome
 
     def _merge(self, group: Group, claim: Claim, outcome: Outcome) -> None:
-        group.heard_at, group.is_restless = max(group.heard_at, claim.until), True
+        group.latest_at, group.is_unsettled = max(group.latest_at, claim.until), True
         for known in group.known:
             if _is_same(known.claim, claim):
                 known.claim, known.age = known.claim.merged(claim), 0
@@ -127,7 +126,7 @@ class IdentityJudge:
             settles = settles or known.age == SETTLED_AGE
         if settles:
             self._judge_group(group, outcome, settling=True)
-        group.is_restless = any(known.age < SETTLED_AGE for known in group.known)
+        group.is_unsettled = any(known.age < SETTLED_AGE for known in group.known)
 
     def _judge_group(self, group: Group, outcome: Outcome, *, settling: bool) -> None:
         claims = sorted((known.claim for known in group.known), key=lambda claim: claim.order)
@@ -157,7 +156,7 @@ class IdentityJudge:
         *,
         is_settled: bool,
     ) -> None:
-        """Accuse once, and again if it weighs more; count any other verdict once, when it is settled."""
+        """Accuse once, and again at a higher level; count any other verdict once, when it is settled."""
         if judgement is None:
             return
         if judgement.verdict is Verdict.VIOLATES:

@@ -1,8 +1,8 @@
-"""Judging a connection: its facts, the states of its rules, and the findings made so far.
+"""Judging a connection: its facts, the states of its rules, and its findings so far.
 
-The judge is told a window of observations and says what to count and what to publish. A rule makes
-one finding a connection: it is published when it is made, when its level rises, and, if it was seen
-more often since, when it is asked for anew or the connection closes.
+The judge processes a window of observations and returns what to count and what to publish. A rule makes one
+finding per connection. It is published when it is made, when its level rises, and, if its count has grown,
+when `republish` is called or the connection closes.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from decoders.frame.record import Kind
-from expectations.conversation.connection_window import ConnectionWindow
+from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.observation import (
-    Evidence,
-    Heartbeat,
-    Observation,
-)
+from expectations.conversation.observation import Observation
+from expectations.conversation.occurrence import NO_EVIDENCE, Occurrence
+from expectations.conversation.statement import Statement
+from expectations.conversation.window import ConnectionKey, Window
 from expectations.identity.claim import Claim
-from expectations.identity.claim_tracker import Witness
-from expectations.identity.shown import Sightings
+from expectations.identity.claim_tracker import ClaimTracker
+from expectations.identity.shown import ShownIdentities
 from expectations.judging.finding import Finding, Subject, finding_of
 from expectations.judging.outcome import Outcome, merged
 from expectations.judging.terms import Terms
@@ -59,17 +58,16 @@ class ConnectionState(msgspec.Struct):
     conversation: Conversation
     rules: RULE_STATES  # type: ignore[valid-type]  # made from the catalogue at run time
     findings: dict[str, OpenFinding] = {}
-    sightings: Sightings = msgspec.field(default_factory=Sightings)
+    identities: ShownIdentities = msgspec.field(default_factory=ShownIdentities)
 
 
-def open_connection(window: ConnectionWindow) -> ConnectionState:
+def open_connection(key: ConnectionKey) -> ConnectionState:
     """Begin to follow a connection."""
-    conversation = Conversation(window.connection, window.cluster, window.client, window.server, window.run)
-    return ConnectionState(conversation, RULE_STATES())
+    return ConnectionState(Conversation(key.id, key.cluster, key.client, key.server, key.run), RULE_STATES())
 
 
-class Asked(NamedTuple):
-    """A rule that is asked, by its `judge`; the name of its state, None if it keeps none; its check."""
+class RuleCall(NamedTuple):
+    """How a rule is asked: its `judge`, the name of its state (None if it keeps none), and its check."""
 
     rule: Rule
     judge: Callable[[Observation, Conversation, Any], Iterator[Judgement]]
@@ -77,94 +75,105 @@ class Asked(NamedTuple):
     conforming: tuple[str, str]
 
 
-class Hearing(NamedTuple):
-    """Who is told of an observation: the rules that are asked, and the checks that it passes unasked."""
+class Dispatch(NamedTuple):
+    """The rules that are asked about a kind of observation, and the checks that it passes unasked."""
 
-    asked: list[Asked]
+    calls: list[RuleCall]
     passed: list[tuple[str, str]]
 
 
 class Judge:
-    """Judges connections on the terms given, naming APIs as it is told."""
+    """Judges connections by the rules of its terms. `api_names` maps API keys to names."""
 
     def __init__(self, api_names: Mapping[int, str], terms: Terms | None = None) -> None:
         self._api_names = api_names
         self._terms = terms or Terms()
         self._rules = [rule for rule in self._terms.rules if not isinstance(rule, IdentityRule)]
         self._named_apis = frozenset().union(*(rule.apis or () for rule in self._rules))
-        self._hearings: dict[tuple[Kind, int | None, bool, bool], Hearing] = {}
+        self._dispatches: dict[tuple[Kind, int | None, bool, bool], Dispatch] = {}
 
-    def hear(self, state: ConnectionState, window: ConnectionWindow) -> Outcome:
-        """Judge a window of one connection and change its state; gives what it came to in all."""
-        return merged(self.hear_each(state, window))
+    def judge(self, state: ConnectionState, window: Window) -> Outcome:
+        """Judge a window of one connection and update its state. Returns the outcome of the whole window."""
+        return merged(self.judge_each(state, window))
 
-    def hear_each(self, state: ConnectionState, window: ConnectionWindow) -> list[Outcome]:
-        """Judge a window of one connection and change its state; gives what each observation came to.
+    def judge_each(self, state: ConnectionState, window: Window) -> list[Outcome]:
+        """Judge a window of one connection and update its state. Returns an outcome per observation.
 
-        What is to be published stands in the last outcome. Observations that the connection has heard
-        before, from a source that was read again, are passed over and come to nothing.
+        Findings to publish are in the last outcome. Observations that were judged before, from a source that
+        is read again, are skipped; their outcomes are empty.
         """
-        outcomes = [Outcome() for _ in window.observations]
-        state.conversation.configured = self._terms.brokers.get(window.server)
-        heard = state.conversation.latest_sequence
-        for observation, outcome in zip(window.observations, outcomes, strict=True):
-            if observation.last_sequence > heard:
-                self._hear_one(state, observation, outcome)
+        observations = window.observations
+        outcomes = [Outcome() for _ in observations]
+        state.conversation.configured = self._terms.brokers.get(window.connection.server)
+        judged_until = state.conversation.progress.sequence
+        for observation, outcome in zip(observations, outcomes, strict=True):
+            if observation.last_sequence > judged_until:
+                self._judge_one(state, observation, outcome)
         if outcomes:
             outcomes[-1].findings.extend(self._publish(state, everything=state.conversation.closed))
         return outcomes
 
-    def lose(self, state: ConnectionState) -> Outcome:
-        """Judge a connection on which something was lost that no record tells of, where it stands."""
-        said, outcome = state.conversation, Outcome()
-        at, nowhere = said.latest_captured_at, Evidence(source="", bytes="")
-        loss = Observation(Kind.GAP, said.latest_sequence, said.latest_sequence, at, at, nowhere)
-        self._hear_one(state, loss, outcome)
+    def interrupt(self, state: ConnectionState) -> Outcome:
+        """Judge a connection on which frames were lost that no record tells of, as if by a gap."""
+        progress, outcome = state.conversation.progress, Outcome()
+        at, sequence = progress.captured_at, progress.sequence
+        gap = Observation(Statement(Kind.GAP), Occurrence(sequence, sequence, at, at, NO_EVIDENCE))
+        self._judge_one(state, gap, outcome)
         outcome.findings.extend(self._publish(state, everything=False))
         return outcome
 
     def latest_claims(self, state: ConnectionState) -> list[Claim]:
-        """Tell again of the identities that the connection showed since it last told of them."""
-        return list(Witness(state.sightings, state.conversation).latest())
+        """Claim again each identity that the connection showed since its latest claim."""
+        return list(ClaimTracker(state.identities, state.conversation).latest())
 
     def republish(self, state: ConnectionState) -> list[Finding]:
-        """Give the findings whose count has grown since they were last published."""
+        """Return the findings whose count has grown since they were last published."""
         return list(self._publish(state, everything=True))
 
-    def _hear_one(self, state: ConnectionState, observation: Observation, outcome: Outcome) -> None:
+    def uses_progress(self, observation: Observation, conversation: Conversation) -> bool:
+        """Whether a rule that reads the connection's progress is asked about an observation."""
+        return any(call.rule.uses_progress for call in self._dispatch(observation, conversation).calls)
+
+    def _judge_one(self, state: ConnectionState, observation: Observation, outcome: Outcome) -> None:
         conversation = state.conversation
-        conversation.hear(observation)
-        outcome.claims.extend(Witness(state.sightings, conversation).hear(observation))
+        conversation.process(observation)
+        outcome.claims.extend(ClaimTracker(state.identities, conversation).process(observation))
         if observation.is_matched:
             outcome.answered.add((observation.api_key, observation.api_version))
-        hearing = self._hearing(observation, conversation)
-        outcome.checks = dict.fromkeys(hearing.passed, observation.count)
-        rules, checks = state.rules, outcome.checks
-        for rule, judge, state_name, conforming in hearing.asked:
-            kept = NO_STATE if state_name is None else getattr(rules, state_name)
-            for judgement in judge(observation, conversation, kept):
-                if judgement.verdict is Verdict.CONFORMS:
-                    checks[conforming] = checks.get(conforming, 0) + judgement.count
-                else:
-                    self._take(state, rule, judgement, observation, outcome)
+        dispatch = self._dispatch(observation, conversation)
+        outcome.checks = dict.fromkeys(dispatch.passed, observation.count)
+        for call in dispatch.calls:
+            self._ask(call, state, observation, outcome)
         if observation.kind is Kind.CLOSED:
             for rule in self._rules:
                 for judgement in rule.close(conversation, state_of(state.rules, rule)):
-                    self._take(state, rule, judgement, observation, outcome)
+                    self._add(state, rule, judgement, observation, outcome)
 
-    def _hearing(self, observation: Observation, conversation: Conversation) -> Hearing:
-        """Give the rules that hear such an observation on such a connection."""
-        api_key = observation.api_key if observation.api_key in self._named_apis else None
-        is_clean = observation.is_clean
-        key = (observation.kind, api_key, conversation.uses_header_v3, is_clean)
-        if key not in self._hearings:
-            told = [rule for rule in self._rules if _is_told(rule, *key[:3])]
-            passed = [rule for rule in told if is_clean and rule.passes_clean]
-            others = [asked(rule) for rule in told if rule not in passed]
-            self._hearings[key] = Hearing(others, [_conforming(rule) for rule in passed])
-        return self._hearings[key]
+    def _ask(
+        self, call: RuleCall, state: ConnectionState, observation: Observation, outcome: Outcome
+    ) -> None:
+        kept = NO_STATE if call.state_name is None else getattr(state.rules, call.state_name)
+        for judgement in call.judge(observation, state.conversation, kept):
+            if judgement.verdict is Verdict.CONFORMS:
+                count = outcome.checks.get(call.conforming, 0)
+                outcome.checks[call.conforming] = count + judgement.count
+            else:
+                self._add(state, call.rule, judgement, observation, outcome)
 
-    def _take(
+    def _dispatch(self, observation: Observation, conversation: Conversation) -> Dispatch:
+        """Return the rules to ask about such an observation on such a connection."""
+        statement = observation.statement
+        api_key = statement.api_key if statement.api_key in self._named_apis else None
+        is_clean = statement.is_clean
+        key = (statement.kind, api_key, conversation.uses_header_v3, is_clean)
+        if key not in self._dispatches:
+            concerned = [rule for rule in self._rules if _is_concerned(rule, *key[:3])]
+            passed = [rule for rule in concerned if is_clean and rule.passes_clean]
+            calls = [call_of(rule) for rule in concerned if rule not in passed]
+            self._dispatches[key] = Dispatch(calls, [_conforming(rule) for rule in passed])
+        return self._dispatches[key]
+
+    def _add(
         self,
         state: ConnectionState,
         rule: Rule,
@@ -182,7 +191,7 @@ class Judge:
         if known is None:
             state.findings[rule.id] = OpenFinding(fresh)
         else:
-            _add(known.finding, fresh, judgement)
+            _grow(known.finding, fresh, judgement)
 
     def _publish(self, state: ConnectionState, everything: bool) -> Iterator[Finding]:
         for open_finding in state.findings.values():
@@ -192,7 +201,7 @@ class Judge:
                 yield self._published(open_finding.finding, state.conversation)
 
     def _published(self, finding: Finding, conversation: Conversation) -> Finding:
-        """Give a finding as it is published: what it says beyond what is kept of it may change meanwhile."""
+        """Complete a finding for publication with what may change while it is kept."""
         layout = conversation.layout if finding.kip == OVERLAID else None
         return self._terms.decide(msgspec.structs.replace(finding, header_layout=layout or msgspec.UNSET))
 
@@ -230,23 +239,23 @@ def _subject(observation: Observation, conversation: Conversation, listener: str
     )
 
 
-def asked(rule: Rule) -> Asked:
-    """Make what is needed to ask a rule."""
-    return Asked(rule, rule.judge, kept_name(rule), _conforming(rule))
+def call_of(rule: Rule) -> RuleCall:
+    """Prepare the call of a rule."""
+    return RuleCall(rule, rule.judge, kept_name(rule), _conforming(rule))
 
 
 def _conforming(rule: Rule) -> tuple[str, str]:
     return rule.id, str(Verdict.CONFORMS)
 
 
-def _is_told(rule: Rule, kind: Kind, api_key: int | None, uses_header_v3: bool) -> bool:
+def _is_concerned(rule: Rule, kind: Kind, api_key: int | None, uses_header_v3: bool) -> bool:
     if rule.needs_header_v3 and not uses_header_v3:
         return False
     return kind in rule.kinds and (kind not in FRAMES or rule.apis is None or api_key in rule.apis)
 
 
-def _add(known: Finding, fresh: Finding, judgement: Judgement) -> None:
-    """Let a finding grow by another offence of its rule."""
+def _grow(known: Finding, fresh: Finding, judgement: Judgement) -> None:
+    """Add another offence of its rule to a finding."""
     known.occurrences += judgement.count
     known.last_captured_at = max(known.last_captured_at, fresh.last_captured_at)
     if _LEVELS.index(Level(fresh.level)) > _LEVELS.index(Level(known.level)):

@@ -8,9 +8,10 @@ import msgspec
 
 from decoders.frame.record import Kind
 from decoders.protocol import API_VERSIONS
+from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import identifier_bytes
-from expectations.conversation.observation import Heartbeat, Observation
+from expectations.conversation.observation import Observation
 from expectations.report.broker import Ranges, api_name
 from expectations.report.client import Client, Software, VersionUse
 from expectations.report.coverage import Checks, coverage_of

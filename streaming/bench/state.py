@@ -18,9 +18,9 @@ import msgspec
 
 from decoders.frame.record import Record, unpack
 from decoders.schema.registry import Schemas, default_schemas
-from expectations.conversation.observation import Evidence
-from expectations.conversation.window import windows_of
-from expectations.identity.shown import Sighting
+from expectations.conversation.members import member_name
+from expectations.conversation.occurrence import Evidence
+from expectations.conversation.record_windows import windows_of
 from expectations.judging.judge import ConnectionState, Judge, open_connection
 from expectations.judging.terms import Terms
 from streaming.bench.batches import Batch, Bench
@@ -87,27 +87,46 @@ class Crowded(BucketProcessor):
 
 
 def distinct(connection: bytes, number: int) -> ConnectionState:
-    """Make the state of a consumer after some traffic, different from all others."""
+    """Make the state of a consumer after a while of traffic, unlike any other in its bucket."""
     random = Random(number)
     # The rules' states are typed by the catalogue, at run time.
     state: Any = _consumer(default_schemas())
-    said = state.conversation
-    name, member = f"orders-service-{random.randrange(10_000)}", _member(random)
-    said.connection, said.client_id = connection, name
+    conversation = state.conversation
+    name, member_id = f"orders-service-{random.randrange(10_000)}", _member(random)
+    conversation.connection, conversation.client_id = connection, name
     host = ".".join(str(random.randrange(256)) for _ in range(3))
-    said.client = f"10.{host}:{random.randrange(32_768, 60_999)}"
-    shift = random.randrange(3_600 * _SECOND)
-    said.opened_at += shift
-    said.latest_captured_at += shift + random.randrange(_SECOND)
-    said.first_request = said.first_identified = msgspec.structs.replace(said.first_request, client_id=name)
-    for sighting in (state.sightings.client, *state.sightings.members.values()):
-        _shift(sighting, shift + random.randrange(_SECOND))
-    state.sightings.members = {f"orders-service\0{member}": one for one in state.sightings.members.values()}
+    conversation.client = f"10.{host}:{random.randrange(32_768, 60_999)}"
+    first = msgspec.structs.replace(conversation.first_request, client_id=name)
+    conversation.first_request = conversation.first_identified = first
+    _rename_member(state, member_name("orders-service", member_id))
     (group,) = state.rules.kip1082_member_id_changed.groups.values()
-    group.member_id = group.assigned_id = member
-    group.latest_captured_at = said.latest_captured_at
+    (member,) = conversation.members.known.values()
+    group.member_id = member.assigned_id = member_id
+    _shift(state, random.randrange(3_600 * _SECOND), random)
     made: ConnectionState = state
     return made
+
+
+def _rename_member(state: Any, name: str) -> None:
+    conversation, identities = state.conversation, state.identities
+    ((old, _),) = conversation.members.known.items()
+    for named in (conversation.members.known, conversation.progress.members, identities.members):
+        named[name] = named.pop(old)
+
+
+def _shift(state: ConnectionState, nanoseconds: int, random: Random) -> None:
+    """Move all times of a connection."""
+    conversation, progress, identities = state.conversation, state.conversation.progress, state.identities
+    conversation.opened_at += nanoseconds
+    progress.captured_at += nanoseconds + random.randrange(_SECOND)
+    for shown in (progress.client, *progress.members.values()):
+        assert shown is not None
+        shown.until += nanoseconds + random.randrange(_SECOND)
+        shown.before_until += nanoseconds
+    for identity in (identities.client, *identities.members.values()):
+        assert identity is not None
+        identity.since += nanoseconds
+        identity.claimed_until += nanoseconds
 
 
 def _active(traffic: Traffic, batches: int) -> Iterator[Keyed]:
@@ -135,8 +154,8 @@ def _packed_consumer(schemas: Schemas) -> bytes:
     (window,) = windows_of(
         schemas, [(record, Evidence.in_topic("frames", 0, 0, record)) for record in records]
     )
-    state = open_connection(window)
-    Judge(schemas.api_names).hear(state, window)
+    state = open_connection(window.connection)
+    Judge(schemas.api_names).judge(state, window)
     return msgspec.msgpack.encode(state)
 
 
@@ -146,11 +165,3 @@ def _consumer(schemas: Schemas) -> ConnectionState:
 
 def _member(random: Random) -> str:
     return "".join(random.choices("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", k=22))
-
-
-def _shift(sighting: Sighting | None, nanoseconds: int) -> None:
-    if sighting is not None:
-        sighting.since += nanoseconds
-        sighting.until += nanoseconds
-        sighting.before_until += nanoseconds
-        sighting.told_until += nanoseconds

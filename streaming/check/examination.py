@@ -1,7 +1,6 @@
-"""Examining a capture file: the whole road in one process, without Kafka, Spark or Java.
+"""Examining captures: the whole road from packets to findings in one process, without Kafka, Spark or Java.
 
-Packets become frames, frames facts, facts findings, by the same code that the feeder and the query
-run. The size of the window changes no finding.
+The code is that of the feeder and the query. The size of the window changes no finding.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.packet import Packet
 from decoders.wire.tracker import Tracker
 from expectations.conversation.columnar.arrival import Arrival
-from expectations.conversation.columnar.window import ColumnarWindows
+from expectations.conversation.columnar.windows import ColumnarWindows
 from expectations.judging.finding import Finding
 from expectations.judging.identity_judge import IdentityState
 from expectations.judging.terms import Terms
 from expectations.report.broker import Broker
 from expectations.report.client import Client
 from expectations.report.coverage import Coverage, coverage_of
-from streaming.check.collector import Audience, HeardIdentityJudge, HeardJudge
+from streaming.check.collector import CollectingIdentityJudge, CollectingJudge, Collector
 from streaming.check.recording import FILE_SHIFT, Recording, file_position
 from streaming.judging.bucket_step import BucketStep
 from streaming.judging.identity_step import IdentityStep
@@ -41,13 +40,13 @@ from streaming.judging.report import Report
 from streaming.state.bucket import Bucket
 
 WINDOW = 250_000
-"""Records judged at a time: the more, the fewer observations their likes fold to."""
+"""Records that are judged at a time: the more, the fewer observations they fold to."""
 Through = Callable[[Iterable[PacketBatch]], Iterable[PacketBatch]]
-"""What packets pass through on their way, such as a progress bar."""
+"""What packets pass through before they are read, such as a progress bar."""
 
 
 class FileRead(msgspec.Struct, frozen=True):
-    """What one file brought: frames and connections that begin in it, and findings about frames that do."""
+    """The share of one file: frames and connections that begin in it, and findings about those frames."""
 
     file: str
     frames: int
@@ -57,11 +56,11 @@ class FileRead(msgspec.Struct, frozen=True):
 
 
 class Examination(msgspec.Struct):
-    """What a capture holds. `undecodable` counts frames by reason.
+    """The results of one capture. `undecodable` counts frames by reason.
 
-    `ledger` tells where the captured bytes went, `packets` how many held a TCP segment or were skipped
-    for a reason, `opaque` how many connections are not Kafka. `companions` gives, by finding id, the
-    connections in hex that the finding is about.
+    `ledger` counts the captured bytes by fate, `packets` those with a TCP segment and those skipped, by
+    reason. `opaque` counts connections that are not Kafka. `companions` maps the id of a finding to the
+    connections, in hex, that it is about.
     """
 
     findings: list[Finding]
@@ -77,12 +76,12 @@ class Examination(msgspec.Struct):
 
     @property
     def frames(self) -> int:
-        """How many requests and responses there are."""
+        """The number of requests and responses."""
         return sum(file.frames for file in self.files)
 
     @property
     def connections(self) -> int:
-        """How many connections there are."""
+        """The number of connections."""
         return sum(file.connections for file in self.files)
 
     @property
@@ -103,7 +102,7 @@ def records_of(
     run: int,
     max_frame: int = MAX_FRAME,
 ) -> tuple[Iterator[Record], Tracker]:
-    """Turn packets into records, and give the tracker whose ledger fills as they are read."""
+    """Return the records of packets, and the tracker whose ledger fills as they are read."""
     tracker = Tracker(schemas, ports=frozenset(ports), run=run, max_frame=max_frame)
 
     def read() -> Iterator[Record]:
@@ -124,44 +123,48 @@ def examine(
     window: int = WINDOW,
     through: Through = iter,
 ) -> Examination:
-    """Judge one capture: a file, plain or compressed, a folder of rotated ones, or several of these.
+    """Judge one capture: a file, plain or compressed, a folder of rotated files, or several of these.
 
-    Without `ports` the side that was connected to is the broker. A length beyond `max_frame` is no frame's.
-    Of a file that ends inside a packet what is whole is judged. Raises UserError when a file cannot be read.
+    Without `ports` the side that accepted the connection is the broker. A length above `max_frame` bytes is
+    not a frame's. A file that ends inside a packet is judged up to there. Raises UserError if a file cannot
+    be read.
     """
     names, terms = schemas.api_names, terms or Terms()
     recording = Recording([path] if isinstance(path, Path) else path)
-    audience, tally = Audience(terms.rules, names), _Tally(recording)
-    judge = HeardJudge(audience, names, terms)
+    collector, tally = Collector(terms.rules, names), _Tally(recording)
+    judge = CollectingJudge(collector, names, terms)
     step, bucket = BucketStep(judge, names), Bucket()
-    identity_step, identities = IdentityStep(HeardIdentityJudge(audience, names, terms)), IdentityState()
+    identity_step, identities = (
+        IdentityStep(CollectingIdentityJudge(collector, names, terms)),
+        IdentityState(),
+    )
     tracker = ColumnarTracker(schemas, ports=frozenset(ports), run=recording.run, max_frame=max_frame)
-    _, windows = _columnar(schemas)
+    _, columnar = _columnar(schemas)
     packets = tally.noting(through(recording.batches()))
     for batch in joined(_cut_frames(schemas, tracker, packets), window):
         tally.count(batch)
-        for heard in windows.slices_of(Arrival.of_file(batch, ""), window):
-            report = step.hear(0, bucket, heard)
+        for windows in columnar.slices_of(Arrival.of_file(batch, ""), window):
+            report = step.process(0, bucket, windows)
             tally.add(report)
-            tally.add(identity_step.hear(0, identities, report.claims))
+            tally.add(identity_step.process(0, identities, report.claims))
     for state in bucket.connections.values():
         tally.findings.update({finding.id: finding for finding in judge.republish(state)})
-        tally.add(identity_step.hear(0, identities, judge.latest_claims(state)))
-    audience.fleet.finish()
+        tally.add(identity_step.process(0, identities, judge.latest_claims(state)))
+    collector.fleet.finish()
     tally.add(identity_step.finish(0, identities))
-    return tally.examination(tracker, audience)
+    return tally.examination(tracker, collector)
 
 
 @functools.lru_cache(maxsize=1)
 def _columnar(schemas: Schemas) -> tuple[ColumnarCutter, ColumnarWindows]:
-    """Make what reads columns, once: that takes longer than to judge a small capture."""
+    """Build the columnar readers once: that takes longer than judging a small capture."""
     return ColumnarCutter(schemas), ColumnarWindows(schemas)
 
 
 def _cut_frames(
     schemas: Schemas, tracker: ColumnarTracker, packets: Iterable[PacketBatch]
 ) -> Iterator[FrameBatch]:
-    """Turn packets into as much of their frames as may be kept."""
+    """Turn packets into frames, cut to what may be kept."""
     cutter, _ = _columnar(schemas)
     for batch in packets:
         yield cutter.cut(tracker.feed(batch))
@@ -169,7 +172,7 @@ def _cut_frames(
 
 
 class _Tally:
-    """Adds the reports of all windows up, and counts what each file of the recording brought."""
+    """Adds up the reports of all windows, and counts frames and connections per file."""
 
     def __init__(self, recording: Recording) -> None:
         self.findings: dict[str, Finding] = {}
@@ -181,7 +184,7 @@ class _Tally:
         self._positions = array("q")
 
     def noting(self, batches: Iterable[PacketBatch]) -> Iterator[PacketBatch]:
-        """Note where each packet begins as it passes."""
+        """Record where each packet begins as it passes."""
         for batch in batches:
             self._positions.frombytes(batch.positions.tobytes())
             yield batch
@@ -201,20 +204,20 @@ class _Tally:
         for reason, count in report.undecodable.items():
             self._undecodable[reason] = self._undecodable.get(reason, 0) + count
 
-    def examination(self, tracker: ColumnarTracker, audience: Audience) -> Examination:
-        """Give all of it."""
+    def examination(self, tracker: ColumnarTracker, collector: Collector) -> Examination:
+        """Return the results."""
         findings = sorted(self.findings.values(), key=lambda finding: finding.sequence)
         return Examination(
             findings=self._placed(findings),
-            coverage=coverage_of(self._checks, audience.rules),
+            coverage=coverage_of(self._checks, collector.rules),
             files=self._files(findings),
             undecodable=self._undecodable,
             ledger=tracker.ledger.fates(),
             packets=dict(tracker.ledger.packets),
             opaque=tracker.ledger.opaque_connections,
-            clients=audience.fleet.clients(),
-            brokers=audience.fleet.brokers(),
-            companions={finding.id: audience.companions.of(finding) for finding in findings},
+            clients=collector.fleet.clients(),
+            brokers=collector.fleet.brokers(),
+            companions={finding.id: collector.companions.of(finding) for finding in findings},
         )
 
     def _by_file(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -230,7 +233,7 @@ class _Tally:
         ]
 
     def _placed(self, findings: Sequence[Finding]) -> list[Finding]:
-        """Give the findings with the file in which their frame begins, and the number of its packet there."""
+        """Return the findings with the file of their frame, and the number of its packet there."""
         positions = np.frombuffer(self._positions, np.int64)
         placed = []
         for finding in findings:

@@ -1,73 +1,55 @@
-"""What the first stage hands to the second: the windows of one bucket, told briefly to travel light."""
+"""What the decode stage passes to one bucket: the windows of its connections, packed for the way."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import msgspec
 import zstandard
 
-from expectations.conversation.connection_window import BriefWindow, ConnectionWindow, Moment
-from expectations.conversation.observation import Observation
-from expectations.judging.fingerprint import Saying
+from expectations.conversation.occurrence import Occurrence
+from expectations.conversation.statement import Statement
+from expectations.conversation.window import ConnectionKey, Window
 
 
-class FoldedWindow(NamedTuple):
-    """A window that is not put together before somebody wants to read it."""
+class BucketInput(msgspec.Struct):
+    """The part of one Arrow batch that concerns one bucket.
 
-    brief: BriefWindow
-    sayings: dict[int, Saying]
-
-    @property
-    def connection(self) -> bytes:
-        """The id of its connection."""
-        return self.brief.speakers.connection
-
-    @property
-    def first_sequence(self) -> int:
-        """The first sequence of the first moment, 0 if there is none."""
-        return self.brief.moments[0].first_sequence if self.brief.moments else 0
-
-    def observed(self, moments: list[Moment]) -> ConnectionWindow:
-        """Give the window with these of its moments."""
-        return ConnectionWindow(
-            *self.brief.speakers,
-            [moment.observed(self.sayings[moment.saying].observation) for moment in moments],
-        )
-
-
-class Folded(msgspec.Struct):
-    """What one Arrow batch says to one bucket; `sayings` is what its windows say, by number.
-
-    `unreadable` counts records that could not be unpacked. `captured` counts those of the whole batch by
-    capture time, in tenths of a second; it is told to one bucket only.
+    `said` holds the windows: their connection, the numbers of their statements, and their occurrences.
+    `statements` are those of all windows, by number. `unreadable` counts records that could not be unpacked.
+    `captured` counts the records of the whole batch by capture time, in tenths of a second since the epoch;
+    only one bucket of a batch gets it.
     """
 
-    briefs: list[BriefWindow] = []
-    sayings: dict[int, Observation] = {}
+    statements: dict[int, Statement] = {}
+    said: list[tuple[ConnectionKey, list[int], list[Occurrence]]] = []
     unreadable: int = 0
     captured: dict[int, int] = {}
 
-    def windows(self) -> Iterator[FoldedWindow]:
-        """Give its windows."""
-        sayings = {number: Saying(observation) for number, observation in self.sayings.items()}
-        for brief in self.briefs:
-            yield FoldedWindow(brief, sayings)
+    def add(self, window: Window) -> None:
+        """Add a window and its statements."""
+        self.said.append((window.connection, window.numbers, window.occurrences))
+        for number in window.numbers:
+            self.statements[number] = window.statements[number]
+
+    def windows(self) -> Iterator[Window]:
+        """Yield the windows."""
+        for connection, numbers, occurrences in self.said:
+            yield Window(connection, numbers, occurrences, self.statements)
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(Folded)
-# Windows resemble each other: a tenth of their bytes passes from process to process.
+_DECODER = msgspec.msgpack.Decoder(BucketInput)
+# Windows are similar: a tenth of their bytes travels from process to process.
 _COMPRESSOR = zstandard.ZstdCompressor(level=1)
 _DECOMPRESSOR = zstandard.ZstdDecompressor()
 
 
-def pack_folded(folded: Folded) -> bytes:
-    """Lay it out for the way."""
-    return _COMPRESSOR.compress(_ENCODER.encode(folded))
+def pack_input(given: BucketInput) -> bytes:
+    """Encode and compress."""
+    return _COMPRESSOR.compress(_ENCODER.encode(given))
 
 
-def unpack_folded(packed: bytes) -> Folded:
-    """Read it back."""
+def unpack_input(packed: bytes) -> BucketInput:
+    """Decompress and decode."""
     return _DECODER.decode(_DECOMPRESSOR.decompress(packed))

@@ -1,65 +1,50 @@
-"""A bucket of connections: the state that one Spark key holds, and one step of it.
-
-A Python state round trip costs about as much for one connection as for many, so connections share
-a key.
-"""
+"""One step of a bucket: judges the windows of its connections, removes closed ones, and reports."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from expectations.conversation.connection_window import ConnectionWindow, Speakers
-from expectations.conversation.unanswered import ApiVersion
+from expectations.conversation.in_flight import ApiVersion
+from expectations.conversation.window import ConnectionKey, Window
 from expectations.identity.claim import Claim, answered_claim
 from expectations.judging.judge import Judge, open_connection
 from expectations.judging.outcome import Outcome
-from streaming.judging.bucket_input import FoldedWindow
-from streaming.judging.judgement_cache import Routine
+from expectations.judging.retention import KEPT_FOR, REPUBLISH_AFTER
+from streaming.judging.judgement_cache import JudgementCache
 from streaming.judging.report import OpenConnections, Report
+from streaming.judging.symbols import Symbols
 from streaming.judging.tally import UNKNOWN, Tally
 from streaming.state.bucket import Bucket
 
-REPUBLISH_AFTER = 600_000
-"""Milliseconds after which findings that have grown are published again."""
-FORGET_AFTER = 24 * 3600 * 1_000_000_000
-"""Nanoseconds of capture clock without a record after which a connection is forgotten."""
 SERVER_LIMIT = 1_000
-"""Servers of which a bucket remembers what it told; of another one's answers it tells again."""
+"""Servers of which a bucket knows which API versions they answer; beyond that the oldest is forgotten."""
 
 
 class BucketStep:
-    """Steps buckets: judges windows, lets closed connections go, reports.
-
-    What it remembers from one bucket to the next is how windows were judged, and changes no judgement.
-    """
+    """Steps buckets. It keeps cached judgements from one bucket to the next, and nothing else."""
 
     def __init__(self, judge: Judge, api_names: dict[int, str], resumed_at: int = 0) -> None:
-        """`resumed_at`, in milliseconds, is when the query went on after a loss of frames; else 0."""
+        """`resumed_at` is when the query resumed after a loss of frames, in milliseconds, else 0."""
         self._judge = judge
         self._resumed_at = resumed_at
         self._api_names = api_names
-        self._routine = Routine(judge)
+        self._cache = JudgementCache(judge)
 
-    def hear(self, number: int, bucket: Bucket, windows: Sequence[ConnectionWindow | FoldedWindow]) -> Report:
+    def process(self, number: int, bucket: Bucket, windows: Sequence[Window]) -> Report:
         """Judge windows of connections, in the order of each connection's first sequence."""
-        tally = Tally(self._api_names)
+        tally, symbols = Tally(self._api_names), Symbols()
         if bucket.resumed_at < self._resumed_at:
             self._resume(bucket, tally)
         for window in sorted(windows, key=_order):
-            if isinstance(window, FoldedWindow):
-                self._hear_folded(bucket, window, tally)
-            else:
-                self._hear_window(bucket, window, tally)
+            answered = _answered_by(bucket, window.connection)
+            captured_at = self._cache.judge(bucket.connections, window, symbols.of(window), answered, tally)
+            if captured_at is None:
+                captured_at = self._judge_window(bucket, window, answered, tally)
+            bucket.clock = max(bucket.clock, captured_at)
         return self._summarise(bucket, tally.report(number))
 
-    def _resume(self, bucket: Bucket, tally: Tally) -> None:
-        """Take all connections as interrupted where they stand: frames were lost that nobody counted."""
-        bucket.resumed_at = self._resumed_at
-        for state in bucket.connections.values():
-            tally.add(self._judge.lose(state))
-
     def tick(self, number: int, bucket: Bucket, now: int) -> Report:
-        """Do what time asks for: tell what is open, publish what has grown, forget the silent.
+        """Do what is due: report open connections, publish grown findings, forget silent connections.
 
         `now` is the processing time in milliseconds.
         """
@@ -69,56 +54,55 @@ class BucketStep:
             for state in bucket.connections.with_news():
                 report.findings.extend(self._judge.republish(state))
                 report.claims.extend(self._judge.latest_claims(state))
-        bucket.connections.drop_silent(bucket.clock - FORGET_AFTER)
+        bucket.connections.drop_silent(bucket.clock - KEPT_FOR)
         return self._summarise(bucket, report)
 
-    def _hear_folded(self, bucket: Bucket, window: FoldedWindow, tally: Tally) -> None:
-        answered = _answered(bucket, window.brief.speakers)
-        latest = self._routine.hear(bucket.connections, window, answered, tally)
-        bucket.clock = max(bucket.clock, latest)
-        if not latest:
-            self._hear_window(bucket, window.observed(window.brief.moments), tally)
+    def _resume(self, bucket: Bucket, tally: Tally) -> None:
+        """Interrupt all connections: frames were lost that no record counts."""
+        bucket.resumed_at = self._resumed_at
+        for state in bucket.connections.values():
+            tally.add(self._judge.interrupt(state))
 
-    def _hear_window(self, bucket: Bucket, window: ConnectionWindow, tally: Tally) -> None:
-        connections, said = bucket.connections, window.observations
-        answered = _answered(bucket, window)
-        tally.count(said)
-        heard = connections.heard(window.connection)
-        if all(seen.last_sequence <= heard for seen in said):
-            return
-        state = connections.get(window.connection)
+    def _judge_window(self, bucket: Bucket, window: Window, answered: set[ApiVersion], tally: Tally) -> int:
+        """Judge a window that is not cached. Returns the latest capture time, 0 if nothing is new."""
+        connections, key = bucket.connections, window.connection
+        tally.count_frames(window)
+        latest = connections.latest_sequence(key.id)
+        if all(occurrence.last_sequence <= latest for occurrence in window.occurrences):
+            return 0
+        state = connections.get(key.id)
         if state is None:
-            state = connections[window.connection] = open_connection(window)
-        for outcome in self._judge.hear_each(state, window):
-            outcome.claims.extend(_newly_answered(answered, window, outcome))
+            state = connections[key.id] = open_connection(key)
+        for outcome in self._judge.judge_each(state, window):
+            outcome.claims.extend(_newly_answered(answered, key, outcome))
             tally.add(outcome)
         if len(bucket.answered) > SERVER_LIMIT:
             del bucket.answered[next(iter(bucket.answered))]
-        bucket.clock = max(bucket.clock, state.conversation.latest_captured_at)
         if state.conversation.closed:
-            del connections[window.connection]
+            del connections[key.id]
+        return state.conversation.progress.captured_at
 
     def _summarise(self, bucket: Bucket, report: Report) -> Report:
         counts: dict[tuple[str, str, str], int] = {}
         for (software, server), count in bucket.connections.by_software().items():
-            said = (software.name, software.version) if software else (UNKNOWN, UNKNOWN)
-            key = (*said, self._judge.listener(server))
+            named = (software.name, software.version) if software else (UNKNOWN, UNKNOWN)
+            key = (*named, self._judge.listener(server))
             counts[key] = counts.get(key, 0) + count
         report.open_connections = [OpenConnections(*key, count) for key, count in sorted(counts.items())]
         return report
 
 
-def _order(window: ConnectionWindow | FoldedWindow) -> tuple[bytes, int]:
-    return window.connection, window.first_sequence
+def _order(window: Window) -> tuple[bytes, int]:
+    return window.connection.id, window.first_sequence
 
 
-def _answered(bucket: Bucket, window: ConnectionWindow | Speakers) -> set[ApiVersion]:
-    """Give the API versions of which the bucket was told that the window's server answers them."""
-    return bucket.answered.setdefault(f"{window.cluster}\0{window.server}", set())
+def _answered_by(bucket: Bucket, key: ConnectionKey) -> set[ApiVersion]:
+    """Return the API versions that the bucket has seen the connection's server answer."""
+    return bucket.answered.setdefault(f"{key.cluster}\0{key.server}", set())
 
 
-def _newly_answered(answered: set[ApiVersion], window: ConnectionWindow, outcome: Outcome) -> Iterator[Claim]:
-    """Tell once, not with each connection, that a server answers an API version."""
+def _newly_answered(answered: set[ApiVersion], key: ConnectionKey, outcome: Outcome) -> Iterator[Claim]:
+    """Claim once, not per connection, that a server answers an API version."""
     for api_key, api_version in sorted(outcome.answered - answered):
-        yield answered_claim(window.cluster, window.server, api_key, api_version)
+        yield answered_claim(key.cluster, key.server, api_key, api_version)
     answered |= outcome.answered

@@ -1,7 +1,4 @@
-"""A bucket of identities: the state that one Spark key of the second step holds, and one step of it.
-
-The stored bytes begin with a version, as those of a bucket of connections do.
-"""
+"""One step of a bucket of identities: judges the claims of connections that share an identity."""
 
 from __future__ import annotations
 
@@ -16,22 +13,22 @@ from streaming.judging.tally import Tally
 
 
 def bucket_of_identity(identity: Identity, buckets: int) -> int:
-    """Choose the bucket of an identity, the same in every process."""
+    """Return the bucket of an identity, the same in every process."""
     return zlib.crc32(f"{identity.kind}\0{identity.cluster}\0{identity.name}".encode()) % buckets
 
 
 class IdentityStep:
-    """Steps buckets of identities. A report's number is that of no bucket of connections: below 0."""
+    """Steps buckets of identities. Their reports have negative numbers, apart from those of connections."""
 
     def __init__(self, judge: IdentityJudge) -> None:
         self._judge = judge
 
-    def hear(self, number: int, state: IdentityState, claims: Iterable[Claim]) -> Report:
-        """Take claims in."""
-        return _report(number, self._judge.hear(state, claims))
+    def process(self, number: int, state: IdentityState, claims: Iterable[Claim]) -> Report:
+        """Process claims."""
+        return _report(number, self._judge.process(state, claims))
 
     def tick(self, number: int, state: IdentityState) -> Report:
-        """Judge what has settled; to be called at even intervals."""
+        """Judge what has settled. Must be called at regular intervals."""
         return _report(number, self._judge.tick(state))
 
     def finish(self, number: int, state: IdentityState) -> Report:

@@ -1,241 +1,237 @@
-"""Routine: what plain frames and heartbeats come to, known because their like was judged before.
+"""The judgement cache: an automaton that is built lazily, as regular expression engines build theirs.
 
-Most connections say what others said before them, or they themselves in the batch before. Whoever stands
-as another one stood, and says what that one said, is told the same. It is tried once, on a connection that
-is put together for it, and remembered if it brings no news and leaves the connection as it was, but for
-what moves with every frame. The connection itself need not even be read.
+    regular expression    here
+    state                 fingerprint of a connection, and of its only member where heartbeats are judged
+    input                 word: the symbols of a window's statements, in order
+    transition            the checks of each observation, and the state afterwards
+
+The automaton itself is the rules and the facts: immutable, and slow, since a transition is computed by
+building the connection and asking the rules. The cache holds computed transitions. It keeps those only that
+lead back to their state and bring no news, so a window with a cached transition moves the connection's
+progress and adds to counts; its content is neither read nor written. Most windows of steady traffic are of
+that kind.
+
+The contract:
+
+- A hit gives what the judge gives: `tests/streaming/judging/test_judgement_cache.py` holds both equal on
+  random traffic, and on all cases and mutations.
+- A rule that declares `uses_progress` is not cached: a window that it is asked about goes to the judge.
+- The cache belongs to one worker and one query, and may be cleared at any time.
+- CAPACITY is its size in transitions. When it is full it is cleared, and `clears` counts that. It is never
+  given up, however often it is cleared: otherwise one client with ever new words could switch it off.
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from expectations.conversation.connection_window import Moment
+from expectations.conversation.in_flight import ApiVersion
 from expectations.conversation.observation import Observation
-from expectations.conversation.unanswered import ApiVersion
-from expectations.identity.shown import seen_again
-from expectations.judging.fingerprint import Saying
+from expectations.conversation.occurrence import Occurrence
+from expectations.conversation.progress import Progress
+from expectations.conversation.window import Window
+from expectations.judging.id_numbers import NO_ID
 from expectations.judging.judge import Judge
-from expectations.judging.membership import NO_MEMBER
 from expectations.judging.outcome import Outcome
-from expectations.judging.own_ids import NO_ID
-from streaming.judging.bucket_input import FoldedWindow
-from streaming.judging.tally import Judged, Tally
-from streaming.state.connection_layout import NOWHERE, Row, waiting_of
+from expectations.judging.symbol import Symbol
+from streaming.judging.tally import FrameChecks, Tally
+from streaming.state.connection_layout import NOWHERE, Row
 from streaming.state.connections import Connections
 
-MOST_REMEMBERED: Final = 500_000
-"""Exchanges that are remembered, each in some 150 bytes; when there are more, all are forgotten."""
-LIKENESS_BYTES: Final = 16
-_NO_LIKENESS: Final = b"\xc1"
-"""A byte with which nothing begins that is written in msgpack."""
-_FOREIGN: Final = struct.Struct("<cqq")
+CAPACITY: Final = 500_000
+"""Transitions that are kept, of some 150 bytes each: 75 MB in a worker."""
+_DIGEST_BYTES: Final = 16
+_FOREIGN_IDS: Final = struct.Struct("<cqq")
+_NO_CODE: Final = b"\xc1"
+"""A byte that no msgpack begins with, so no symbol's code does."""
 
 
-class _Sight(NamedTuple):
-    """A window of a connection that is not read, and where that stands."""
+class Transition(NamedTuple):
+    """The checks of each observation of a window, and the API versions that were answered in it."""
 
-    window: FoldedWindow
-    place: int
-    row: Row
-    likeness: bytes
-
-
-class _Remembered(NamedTuple):
-    """What observations came to, one after the other, and the API versions that were answered."""
-
-    judged: tuple[Judged, ...]
+    checks: tuple[FrameChecks, ...]
     answered: frozenset[ApiVersion]
 
 
-class Routine:
-    """Judges what is routine, and leaves the rest to the judge."""
+class _Step(NamedTuple):
+    """A window in the state of its stored connection: where that is stored, its row, and the cache's key."""
+
+    window: Window
+    symbols: Mapping[int, Symbol]
+    place: int
+    row: Row
+    key: bytes
+
+
+class JudgementCache:
+    """Judges windows by cached transitions. `clears` counts how often it was full."""
 
     def __init__(self, judge: Judge) -> None:
+        self.clears = 0
         self._judge = judge
-        self._remembered: dict[bytes, _Remembered | None] = {}
-        self._judged: dict[tuple[object, ...], Judged] = {}
-        self._outcomes: dict[_Remembered, _Remembered] = {}
+        self._transitions: dict[bytes, Transition | None] = {}
+        # Transitions are many and their parts few: equal parts are one object.
+        self._checks: dict[tuple[object, ...], FrameChecks] = {}
+        self._shared: dict[Transition, Transition] = {}
 
-    def hear(
-        self, connections: Connections, window: FoldedWindow, answered: set[ApiVersion], tally: Tally
-    ) -> int:
-        """Judge a window if that is routine; else nothing has changed.
+    def judge(
+        self,
+        connections: Connections,
+        window: Window,
+        symbols: Mapping[int, Symbol],
+        answered: set[ApiVersion],
+        tally: Tally,
+    ) -> int | None:
+        """Judge a window if its transition is cached or can be; else change nothing and return None.
 
-        Gives the connection's latest capture time, 0 if it was not routine. `answered` are the API versions
-        of which it was told that the server answers them.
+        Returns the connection's latest capture time. `answered` are the API versions that the server is known
+        to answer; a window that adds to them goes to the judge.
         """
-        sight = _sight(connections, window)
-        if sight is None:
-            return 0
-        remembered = self._recall(connections, sight)
-        if remembered is None or not remembered.answered <= answered:
-            return 0
-        moved = _moved(sight, connections)
-        connections.move(sight.place, moved)
-        for judged, moment in zip(remembered.judged, window.brief.moments, strict=True):
-            tally.repeat(judged, moment.count)
-        return moved.latest
+        step = _step_of(connections, window, symbols)
+        if step is None:
+            return None
+        if step.key not in self._transitions:
+            self._make_room()
+            self._transitions[step.key] = self._compute(connections, step)
+        transition = self._transitions[step.key]
+        if transition is None or not transition.answered <= answered:
+            return None
+        for checks, occurrence in zip(transition.checks, window.occurrences, strict=True):
+            tally.count_checks(checks, occurrence.count)
+        return _advance(connections, step).captured_at
 
-    def _recall(self, connections: Connections, sight: _Sight) -> _Remembered | None:
-        if sight.likeness not in self._remembered:
-            if len(self._remembered) >= MOST_REMEMBERED:
-                self._remembered.clear()
-            self._remembered[sight.likeness] = self._try(connections, sight)
-        return self._remembered[sight.likeness]
+    def _make_room(self) -> None:
+        if len(self._transitions) >= CAPACITY:
+            self._transitions.clear()
+            self.clears += 1
 
-    def _try(self, connections: Connections, sight: _Sight) -> _Remembered | None:
-        """Judge the window on a connection made for it."""
-        stored, window = connections.content(sight.place), sight.window
-        state = connections.layout.read(window.connection, sight.row, stored)
-        observed = window.observed(window.brief.moments)
-        outcomes = self._judge.hear_each(state, observed)
+    def _compute(self, connections: Connections, step: _Step) -> Transition | None:
+        """Ask the judge, on a copy of the connection. None if the transition cannot be cached."""
+        stored = connections.content(step.place)
+        state = connections.layout.read(step.window.connection.id, step.row, stored)
+        observations = step.window.observations
+        outcomes = self._judge.judge_each(state, step.window)
+        if any(self._judge.uses_progress(each, state.conversation) for each in observations):
+            return None
         if connections.layout.content(state) != stored:
             return None
-        if not all(map(_is_even, observed.observations, outcomes)):
+        if not all(map(_is_plain, observations, outcomes)):
             return None
         answered = frozenset[ApiVersion]().union(*(outcome.answered for outcome in outcomes))
-        came_to = _Remembered(tuple(map(self._same, observed.observations, outcomes)), answered)
-        return self._outcomes.setdefault(came_to, came_to)
+        transition = Transition(tuple(map(self._frame_checks, observations, outcomes)), answered)
+        return self._shared.setdefault(transition, transition)
 
-    def _same(self, observation: Observation, outcome: Outcome) -> Judged:
-        """Give one object for all that comes to the same."""
-        judged = observation.api_key, observation.kind, tuple(outcome.checks)
-        return self._judged.setdefault(judged, Judged(*judged))
+    def _frame_checks(self, observation: Observation, outcome: Outcome) -> FrameChecks:
+        checks = observation.api_key, observation.kind, tuple(outcome.checks)
+        return self._checks.setdefault(checks, FrameChecks(*checks))
 
 
-def _sight(connections: Connections, window: FoldedWindow) -> _Sight | None:
-    """Look at a window; None where there is more to it than plain frames, and heartbeats of its one member.
+def _step_of(connections: Connections, window: Window, symbols: Mapping[int, Symbol]) -> _Step | None:
+    """Look a window up without reading its connection. None if the judge must see it.
 
-    Nor is it looked at where the connection is new, was read, or has heard a part of it.
+    That is so where the connection is new, was read before or has no fingerprint, where part of the window
+    was judged before, and where a statement has no symbol.
     """
-    place = connections.place(window.connection)
-    if place == NOWHERE or not window.brief.moments:
+    place = connections.place(window.connection.id)
+    if place == NOWHERE or not window.occurrences:
         return None
     row = connections.row(place)
-    if window.first_sequence <= row.heard or (row.loss and _may_answer_before(row.loss, window)):
+    if row.fingerprint == NOWHERE:
         return None
-    said, has_heartbeats = [], False
-    for moment in window.brief.moments:
-        saying = window.sayings[moment.saying]
-        if saying.is_heartbeat and saying.member in (NO_MEMBER, row.member):
-            has_heartbeats = True
-        elif not saying.is_plain:
+    _, sequence, loss, *_ = row.progress
+    if window.first_sequence <= sequence or (loss and _may_answer_before(loss, window, symbols)):
+        return None
+    word = _word_of(window, symbols, row)
+    if word is None:
+        return None
+    state = connections.layout.fingerprints.value(row.fingerprint)
+    if any(symbols[number].is_heartbeat for number in window.numbers):
+        if row.member_fingerprint == NOWHERE or not _are_in_turn(window, symbols):
             return None
-        said.append(saying.likeness)
-        client, instance = saying.client, saying.instance
+        word.append(connections.layout.member_fingerprints.value(row.member_fingerprint))
+    key = hashlib.blake2b(b"".join([state, *word]), digest_size=_DIGEST_BYTES).digest()
+    return _Step(window, symbols, place, row, key)
+
+
+def _word_of(window: Window, symbols: Mapping[int, Symbol], row: Row) -> list[bytes] | None:
+    """Return the word of a window, None if a statement has no symbol or another member sends."""
+    word = []
+    for number in window.numbers:
+        symbol = symbols[number]
+        if not symbol.code or symbol.member not in (NO_ID, row.member):
+            return None
+        word.append(symbol.code)
+        client, instance = symbol.client, symbol.instance
         if client not in (NO_ID, row.client) or instance not in (NO_ID, row.instance):
-            said.append(_foreign(saying, row))
-    if has_heartbeats:
-        if row.membership == NOWHERE or not _are_in_turn(window):
-            return None
-        said.append(connections.layout.memberships.value(row.membership))
-    standing = connections.layout.standings.value(row.standing)
-    likeness = hashlib.blake2b(b"".join([standing, *said]), digest_size=LIKENESS_BYTES).digest()
-    return _Sight(window, place, row, likeness)
+            foreign_client = NO_ID if client == row.client else client
+            foreign_instance = NO_ID if instance == row.instance else instance
+            word.append(_FOREIGN_IDS.pack(_NO_CODE, foreign_client, foreign_instance))
+    return word
 
 
-def _foreign(saying: Saying, row: Row) -> bytes:
-    """Name the IDs that are not the connection's own."""
-    client, instance = saying.client, saying.instance
-    return _FOREIGN.pack(
-        _NO_LIKENESS,
-        NO_ID if client == row.client else client,
-        NO_ID if instance == row.instance else instance,
-    )
-
-
-def _are_in_turn(window: FoldedWindow) -> bool:
-    """Whether each heartbeat is answered before the next one, and as often as it was sent."""
-    waiting: Moment | None = None
-    for moment in window.brief.moments:
-        saying = window.sayings[moment.saying]
-        if not saying.is_heartbeat:
+def _are_in_turn(window: Window, symbols: Mapping[int, Symbol]) -> bool:
+    """Whether each heartbeat is answered before the next one, as often as it was sent."""
+    waiting: Occurrence | None = None
+    for number, occurrence in zip(window.numbers, window.occurrences, strict=True):
+        if not symbols[number].is_heartbeat:
             continue
-        if not saying.is_answer:
+        if not symbols[number].is_response:
             if waiting is not None:
                 return False
-            waiting = moment
-        elif waiting is None or not _is_answer_to(moment, waiting):
+            waiting = occurrence
+        elif waiting is None or not _answers(occurrence, waiting):
             return False
         else:
             waiting = None
     return waiting is None
 
 
-def _is_answer_to(answer: Moment, request: Moment) -> bool:
-    return (answer.paired_sequence, answer.count) == (request.first_sequence, request.count)
+def _answers(response: Occurrence, request: Occurrence) -> bool:
+    return (response.paired_sequence, response.count) == (request.first_sequence, request.count)
 
 
-def _may_answer_before(loss: int, window: FoldedWindow) -> bool:
-    """Whether an answer may belong to a request from before a loss."""
+def _may_answer_before(loss: int, window: Window, symbols: Mapping[int, Symbol]) -> bool:
+    """Whether a response may belong to a request from before a loss."""
     return any(
-        window.sayings[moment.saying].is_answer and moment.paired_sequence <= loss
-        for moment in window.brief.moments
+        symbols[number].is_response and occurrence.paired_sequence <= loss
+        for number, occurrence in zip(window.numbers, window.occurrences, strict=True)
     )
 
 
-def _is_even(observation: Observation, outcome: Outcome) -> bool:
+def _is_plain(observation: Observation, outcome: Outcome) -> bool:
     """Whether each frame came to one check of each rule that was asked, and to nothing else."""
     is_news = outcome.findings or outcome.claims or outcome.offences
     return not is_news and all(count == observation.count for count in outcome.checks.values())
 
 
-def _moved(sight: _Sight, connections: Connections) -> Row:
-    """Move what every frame moves, as the conversation and its sightings would."""
-    row, (brief, sayings) = sight.row, sight.window
-    requests = [moment for moment in brief.moments if not sayings[moment.saying].is_answer]
-    client_until, client_before = _shown_again(row.client_until, row.client_before, requests)
-    instance_until, instance_before = _shown_again(row.instance_until, row.instance_before, requests)
-    beats = [request for request in requests if sayings[request.saying].is_heartbeat]
-    member_until, member_before = _shown_again(row.member_until, row.member_before, beats)
-    # Made anew: to replace fields of a named tuple takes three times as long.
-    return Row(
-        max([row.latest, *[moment.last_captured_at for moment in brief.moments]]),
-        max([row.heard, *[moment.last_sequence for moment in brief.moments]]),
-        row.loss,
-        client_until,
-        client_before,
-        instance_until,
-        instance_before,
-        member_until,
-        member_before,
-        beats[-1].first_sequence if beats else row.beat,
-        beats[-1].last_captured_at if beats else row.beat_at,
-        row.client,
-        row.instance,
-        row.member,
-        row.end,
-        row.server,
-        row.software,
-        _waiting(sight, connections),
-        row.standing,
-        row.membership,
-        True,
+def _advance(connections: Connections, step: _Step) -> Progress:
+    """Move the progress of a stored connection by a window."""
+    row, layout, statements = step.row, connections.layout, step.window.statements
+    progress = layout.progress(row)
+    member, counts = progress.only_member, dict(progress.in_flight.counts)
+    for number, occurrence in zip(step.window.numbers, step.window.occurrences, strict=True):
+        is_heartbeat = step.symbols[number].is_heartbeat
+        progress.advance(statements[number], occurrence, member if is_heartbeat else None)
+    moved = progress.in_flight.counts
+    in_flight = row.in_flight if moved == counts else layout.in_flight_place(moved)
+    # Built anew: `_replace` of a named tuple takes three times as long.
+    connections.set_row(
+        step.place,
+        Row(
+            progress.numbers(),
+            row.client,
+            row.instance,
+            row.member,
+            row.end,
+            row.server,
+            row.software,
+            in_flight,
+            row.fingerprint,
+            row.member_fingerprint,
+            True,
+        ),
     )
-
-
-def _shown_again(until: int, before: int, requests: list[Moment]) -> tuple[int, int]:
-    """Give when an identity was shown last, and when before, once it was shown with requests, too."""
-    if until != NOWHERE:
-        for request in requests:
-            until, before = seen_again(until, before, request)
-    return until, before
-
-
-def _waiting(sight: _Sight, connections: Connections) -> int:
-    """Give the place of the requests that wait once frames were heard, which are all certain and matched."""
-    brief, sayings = sight.window
-    more: dict[ApiVersion, int] = {}
-    for moment in brief.moments:
-        said = sayings[moment.saying]
-        more[said.asked] = more.get(said.asked, 0) + said.owed * moment.count
-    if not any(more.values()):
-        return sight.row.unanswered
-    table = connections.layout.waiting
-    counts = dict(table.value(sight.row.unanswered))
-    for asked, count in more.items():
-        counts[asked] = counts.get(asked, 0) + count
-    return table.place(waiting_of(counts))
+    return progress

@@ -1,4 +1,4 @@
-"""What one step of a bucket tells the driver."""
+"""The report of one step of a bucket, which the driver publishes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Report(msgspec.Struct):
     """What was found, counted and is open.
 
     `frames` counts by API name and kind, `undecodable` by reason, `checks` by rule and verdict.
-    `captured` counts records, not of this bucket alone, by capture time in tenths of a second since 1970.
-    `claims` are for the step that judges identities; they do not reach the driver.
+    `captured` counts the records of whole batches by capture time, in tenths of a second since the epoch.
+    `claims` go to the step that judges identities; they do not reach the driver.
     """
 
     bucket: int

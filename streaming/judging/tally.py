@@ -1,13 +1,13 @@
-"""The tally of one step: what was judged and counted adds up here, and is told by name at the end."""
+"""The tally of one step: adds up what was judged and counted, and becomes the step's report."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from decoders.frame.record import Kind
-from expectations.conversation.observation import Observation
+from expectations.conversation.window import Window
 from expectations.judging.outcome import Outcome
 from streaming.judging.report import Report
 
@@ -18,8 +18,8 @@ Check = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judged:
-    """What a plain observation comes to: the checks that each of its frames is counted under."""
+class FrameChecks:
+    """The checks that each frame of an observation counts under. Compared by identity, which is fast."""
 
     api_key: int
     kind: Kind
@@ -27,43 +27,44 @@ class Judged:
 
 
 class Tally:
-    """What was judged, put together; frames as counts."""
+    """Adds up outcomes, frames and cached checks."""
 
     def __init__(self, api_names: Mapping[int, str]) -> None:
         self._api_names = api_names
         self._judged = Outcome()
         self._frames: dict[tuple[int, str], int] = {}
         self._undecodable: dict[str, int] = {}
-        self._repeated: dict[Judged, int] = {}
+        self._cached: dict[FrameChecks, int] = {}
 
     def add(self, outcome: Outcome) -> None:
-        """Add what was judged."""
+        """Add an outcome of the judge."""
         self._judged.add(outcome)
 
-    def count(self, observations: Sequence[Observation]) -> None:
-        """Count the frames of observations, and those of them that could not be decoded."""
-        for seen in observations:
-            if seen.kind is Kind.REQUEST or seen.kind is Kind.RESPONSE:
-                self._count_frames(seen.api_key, seen.kind, seen.count)
-            if seen.failure is not None:
-                self._count_undecodable(seen.failure.reason, seen.count)
-            elif not seen.known:
-                self._count_undecodable("unknown-api", seen.count)
+    def count_frames(self, window: Window) -> None:
+        """Count the frames of a window, and those of them that could not be decoded."""
+        for number, occurrence in zip(window.numbers, window.occurrences, strict=True):
+            statement = window.statements[number]
+            if statement.kind is Kind.REQUEST or statement.kind is Kind.RESPONSE:
+                self._count_frames(statement.api_key, statement.kind, occurrence.count)
+            if statement.failure is not None:
+                self._count_undecodable(statement.failure.reason, occurrence.count)
+            elif not statement.known:
+                self._count_undecodable("unknown-api", occurrence.count)
 
-    def repeat(self, judged: Judged, count: int) -> None:
-        """Count so many frames, and what each of them comes to."""
-        self._repeated[judged] = self._repeated.get(judged, 0) + count
+    def count_checks(self, checks: FrameChecks, count: int) -> None:
+        """Count `count` frames and the checks of each."""
+        self._cached[checks] = self._cached.get(checks, 0) + count
 
     def report(self, number: int) -> Report:
-        """Tell what came together, as the report of a bucket."""
-        for judged, count in self._repeated.items():
-            self._count_frames(judged.api_key, judged.kind, count)
-            self._judged.add(Outcome(checks=dict.fromkeys(judged.checks, count)))
-        self._repeated.clear()
-        told = self._judged
-        report = Report(number, findings=told.findings, claims=told.claims, undecodable=self._undecodable)
-        report.offences.extend(told.offences.items())
-        for (rule, verdict), count in told.checks.items():
+        """Return the report of bucket `number`."""
+        for cached, count in self._cached.items():
+            self._count_frames(cached.api_key, cached.kind, count)
+            self._judged.add(Outcome(checks=dict.fromkeys(cached.checks, count)))
+        self._cached.clear()
+        judged = self._judged
+        report = Report(number, findings=judged.findings, claims=judged.claims, undecodable=self._undecodable)
+        report.offences.extend(judged.offences.items())
+        for (rule, verdict), count in judged.checks.items():
             report.checks.setdefault(rule, {})[verdict] = count
         for (api_key, kind), count in self._frames.items():
             kinds = report.frames.setdefault(self._api_names.get(api_key, UNKNOWN), {})

@@ -88,7 +88,7 @@ class IdentityProcessor(StatefulProcessor):
             if stepped.report is not None:
                 yield Row(bucket=key[0], report=stepped.report)
         if claims:
-            yield self._hear(bucket_of_key(key[0]), claims, timerValues.getCurrentProcessingTimeInMs())
+            yield self._process(bucket_of_key(key[0]), claims, timerValues.getCurrentProcessingTimeInMs())
 
     def handleExpiredTimer(
         self,
@@ -110,12 +110,12 @@ class IdentityProcessor(StatefulProcessor):
         """End the task. Nothing is held beyond the state store."""
         end_task()
 
-    def _hear(self, number: int, claims: list[Claim], now: int) -> Row:
+    def _process(self, number: int, claims: list[Claim], now: int) -> Row:
         stored = self._stored.read()
         if stored is None:
             self._handle.registerTimer(now + TICK_INTERVAL)
         state = unpack_identities(stored)
-        return self._store(state, self._step.hear(number, state, claims))
+        return self._store(state, self._step.process(number, state, claims))
 
     def _store(self, state: IdentityState, report: Report) -> Row:
         packed = pack_identities(state)

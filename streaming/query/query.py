@@ -14,7 +14,7 @@ from streaming.judging.report import Report
 from streaming.query.first_batch import enter_first_batch
 from streaming.query.identity_stage import REPORT_SCHEMA, STEPPED_SCHEMA, IdentityProcessor
 from streaming.query.orphaned_offsets import sweep
-from streaming.query.stages import FOLDED_SCHEMA, BucketProcessor, decode_stage
+from streaming.query.stages import INPUT_SCHEMA, BucketProcessor, decode_stage
 from streaming.settings.configuration import Configuration
 from streaming.settings.decisions import Decisions
 from streaming.settings.kafka_client import jvm_options
@@ -39,11 +39,11 @@ def reports_of(
     """
     frames, table = read_frames(session, configuration), table_text(configuration.schemas)
     buckets = configuration.buckets
-    folded = frames.mapInArrow(decode_stage(buckets, table), FOLDED_SCHEMA)
+    inputs = frames.mapInArrow(decode_stage(buckets, table), INPUT_SCHEMA)
     terms = Decisions(configuration).terms
     resumed_at = session.sparkContext.startTime if configuration.after_loss else 0
     connections = connections or BucketProcessor(buckets, terms, table, resumed_at)
-    stepped = _step(folded, "bucket", connections, STEPPED_SCHEMA)
+    stepped = _step(inputs, "bucket", connections, STEPPED_SCHEMA)
     return _step(stepped, "identities", IdentityProcessor(terms, table), REPORT_SCHEMA)
 
 

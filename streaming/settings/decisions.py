@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime
 
 import msgspec
 
-from expectations.conversation.observation import NO_NODE, ClusterDescription
+from expectations.conversation.bodies import NO_NODE, ClusterDescription
 from expectations.judging.finding import Finding, Suppressed
 from expectations.judging.terms import Terms
 from expectations.rules.base.rule import Rule

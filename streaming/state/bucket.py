@@ -15,10 +15,10 @@ from streaming.state.connections import Connections
 class Bucket:
     """The connections of one bucket.
 
-    `clock` is the latest capture time seen, in nanoseconds; `scheduled` tells whether the bucket's
-    timer runs, which survives a restart as the state does. `answered` holds the API versions of which
-    it was told that a server answers them, by cluster and server. `buckets` is how many there are of them,
-    0 before that is known, and `resumed_at` when it went on after a loss, in milliseconds.
+    `clock` is the latest capture time, in nanoseconds. `scheduled` tells whether the bucket's timer runs,
+    which survives a restart like the state. `republished_at` and `resumed_at`, when the bucket resumed after
+    a loss of frames, are in milliseconds. `answered` holds the API versions that each server is known to
+    answer, by cluster and server. `buckets` is the number of buckets, 0 before it is known.
     """
 
     connections: Connections = field(default_factory=Connections)

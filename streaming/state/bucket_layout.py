@@ -1,7 +1,7 @@
-"""How a bucket is laid out in the state store: a value that each batch moves, and one that only news changes.
+"""The layout of a bucket in the state store: one value that each batch moves, one that only news changes.
 
-The first begins with a version; that of a version which is not known is refused. The second holds the
-contents of its connections: while these merely repeat themselves it is neither read nor written.
+The first begins with the version of the layout; any other version is refused. The second holds the contents
+of the connections: while these repeat themselves, it is neither read nor written.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import zstandard
 
 from streaming.state.bucket import Bucket
 from streaming.state.connections import Connections, StoredConnections
-from streaming.state.contents import StoredContents
+from streaming.state.contents import Contents
 from streaming.state.state_error import StateError
 
 STATE_VERSION = 1
 
 
 class PackedBucket(NamedTuple):
-    """A bucket as its two values. `contents` is None where it is as it was; `size` is the bytes of both."""
+    """The two values of a bucket. `contents` is None if it has not changed; `size` is the size of both."""
 
-    standing: bytes
+    bucket: bytes
     contents: bytes | None
     size: int
 
 
-class _Standing(msgspec.Struct, array_like=True):
+class _StoredBucket(msgspec.Struct, array_like=True):
     """The layout of the first value."""
 
     clock: int
@@ -41,15 +41,15 @@ class _Standing(msgspec.Struct, array_like=True):
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(_Standing)
+_DECODER = msgspec.msgpack.Decoder(_StoredBucket)
 _COMPRESSOR = zstandard.ZstdCompressor(level=1)
 _DECOMPRESSOR = zstandard.ZstdDecompressor()
 
 
 def pack_bucket(bucket: Bucket) -> PackedBucket:
-    """Lay a bucket out for the state store."""
+    """Encode a bucket for the state store."""
     connections, contents = bucket.connections.stored()
-    standing = _Standing(
+    stored = _StoredBucket(
         bucket.clock,
         bucket.scheduled,
         bucket.republished_at,
@@ -58,19 +58,19 @@ def pack_bucket(bucket: Bucket) -> PackedBucket:
         bucket.buckets,
         bucket.resumed_at,
     )
-    packed = bytes([STATE_VERSION]) + _COMPRESSOR.compress(_ENCODER.encode(standing))
+    packed = bytes([STATE_VERSION]) + _COMPRESSOR.compress(_ENCODER.encode(stored))
     return PackedBucket(packed, contents, len(packed) + connections.contents_size)
 
 
-def unpack_bucket(standing: bytes | None, contents: Callable[[], bytes | None]) -> Bucket:
-    """Read a bucket back; None is a bucket that was never stored. Raises StateError.
+def unpack_bucket(stored: bytes | None, contents: Callable[[], bytes | None]) -> Bucket:
+    """Decode a bucket; None is one that was never stored. Raises StateError.
 
-    `contents` gives the other value. It is asked when a connection is read, at the latest when the bucket is
+    `contents` fetches the second value. It is called when a connection is first read, or when the bucket is
     packed.
     """
-    if standing is None:
+    if stored is None:
         return Bucket()
-    version, content = standing[0], standing[1:]
+    version, content = stored[0], stored[1:]
     if version != STATE_VERSION:
         raise StateError(
             f"the checkpoint holds state of version {version}, this kipwatch writes {STATE_VERSION}: "
@@ -78,7 +78,7 @@ def unpack_bucket(standing: bytes | None, contents: Callable[[], bytes | None]) 
         )
     read = _DECODER.decode(_DECOMPRESSOR.decompress(content))
     return Bucket(
-        Connections(read.connections, StoredContents(read.connections.contents_size, contents)),
+        Connections(read.connections, Contents(read.connections.contents_size, contents)),
         read.clock,
         read.scheduled,
         read.republished_at,

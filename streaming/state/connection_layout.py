@@ -1,240 +1,226 @@
-"""How one connection is laid out in a bucket: a row of fixed width, shared facts, and the rest as bytes.
+"""The layout of one connection in a bucket: a row of fixed width, shared values, and its content as bytes.
 
-The row holds what every frame moves, and what must be known of all connections. The bytes hold what
-only news changes, so that a connection which repeats itself is neither read nor written.
+The row holds what every frame moves, and what must be known of all connections without reading them. The
+content holds what only news changes, so a connection that repeats itself is neither read nor written.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 
+from expectations.conversation.bodies import SoftwareClaim
 from expectations.conversation.conversation import Advertised, Conversation
-from expectations.conversation.observation import SoftwareClaim
-from expectations.conversation.unanswered import ApiVersion, Unanswered
-from expectations.identity.shown import Sighting, Sightings
-from expectations.judging.fingerprint import standing_of
+from expectations.conversation.in_flight import ApiVersion, InFlight
+from expectations.conversation.progress import PROGRESS_NUMBERS, MemberProgress, Progress
+from expectations.identity.shown import ShownIdentities
+from expectations.judging.fingerprint import fingerprint_of, member_fingerprint_of, only_member
+from expectations.judging.id_numbers import NO_ID, client_number, instance_number, member_number
 from expectations.judging.judge import ConnectionState, OpenFinding
-from expectations.judging.membership import NO_MEMBER, member_number, membership_of, sole_member
-from expectations.judging.own_ids import client_number, instance_number
 from expectations.rules.catalogue import RULE_STATES, changed_states
-from streaming.state.shared_values import Table
+from streaming.state.shared_values import SharedValues
 
-NOWHERE = -1
+NOWHERE: Final = -1
+"""The place of a value that a connection does not have."""
 
 
 class Row(NamedTuple):
-    """What stands of a connection in the index. Times are in nanoseconds; places are those of shared facts.
+    """A connection's entry in the index.
 
-    `latest` is its latest capture time, `heard` its latest sequence, `loss` that of its latest loss. The
-    next six tell when its client, its instance ID and its sole member were shown last, and when before,
-    NOWHERE if they never were. `beat` and `beat_at` are the sequence and time of that member's latest
-    heartbeat, `client`, `instance` and `member` the numbers of their IDs, `membership` is where the member
-    stands, NOWHERE where there is no sole one.
-    `end` tells where the content ends, `stirred` whether there may be something to tell again.
+    `progress` are the PROGRESS_NUMBERS. `client`, `instance` and `member` are the numbers of its own IDs.
+    `end` is the offset behind its content. The next five are places of shared values, NOWHERE for what it
+    does not have. `has_news` means that it may have findings or identities to publish again.
     """
 
-    latest: int
-    heard: int
-    loss: int
-    client_until: int
-    client_before: int
-    instance_until: int
-    instance_before: int
-    member_until: int
-    member_before: int
-    beat: int
-    beat_at: int
+    progress: tuple[int, ...]
     client: int
     instance: int
     member: int
     end: int
     server: int
     software: int
-    unanswered: int
-    standing: int
-    membership: int
-    stirred: bool
+    in_flight: int
+    fingerprint: int
+    member_fingerprint: int
+    has_news: bool
 
 
-_PLACES = ("server", "software", "unanswered", "standing", "membership")
-_WIDTHS = {"end": "<u4"} | dict.fromkeys(_PLACES, "<i4")
-_CODES = {"<i8": "q", "<u4": "I", "<i4": "i", "|u1": "?"}
-INDEX = np.dtype([(name, _WIDTHS.get(name, "<i8")) for name in Row._fields[:-1]] + [("stirred", "u1")])
-"""A Row's place in an array."""
-ROW = struct.Struct("<" + "".join(_CODES[INDEX[name].str] for name in Row._fields))
-"""The same, for one row at a time."""
+_WIDTHS: Final = {
+    **dict.fromkeys(PROGRESS_NUMBERS, "<i8"),
+    **dict.fromkeys(("client", "instance", "member"), "<i8"),
+    "end": "<u4",
+    **dict.fromkeys(("server", "software", "in_flight", "fingerprint", "member_fingerprint"), "<i4"),
+    "has_news": "u1",
+}
+INDEX: Final = np.dtype(list(_WIDTHS.items()))
+"""The dtype of a row in the index."""
+_CODES: Final = {"<i8": "q", "<u4": "I", "<i4": "i", "u1": "?"}
+_ROW: Final = struct.Struct("<" + "".join(_CODES[width] for width in _WIDTHS.values()))
+"""The same layout, for one row at a time."""
+
+
+def read_row(index: Any, at: int) -> Row:
+    """Read row `at` of an INDEX array."""
+    values = _ROW.unpack_from(index, at * _ROW.size)
+    return Row(values[: len(PROGRESS_NUMBERS)], *values[len(PROGRESS_NUMBERS) :])
+
+
+def write_row(index: Any, at: int, row: Row) -> None:
+    """Write row `at` of an INDEX array."""
+    _ROW.pack_into(index, at * _ROW.size, *row.progress, *row[1:])
+
 
 Server = tuple[str, str, int]
 """A cluster, a server's address, and a run of the feeder."""
 Ranges = dict[int, tuple[int, int]]
-Waiting = tuple[tuple[ApiVersion, int], ...]
-"""How many requests of each API version wait for an answer."""
+Counts = tuple[tuple[ApiVersion, int], ...]
+"""How many requests of each API version are in flight, in order."""
+
+_STORED_APART: Final = (
+    "connection",
+    "cluster",
+    "client",
+    "server",
+    "run",
+    "progress",
+    "software",
+    "advertised",
+)
+"""The first fields of a conversation, which the content does not repeat."""
+assert Conversation.__struct_fields__[: len(_STORED_APART)] == _STORED_APART
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:
-    given = {"default": field.default, "default_factory": field.default_factory}
-    return msgspec.field(**given)
+    default: Any = {"default": field.default, "default_factory": field.default_factory}
+    return msgspec.field(**default)
 
 
-def facts_fields() -> list[tuple[str, Any, Any]]:
-    """List the facts of a conversation, as fields of a structure."""
-    return [(field.name, field.type, _default(field)) for field in msgspec.structs.fields(Conversation)]
-
-
-_Facts = msgspec.defstruct("Facts", facts_fields(), array_like=True)
-"""A conversation without the names of its fields, to which others may be added at the end."""
+_Facts = msgspec.defstruct(
+    "Facts",
+    [
+        (field.name, field.type, _default(field))
+        for field in msgspec.structs.fields(Conversation)[len(_STORED_APART) :]
+    ],
+    array_like=True,
+)
+"""The other fields of a conversation, without their names."""
 
 
 class Content(msgspec.Struct, array_like=True):
-    """What is stored of one connection beyond its row. `rules` holds the states that are not new."""
+    """What is stored of one connection beside its row.
 
-    facts: _Facts  # type: ignore[valid-type]  # made from the conversation's fields at run time
+    `advertised` is the sequence and the place of the ranges. `rules` holds the states that have changed.
+    `members` is the progress of the members, unless there is exactly one: the row has that.
+    """
+
+    client: str
     advertised: tuple[int, int] | None
+    facts: _Facts  # type: ignore[valid-type]  # made from the conversation's fields at run time
     rules: RULE_STATES  # type: ignore[valid-type]  # made from the catalogue at run time
     findings: dict[str, OpenFinding]
-    sightings: Sightings
+    identities: ShownIdentities
+    members: dict[str, MemberProgress]
 
 
 _ENCODER = msgspec.msgpack.Encoder()
 _CONTENT = msgspec.msgpack.Decoder(Content)
 
 
-class SharedFacts(msgspec.Struct, array_like=True):
-    """What many connections share, each value as msgpack."""
+class StoredValues(msgspec.Struct, array_like=True):
+    """What the connections of a bucket share, each value as msgpack."""
 
     servers: list[bytes] = []
     software: list[bytes] = []
     ranges: list[bytes] = []
-    waiting: list[bytes] = []
-    standings: list[bytes] = []
-    memberships: list[bytes] = []
+    in_flight: list[bytes] = []
+    fingerprints: list[bytes] = []
+    member_fingerprints: list[bytes] = []
 
 
 class ConnectionLayout:
-    """Reads and writes connections. What they share is kept once, in tables."""
+    """Reads and writes connections, with tables of what they share."""
 
-    def __init__(self, shared: SharedFacts | None = None) -> None:
-        self.shared = shared or SharedFacts()
-        self.servers: Table[Server] = Table(Server, self.shared.servers)
-        self.software: Table[SoftwareClaim] = Table(SoftwareClaim, self.shared.software)
-        self.waiting: Table[Waiting] = Table(Waiting, self.shared.waiting)
-        self.standings: Table[bytes] = Table(bytes, self.shared.standings)
-        self.memberships: Table[bytes] = Table(bytes, self.shared.memberships)
-        self._ranges: Table[Ranges] = Table(Ranges, self.shared.ranges)
+    def __init__(self, stored: StoredValues | None = None) -> None:
+        self.stored = stored or StoredValues()
+        self.servers: SharedValues[Server] = SharedValues(Server, self.stored.servers)
+        self.fingerprints: SharedValues[bytes] = SharedValues(bytes, self.stored.fingerprints)
+        self.member_fingerprints: SharedValues[bytes] = SharedValues(bytes, self.stored.member_fingerprints)
+        self._software: SharedValues[SoftwareClaim] = SharedValues(SoftwareClaim, self.stored.software)
+        self._in_flight: SharedValues[Counts] = SharedValues(Counts, self.stored.in_flight)
+        self._ranges: SharedValues[Ranges] = SharedValues(Ranges, self.stored.ranges)
 
     def __len__(self) -> int:
         """Count the shared values."""
-        return sum(map(len, msgspec.structs.astuple(self.shared)))
+        return sum(map(len, msgspec.structs.astuple(self.stored)))
 
-    def software_at(self, place: int) -> SoftwareClaim | None:
-        """Give the client software at a place, None for NOWHERE."""
-        return None if place == NOWHERE else self.software.value(place)
+    def software(self, place: int) -> SoftwareClaim | None:
+        """Return the client software at a place, None for NOWHERE."""
+        return None if place == NOWHERE else self._software.value(place)
+
+    def progress(self, row: Row, member_name: str = "") -> Progress:
+        """Return the progress of a row, with the only member, if there is one, under the name given."""
+        in_flight = InFlight(dict(self._in_flight.value(row.in_flight)))
+        return Progress.of_numbers(row.progress, member_name, in_flight)
+
+    def in_flight_place(self, counts: Mapping[ApiVersion, int]) -> int:
+        """Return the place of the requests in flight."""
+        return self._in_flight.place(tuple(sorted(counts.items())))
 
     def read(self, connection: bytes, row: Row, stored: memoryview) -> ConnectionState:
-        """Put a connection together from its row and its bytes."""
-        return self.assemble(connection, row, _CONTENT.decode(stored))
-
-    def assemble(self, connection: bytes, row: Row, content: Content) -> ConnectionState:
-        """Put a connection together."""
-        conversation = Conversation(*msgspec.structs.astuple(content.facts))
-        conversation.connection = connection
-        conversation.cluster, conversation.server, conversation.run = self.servers.value(row.server)
-        conversation.software = self.software_at(row.software)
+        """Build a connection from its row and its content."""
+        content = _CONTENT.decode(stored)
+        cluster, server, run = self.servers.value(row.server)
+        advertised = None
         if content.advertised is not None:
             sequence, ranges = content.advertised
-            conversation.advertised = Advertised(sequence, self._ranges.value(ranges))
-        state = ConnectionState(conversation, content.rules, content.findings, content.sightings)
-        self.move(state, row)
-        return state
-
-    def move(self, state: ConnectionState, row: Row) -> None:
-        """Let what every frame moves be as a row has it."""
-        said, sightings = state.conversation, state.sightings
-        said.latest_captured_at, said.latest_sequence, said.latest_loss = row.latest, row.heard, row.loss
-        said.unanswered = Unanswered(dict(self.waiting.value(row.unanswered)))
-        _shown(sightings.client, row.client_until, row.client_before)
-        _shown(sightings.instance, row.instance_until, row.instance_before)
-        member = None if row.membership == NOWHERE else sole_member(state)
-        if member is not None:
-            _shown(member.sighting, row.member_until, row.member_before)
-            member.kept.latest_sequence, member.kept.latest_captured_at = row.beat, row.beat_at
+            advertised = Advertised(sequence, self._ranges.value(ranges))
+        known = content.facts.members.known  # type: ignore[attr-defined]
+        progress = self.progress(row, next(iter(known), ""))
+        if len(known) != 1:
+            progress.members = content.members
+        software, facts = self.software(row.software), msgspec.structs.astuple(content.facts)
+        conversation = Conversation(
+            connection, cluster, content.client, server, run, progress, software, advertised, *facts
+        )
+        return ConnectionState(conversation, content.rules, content.findings, content.identities)
 
     def content(self, state: ConnectionState) -> bytes:
         """Lay out what only news changes."""
-        advertised, sightings, member = state.conversation.advertised, state.sightings, sole_member(state)
-        facts = msgspec.structs.replace(
-            state.conversation,
-            connection=b"",
-            cluster="",
-            server="",
-            run=0,
-            software=None,
-            advertised=None,
-            latest_captured_at=0,
-            latest_sequence=0,
-            latest_loss=0,
-            unanswered=Unanswered(),
-        )
-        still = msgspec.structs.replace(
-            sightings, client=_still(sightings.client), instance=_still(sightings.instance)
-        )
-        rules = changed_states(state.rules)
-        if member is not None:
-            still.members = {name: _still(sighting) for name, sighting in sightings.members.items()}
-            rules |= member.silent_states()
+        conversation = state.conversation
+        advertised, progress = conversation.advertised, conversation.progress
         return _ENCODER.encode(
             (
-                msgspec.structs.astuple(facts),
+                conversation.client,
                 (advertised.sequence, self._ranges.place(advertised.ranges)) if advertised else None,
-                rules,
+                msgspec.structs.astuple(conversation)[len(_STORED_APART) :],
+                changed_states(state.rules),
                 state.findings,
-                still,
+                state.identities,
+                {} if progress.only_member is not None else progress.members,
             )
         )
 
     def row(self, state: ConnectionState, end: int) -> Row:
         """Lay out what frames move, and what must be known of all connections."""
-        said, client, instance = state.conversation, state.sightings.client, state.sightings.instance
-        member = sole_member(state)
+        conversation, member = state.conversation, only_member(state)
+        software, fingerprint = conversation.software, fingerprint_of(state)
+        member_fingerprint = NOWHERE
+        if member is not None:
+            member_fingerprint = self.member_fingerprints.place(member_fingerprint_of(state, *member))
         return Row(
-            latest=said.latest_captured_at,
-            heard=said.latest_sequence,
-            loss=said.latest_loss,
-            client_until=client.until if client else NOWHERE,
-            client_before=client.before_until if client else NOWHERE,
-            instance_until=instance.until if instance else NOWHERE,
-            instance_before=instance.before_until if instance else NOWHERE,
-            member_until=member.sighting.until if member else NOWHERE,
-            member_before=member.sighting.before_until if member else NOWHERE,
-            beat=member.kept.latest_sequence if member else NOWHERE,
-            beat_at=member.kept.latest_captured_at if member else NOWHERE,
-            client=client_number(said.client_id),
-            instance=instance_number(said.instance_id),
-            member=member_number(member.member_id) if member else NO_MEMBER,
+            progress=conversation.progress.numbers(),
+            client=client_number(conversation.client_id),
+            instance=instance_number(conversation.instance_id),
+            member=member_number(member[1]) if member is not None else NO_ID,
             end=end,
-            server=self.servers.place((said.cluster, said.server, said.run)),
-            software=NOWHERE if said.software is None else self.software.place(said.software),
-            unanswered=self.waiting.place(waiting_of(said.unanswered.counts)),
-            standing=self.standings.place(standing_of(state)),
-            membership=self.memberships.place(membership_of(state, member)) if member else NOWHERE,
-            stirred=bool(state.findings) or state.sightings.are_behind,
+            server=self.servers.place((conversation.cluster, conversation.server, conversation.run)),
+            software=NOWHERE if software is None else self._software.place(software),
+            in_flight=self.in_flight_place(conversation.progress.in_flight.counts),
+            fingerprint=NOWHERE if fingerprint is None else self.fingerprints.place(fingerprint),
+            member_fingerprint=member_fingerprint,
+            has_news=bool(state.findings) or state.identities.are_behind(conversation.progress),
         )
-
-
-def waiting_of(counts: Mapping[ApiVersion, int]) -> Waiting:
-    """Name the requests that wait, in one order."""
-    return tuple(sorted((asked, count) for asked, count in counts.items() if count))
-
-
-def _shown(sighting: Sighting | None, until: int, before_until: int) -> None:
-    if sighting is not None:
-        sighting.until, sighting.before_until = until, before_until
-
-
-def _still(sighting: Sighting | None) -> Any:
-    return sighting and msgspec.structs.replace(sighting, until=0, before_until=0)

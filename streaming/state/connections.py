@@ -1,8 +1,8 @@
-"""The connections of a bucket: laid out in bytes, and read one by one when they are asked for.
+"""The connections of a bucket: stored as bytes, and read one by one when they are needed.
 
-A batch names few of the connections that a bucket holds. The others pass from one stored state to the
-next as they are: what must be known of all of them (who is open, who was silent for long, who has news)
-stands in an index of fixed width, and so does what moves where a connection merely repeats itself.
+A batch concerns few of the connections that a bucket holds. The others pass from one stored state to the next
+as bytes. What must be known of all of them (which are open, silent for long, or have news) is in an index of
+fixed width, and so is the progress of a connection that merely repeats itself.
 """
 
 from __future__ import annotations
@@ -15,41 +15,47 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from expectations.conversation.observation import SoftwareClaim
+from expectations.conversation.bodies import SoftwareClaim
 from expectations.judging.judge import ConnectionState
-from streaming.state.connection_layout import INDEX, NOWHERE, ROW, ConnectionLayout, Row, SharedFacts
-from streaming.state.contents import StoredContents, pack_contents
+from streaming.state.connection_layout import (
+    INDEX,
+    NOWHERE,
+    ConnectionLayout,
+    Row,
+    StoredValues,
+    read_row,
+    write_row,
+)
+from streaming.state.contents import Contents, pack_contents
 
 ID_BYTES = 16
 LEAST_SHARED = 64
-"""Shared facts that are kept whether or not connections have them."""
+"""Shared values that are kept whether or not connections refer to them."""
 
 
 class StoredConnections(msgspec.Struct, array_like=True):
-    """The layout of what is known of all connections. `ids` holds the id of each, `index` its Row.
+    """The stored form of all connections. `ids` holds the ID of each, `index` its row.
 
-    The index has the first byte of every row, then the second, and so on: what is alike stands together, and
-    that compresses to two thirds, at eight times the speed. `contents_size` is what contents take beside it.
+    The index has the first byte of every row, then the second, and so on: similar bytes are adjacent, which
+    compresses to two thirds of the size, at eight times the speed. `contents_size` is the size of the
+    contents.
     """
 
     ids: bytes = b""
     index: bytes = b""
-    shared: SharedFacts = msgspec.field(default_factory=SharedFacts)
+    values: StoredValues = msgspec.field(default_factory=StoredValues)
     contents_size: int = 0
 
 
 class Connections(MutableMapping[bytes, ConnectionState]):
-    """The states of connections by their ids. Those that were asked for may be changed in place."""
+    """The states of connections by their IDs. A state that was read may be changed in place."""
 
-    def __init__(
-        self, stored: StoredConnections | None = None, contents: StoredContents | None = None
-    ) -> None:
+    def __init__(self, stored: StoredConnections | None = None, contents: Contents | None = None) -> None:
         stored = stored or StoredConnections()
         self._ids = stored.ids
         self._index = _by_row(stored.index)
-        self._contents = contents or StoredContents()
-        self.layout = ConnectionLayout(stored.shared)
-        self._moved: dict[int, Row] = {}
+        self._contents = contents or Contents()
+        self.layout = ConnectionLayout(stored.values)
         self._read: dict[bytes, ConnectionState] = {}
         self._is_stored = np.ones(len(self._index), np.bool_)
 
@@ -74,83 +80,77 @@ class Connections(MutableMapping[bytes, ConnectionState]):
         self._read.pop(connection, None)
 
     def __iter__(self) -> Iterator[bytes]:
-        # Who looks at those that are stored reads them meanwhile.
+        # A caller reads stored connections while it iterates.
         yield from [*map(self._id, np.flatnonzero(self._is_stored).tolist()), *self._read]
 
     def __len__(self) -> int:
         return len(self._read) + int(self._is_stored.sum())
 
     def place(self, connection: bytes) -> int:
-        """Find a connection that is stored and was not asked for yet; NOWHERE if it is none."""
+        """Return the place of a connection that is stored and was not read yet, else NOWHERE."""
         at = self._ids.find(connection)
         while at % ID_BYTES and at != NOWHERE:
             at = self._ids.find(connection, at + 1)
         return at // ID_BYTES if at != NOWHERE and self._is_stored[at // ID_BYTES] else NOWHERE
 
     def row(self, place: int) -> Row:
-        """Give what stands in the index of a connection at a place."""
-        moved = self._moved.get(place)
-        # To the types of Python 3.11 an array is no buffer.
-        return moved or Row._make(ROW.unpack_from(self._index, place * ROW.size))  # type: ignore[arg-type]
+        """Return the row of the connection at a place."""
+        return read_row(self._index, place)
 
     def content(self, place: int) -> memoryview:
-        """Give the bytes of a connection at a place."""
+        """Return the content of the connection at a place."""
         return self._contents.opened[self._begin(place) : self._begin(place + 1)]
 
-    def move(self, place: int, row: Row) -> None:
-        """Let a connection stand otherwise in the index, and be what it was else."""
-        self._moved[place] = row
+    def set_row(self, place: int, row: Row) -> None:
+        """Replace the row of the connection at a place; its content stays."""
+        write_row(self._index, place, row)
 
-    def heard(self, connection: bytes) -> int:
-        """Tell the latest sequence heard on a connection, 0 if it is not known, without reading it."""
+    def latest_sequence(self, connection: bytes) -> int:
+        """Return the latest sequence of a connection, 0 if it is unknown, without reading it."""
         if connection in self._read:
-            return self[connection].conversation.latest_sequence
+            return self[connection].conversation.progress.sequence
         place = self.place(connection)
-        return 0 if place == NOWHERE else self.row(place).heard
+        return 0 if place == NOWHERE else int(self._index["sequence"][place])
 
     def with_news(self) -> list[ConnectionState]:
-        """Read the connections that may have something to tell again: findings, or identities."""
-        self._settle()
-        stirred = np.flatnonzero(self._is_stored & (self._index["stirred"] != 0)).tolist()
-        return [self[connection] for connection in [*self._read, *map(self._id, stirred)]]
+        """Read the connections that may have findings or identities to publish again."""
+        stored = np.flatnonzero(self._is_stored & (self._index["has_news"] != 0)).tolist()
+        return [self[connection] for connection in [*self._read, *map(self._id, stored)]]
 
     def drop_silent(self, since: int) -> None:
-        """Forget the connections whose latest record was captured before `since`, in nanoseconds."""
-        self._settle()
-        self._is_stored &= self._index["latest"] >= since
+        """Remove the connections whose latest record was captured before `since`, in nanoseconds."""
+        self._is_stored &= self._index["captured_at"] >= since
         for connection in list(self._read):
-            if self[connection].conversation.latest_captured_at < since:
+            if self[connection].conversation.progress.captured_at < since:
                 del self._read[connection]
 
     def by_software(self) -> Counter[tuple[SoftwareClaim | None, str]]:
-        """Count the open connections by client software, None if it did not say, and server."""
+        """Count the open connections by client software, None if it is unknown, and server."""
         kept = self._index[self._is_stored]
         both = kept["software"].astype(np.int64) << 32 | kept["server"]
         places, counts = np.unique(both, return_counts=True)
         found: Counter[tuple[SoftwareClaim | None, str]] = Counter()
         for place, count in zip(places.tolist(), counts.tolist(), strict=True):
-            found[self.layout.software_at(place >> 32), self.layout.servers.value(place & 0xFFFFFFFF)[1]] = (
-                count
-            )
+            found[self.layout.software(place >> 32), self.layout.servers.value(place & 0xFFFFFFFF)[1]] = count
         for state in self._read.values():
             found[state.conversation.software, state.conversation.server] += 1
         return found
 
     def stored(self) -> tuple[StoredConnections, bytes | None]:
-        """Lay the connections out: those not asked for as they were, in their order, then the others.
+        """Lay the connections out: those not read in their order, then the others.
 
-        Gives their contents beside it, packed, or None where these are as they were.
+        Returns the packed contents as well, None if they have not changed.
         """
-        self._settle()
-        if len(self.layout) > LEAST_SHARED + 2 * len(SharedFacts.__struct_fields__) * len(self):
-            self._share_anew()
+        if len(self.layout) > LEAST_SHARED + 2 * len(StoredValues.__struct_fields__) * len(self):
+            self._rebuild_values()
         if not self._read and self._is_stored.all():
             return self._laid_out(self._ids, self._index, self._contents.size), None
         kept, runs = np.flatnonzero(self._is_stored), list(self._kept_runs())
         encoded = [self.layout.content(state) for state in self._read.values()]
         index = np.empty(len(kept) + len(encoded), INDEX)
         index[: len(kept)] = self._index[kept]
-        index[len(kept) :] = [self.layout.row(state, end=0) for state in self._read.values()]
+        for at, state in enumerate(self._read.values(), len(kept)):
+            write_row(index, at, self.layout.row(state, end=0))
         lengths = np.diff(self._index["end"], prepend=np.uint32(0))[kept]
         index["end"] = np.cumsum(np.append(lengths, [len(content) for content in encoded]))
         ids = [self._ids[begin * ID_BYTES : end * ID_BYTES] for begin, end in runs]
@@ -162,22 +162,16 @@ class Connections(MutableMapping[bytes, ConnectionState]):
 
     def _laid_out(self, ids: bytes, index: npt.NDArray[Any], contents_size: int) -> StoredConnections:
         by_byte = index.view(np.uint8).reshape(len(index), INDEX.itemsize).T
-        return StoredConnections(ids, by_byte.tobytes(), self.layout.shared, contents_size)
+        return StoredConnections(ids, by_byte.tobytes(), self.layout.stored, contents_size)
 
-    def _settle(self) -> None:
-        """Put into the index what has moved."""
-        if self._moved:
-            self._index[list(self._moved)] = list(self._moved.values())
-            self._moved.clear()
-
-    def _share_anew(self) -> None:
-        """Begin new tables: most of what the old ones hold is shared by nobody any more."""
+    def _rebuild_values(self) -> None:
+        """Begin new tables: no connection refers to most of the values in the old ones."""
         for connection in self:
             self[connection]
         self.layout = ConnectionLayout()
 
     def _kept_runs(self) -> Iterator[tuple[int, int]]:
-        """Give begin and end of each run of places that stay as they are."""
+        """Yield begin and end of each run of places that are unchanged."""
         edges = np.flatnonzero(np.diff(self._is_stored.astype(np.int8), prepend=0, append=0)).tolist()
         yield from zip(edges[::2], edges[1::2], strict=True)
 

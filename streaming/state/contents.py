@@ -1,4 +1,4 @@
-"""What is stored of connections beyond the index: opened when the first of them is read, and not before."""
+"""The contents of a bucket's connections: decompressed when the first connection is read, and not before."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import zstandard
 
 from streaming.state.state_error import StateError
 
-# Connections resemble each other: the fastest level leaves a fifth of their bytes.
+# Connections are similar: the fastest level reduces them to a fifth.
 _COMPRESSOR = zstandard.ZstdCompressor(level=1)
 _DECOMPRESSOR = zstandard.ZstdDecompressor()
 
 
-class StoredContents:
-    """The contents of a bucket's connections, one after the other; `size` is the stored bytes."""
+class Contents:
+    """The contents, one after the other. `size` is their stored size, `read` fetches them."""
 
     def __init__(self, size: int = 0, read: Callable[[], bytes | None] = lambda: None) -> None:
         self.size = size
@@ -23,7 +23,7 @@ class StoredContents:
 
     @cached_property
     def opened(self) -> memoryview:
-        """Give all of them. Raises StateError where they do not belong to the index."""
+        """All contents, decompressed. Raises StateError if their size is not the one that the index names."""
         packed = self._read() or b""
         if len(packed) != self.size:
             raise StateError(
@@ -34,6 +34,6 @@ class StoredContents:
 
 
 def pack_contents(contents: Iterable[bytes | memoryview]) -> bytes:
-    """Put contents together, to be stored."""
+    """Join and compress contents."""
     together = b"".join(contents)
     return _COMPRESSOR.compress(together) if together else b""

@@ -6,7 +6,7 @@ README.md describes it. Reading is strict: what is not understood is an error th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from decoders.frame.record import Closing, Direction, Pairing, Record
 from decoders.schema.header_versions import Layout
 from expectations.conversation.identifier import identifier_text
 from expectations.judging.outcome import Outcome
+from expectations.rules.base.rule import Rule
 from expectations.rules.readings import read_choices, rules_read_as
 from tests.exchange import ADVERTISED, ID_A, ID_B, Exchange
 
@@ -40,10 +41,15 @@ class Case:
 
     def judge(self, size: int) -> Outcome:
         """Write the exchange's records and judge them in windows of a size."""
+        exchange, rules = self.played()
+        return exchange.judge(size, rules)
+
+    def played(self) -> tuple[Exchange, Sequence[Rule]]:
+        """Write the exchange's records. Returns it and the rules in their readings."""
         player = Player()
         for line in self.script:
             player.play(line)
-        return player.exchange.judge(size, rules_read_as(read_choices(player.choices)))
+        return player.exchange, rules_read_as(read_choices(player.choices))
 
 
 def read_page(path: Path) -> list[Case]:

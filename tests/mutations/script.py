@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from decoders.wire.segment import SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from decoders.wire.tracker import Tracker
 from expectations.judging.outcome import Outcome
+from expectations.rules.base.rule import Rule
 from expectations.rules.readings import read_choices, rules_read_as
 from tests.exchange import SECOND, ZERO_ID, Exchange
 
@@ -159,11 +160,16 @@ class Script:
 
     def judge(self) -> Outcome:
         """Perform the script and judge its packets as `kipwatch check` does."""
+        exchange, rules = self.performed()
+        return exchange.judge(rules=rules)
+
+    def performed(self) -> tuple[Exchange, Sequence[Rule]]:
+        """Perform the script. Returns the exchange of its packets and the rules in their readings."""
         tracker = Tracker(SCHEMAS, ports=frozenset({SERVER_PORT}), run=1)
         records = [record for packet in Performance(self).packets() for record in tracker.feed(packet)]
         exchange = Exchange()
         exchange.records = [cut(SCHEMAS, record) for record in [*records, *tracker.finish()]]
-        return exchange.judge(rules=rules_read_as(read_choices(self.readings)))
+        return exchange, rules_read_as(read_choices(self.readings))
 
     def _is_closed(self, name: str, place: int) -> bool:
         return any(isinstance(step, Close) and step.on == name for step in self.steps[:place])

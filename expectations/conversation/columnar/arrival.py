@@ -1,4 +1,4 @@
-"""A batch of frames and events as they came, and where each of them stands."""
+"""Arrivals: a batch of frames and events in order of arrival, with the evidence of each."""
 
 from __future__ import annotations
 
@@ -15,52 +15,51 @@ from decoders.frame.columnar.envelopes import Unpacked
 from decoders.frame.columnar.pieces import gathered
 from decoders.frame.record import Kind
 from decoders.wire.columnar.frames import FrameBatch
-from expectations.conversation.connection_window import BriefEvidence
-from expectations.conversation.observation import EVIDENCE_BYTES, beginning_of
+from expectations.conversation.occurrence import EVIDENCE_BYTES, Evidence, beginning_of
 
 _Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What a source gave at once. Records are numbered: the frames of the batch first, then its events.
+    """A batch of one source. Its records are numbered: the frames of the batch first, then its events.
 
-    `order` (int64) lists these numbers as the records came. `point` makes the evidence of frames of their
-    numbers and their first bytes; `event_evidence` has that of the events.
+    `order` (int64) lists these numbers in order of arrival. `point` makes the evidence of frames from their
+    numbers and first bytes; `event_evidence` is that of the events.
     """
 
     batch: FrameBatch
     order: _Integers
-    point: Callable[[_Integers, Sequence[bytes]], list[BriefEvidence]]
-    event_evidence: Sequence[BriefEvidence]
+    point: Callable[[_Integers, Sequence[bytes]], list[Evidence]]
+    event_evidence: Sequence[Evidence]
 
     @classmethod
     def of_file(cls, batch: FrameBatch, name: str) -> Arrival:
-        """Take a batch of one capture file, which was numbered as it came."""
+        """Wrap a batch of one capture file, whose sequences are in order of arrival."""
         sequences = [*batch.frames.sequences.tolist(), *(event.sequence for event in batch.events)]
 
-        def point(numbers: _Integers, beginnings: Sequence[bytes]) -> list[BriefEvidence]:
+        def point(numbers: _Integers, beginnings: Sequence[bytes]) -> list[Evidence]:
             positions = batch.frames.positions[numbers].tolist()
             places = zip(beginnings, positions, strict=True)
-            return [BriefEvidence(name, beginning, position) for beginning, position in places]
+            return [Evidence(name, beginning, position) for beginning, position in places]
 
         order = np.argsort(np.array(sequences, np.int64), kind="stable")
-        events = [BriefEvidence(name, beginning_of(event), event.position) for event in batch.events]
+        events = [Evidence(name, beginning_of(event), event.position) for event in batch.events]
         return cls(batch, order, point, events)
 
     @classmethod
     def of_topic(
         cls, unpacked: Unpacked, topics: pa.Array, partitions: pa.Array, offsets: pa.Array
     ) -> Arrival:
-        """Take a batch of topic records, given what Kafka says of each of its rows."""
+        """Wrap a batch of topic records, given the topic, partition and offset of each row."""
         named = topics.dictionary_encode()
         names, rows = named.dictionary.to_pylist(), unpacked.rows
         places = (named.indices.to_numpy(), partitions.to_numpy(), offsets.to_numpy())
 
-        def point(numbers: _Integers, beginnings: Sequence[bytes]) -> list[BriefEvidence]:
+        def point(numbers: _Integers, beginnings: Sequence[bytes]) -> list[Evidence]:
             columns = zip(beginnings, *(place[rows[numbers]].tolist() for place in places), strict=True)
             return [
-                BriefEvidence(names[name], beginning, None, partition, offset)
+                Evidence(names[name], beginning, None, partition, offset)
                 for beginning, name, partition, offset in columns
             ]
 
@@ -71,18 +70,18 @@ class Arrival:
         return cls(unpacked.batch, order, point, point(event_numbers, beginnings))
 
     def column(self, of_frames: NDArray[Any], of_events: str) -> NDArray[Any]:
-        """Give something of all records by number: a column of the frames, an attribute of the events."""
+        """Return one value per record, by number: a column of the frames, then an attribute of the events."""
         events = [getattr(event, of_events) for event in self.batch.events]
         return np.concatenate((of_frames, np.array(events, of_frames.dtype)))
 
     def without_heartbeats(self) -> _Integers:
-        """Give the order without the feeder's own heartbeats, which belong to no connection."""
+        """Return the order without the feeder's own heartbeats, which belong to no connection."""
         kinds = self.column(self.batch.frames.kinds, "kind")[self.order]
         without: _Integers = self.order[kinds != Kind.HEARTBEAT]
         return without
 
-    def evidence(self, numbers: _Integers) -> list[BriefEvidence]:
-        """Point to records."""
+    def evidence(self, numbers: _Integers) -> list[Evidence]:
+        """Return the evidence of records."""
         count = len(self.batch.frames.starts)
         of_frames = numbers[numbers < count]
         if len(of_frames) == len(numbers):
@@ -92,7 +91,7 @@ class Arrival:
         return [next(pointed) if each < count else self.event_evidence[each - count] for each in listed]
 
     def _beginnings(self, numbers: _Integers) -> list[bytes]:
-        """Give the first bytes of frames."""
+        """Return the first bytes of frames."""
         batch = self.batch
         starts, lengths = batch.frames.starts[numbers], batch.frames.lengths[numbers]
         content, offsets = gathered(batch.data, starts, np.minimum(lengths, EVIDENCE_BYTES))

@@ -1,7 +1,7 @@
-"""Folding on columns: the decisions of `conversation/fold.py`, which says why, without observations.
+"""Folding on columns: the same decisions as `conversation/fold.py`, which gives the reasons.
 
-Each row stands for a record. Its likeness is a number, equal for equal likenesses; NO_LIKENESS for
-what is never folded.
+Each row stands for a record. Statements are numbers, equal for equal statements, NOT_FOLDABLE for those that
+are never folded.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from numpy.typing import NDArray
 
 from decoders.compilation import compiled, inlined
 from decoders.frame.record import Kind, Pairing
-from expectations.conversation.columnar.acquaintance import Acquaintance, was_said
+from expectations.conversation.columnar.said_before import SaidBefore, was_said
 
-NO_LIKENESS: Final = -1
+NOT_FOLDABLE: Final = -1
 NOT_DESCRIBED: Final = 0
-NO_BEAT: Final = 0
-HIDDEN_BEAT: Final = -1
+NO_HEARTBEAT: Final = 0
+HIDDEN_HEARTBEAT: Final = -1
 _REQUEST: Final = int(Kind.REQUEST)
 _MATCHED: Final = int(Pairing.MATCHED)
 
 
 class Rows(NamedTuple):
-    """One row a record, in the order in which they came.
+    """One row per record, in the order of arrival.
 
-    `connections` (int64) are numbers from 0, `described` (int64) tells what a broker says of itself,
-    by number, or NOT_DESCRIBED, `beats` (int64) what a heartbeat or its answer says, by number,
-    NO_BEAT, or HIDDEN_BEAT for what may hide one. `likenesses` are int64, `kinds`, `pairings` uint8,
-    `owes` bool, sequences int64.
+    `connections` (int64) are numbers from 0. `described` (int64) numbers a broker's description of itself, or
+    is NOT_DESCRIBED. `heartbeats` (int64) numbers the body of a heartbeat or its response, or is
+    NO_HEARTBEAT, or HIDDEN_HEARTBEAT for what may hide one. `statements` and sequences are int64, `kinds` and
+    `pairings` uint8, `expects_response` bool.
     """
 
     connections: NDArray[np.int64]
@@ -37,17 +37,17 @@ class Rows(NamedTuple):
     paired_sequences: NDArray[np.int64]
     kinds: NDArray[np.uint8]
     pairings: NDArray[np.uint8]
-    owes: NDArray[np.bool_]
-    likenesses: NDArray[np.int64]
+    expects_response: NDArray[np.bool_]
+    statements: NDArray[np.int64]
     described: NDArray[np.int64]
-    beats: NDArray[np.int64]
+    heartbeats: NDArray[np.int64]
 
 
 class Folded(NamedTuple):
-    """One element an observation, by connection and in order: its first and last row and its count.
+    """One element per folded observation, by connection and in order: its first and last row, and its count.
 
-    `previous` is the last row but one, -1 where there is one only. `paired_sequences` are those that the
-    observation has after folding. All are int64.
+    `previous` is the last row but one, -1 if there is only one. `paired_sequences` are those after folding.
+    All are int64.
     """
 
     first: NDArray[np.int64]
@@ -57,22 +57,22 @@ class Folded(NamedTuple):
     paired_sequences: NDArray[np.int64]
 
 
-def fold_rows(rows: Rows, ids: NDArray[np.int64], acquaintance: Acquaintance) -> Folded:
-    """Fold rows to observations. `ids` are those of the connections, each in two halves."""
+def fold_rows(rows: Rows, ids: NDArray[np.int64], said_before: SaidBefore) -> Folded:
+    """Fold rows. `ids` (int64, 2 columns) are the IDs of the connections, each in two halves."""
     order = _by_sequence(rows)
     size = len(order)
     bounds = np.flatnonzero(np.diff(rows.connections[order], prepend=-1, append=-1))
     joined, answered, in_turn = np.zeros(size, np.int64), np.zeros(size, np.bool_), np.zeros(size, np.bool_)
-    seen = np.full(rows.likenesses.max(initial=NO_LIKENESS) + 1, -1, np.int64)
+    seen = np.full(rows.statements.max(initial=NOT_FOLDABLE) + 1, -1, np.int64)
     slots = np.zeros((1 << (2 * size).bit_length(), 2), np.int64)
     folded = Folded(*(np.empty(size, np.int64) for _ in Folded._fields))
     marks = (joined, answered, in_turn, seen, slots, folded.first.copy())
-    count = _fold(rows, order, bounds, ids, acquaintance, *marks, folded)
+    count = _fold(rows, order, bounds, ids, said_before, *marks, folded)
     return Folded(*(column[:count] for column in folded))
 
 
 def _by_sequence(rows: Rows) -> NDArray[np.int64]:
-    """Order the rows by connection, then by sequence; those of one sequence as they came."""
+    """Order rows by connection, then by sequence; equal sequences stay in order of arrival."""
     order = np.argsort(rows.connections, kind="stable")
     connections, sequences = rows.connections[order], rows.sequences[order]
     is_back = (np.diff(sequences) < 0) & (np.diff(connections) == 0)
@@ -83,16 +83,16 @@ def _by_sequence(rows: Rows) -> NDArray[np.int64]:
 
 @inlined
 def _slot(  # noqa: PLR0917 - compiled functions are called by position
-    slots: Any, generation: Any, likeness: Any, paired: Any, places: Any, folded: Any
+    slots: Any, generation: Any, statement: Any, paired: Any, places: Any, folded: Any
 ) -> Any:
-    """Find where a gathering of this generation stands, or the free slot for it."""
+    """Find the slot of a gathering of this generation, or a free slot for it."""
     mask = np.uint64(len(slots) - 1)
-    value = np.uint64(likeness) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(paired)
+    value = np.uint64(statement) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(paired)
     value = (value ^ (value >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
     slot = (value ^ (value >> np.uint64(32))) & mask
     while slots[slot, 0] == generation:
         place = slots[slot, 1]
-        if places[place] == likeness and folded.paired_sequences[place] == paired:
+        if places[place] == statement and folded.paired_sequences[place] == paired:
             break
         slot = (slot + np.uint64(1)) & mask
     return slot
@@ -115,9 +115,9 @@ def _find(rows: Any, order: Any, begin: Any, end: Any, sequence: Any) -> Any:
 def _look_ahead(  # noqa: PLR0917 - compiled functions are called by position
     rows: Any, order: Any, begin: Any, end: Any, answered: Any, in_turn: Any
 ) -> None:
-    """Mark the requests of a connection that are answered.
+    """Mark the requests of a connection that are `answered` in this window.
 
-    `in_turn` are the heartbeats answered before anything like another one comes, and their answers.
+    `in_turn` marks heartbeats that are answered before the next heartbeat, and their responses.
     """
     latest, waiting = np.int64(0), np.int64(-1)
     for at in range(begin, end):
@@ -129,14 +129,14 @@ def _look_ahead(  # noqa: PLR0917 - compiled functions are called by position
             request = _find(rows, order, begin, end, rows.paired_sequences[row])
             if request >= 0:
                 answered[request] = True
-        beat = rows.beats[row]
-        if beat == HIDDEN_BEAT:
+        heartbeat = rows.heartbeats[row]
+        if heartbeat == HIDDEN_HEARTBEAT:
             waiting = np.int64(-1)
-        elif beat != NO_BEAT and rows.kinds[row] == _REQUEST:
+        elif heartbeat != NO_HEARTBEAT and rows.kinds[row] == _REQUEST:
             waiting = np.int64(at)
-        elif beat != NO_BEAT:
-            is_due = waiting >= 0 and rows.sequences[order[waiting]] == rows.paired_sequences[row]
-            if is_due and rows.pairings[row] == _MATCHED:
+        elif heartbeat != NO_HEARTBEAT:
+            is_expected = waiting >= 0 and rows.sequences[order[waiting]] == rows.paired_sequences[row]
+            if is_expected and rows.pairings[row] == _MATCHED:
                 in_turn[waiting] = in_turn[at] = True
             waiting = np.int64(-1)
 
@@ -147,7 +147,7 @@ def _fold(  # noqa: PLR0912, PLR0915, PLR0917 - one walk, and compiled functions
     order: Any,
     bounds: Any,
     ids: Any,
-    acquaintance: Any,
+    said_before: Any,
     joined: Any,
     answered: Any,
     in_turn: Any,
@@ -156,10 +156,10 @@ def _fold(  # noqa: PLR0912, PLR0915, PLR0917 - one walk, and compiled functions
     places: Any,
     folded: Any,
 ) -> int:
-    """Fold each connection; gives how many observations there are.
+    """Fold each connection. Returns the number of folded observations.
 
-    `places` holds the likeness of each observation. A slot holds the generation of a gathering and its
-    place; a generation ends where all gatherings are cleared.
+    `places` holds the statement of each of them. A slot holds the generation of a gathering and its index; a
+    generation ends where all gatherings are cleared.
     """
     count, generation = 0, 0
     for connection in range(len(bounds) - 1):
@@ -167,43 +167,43 @@ def _fold(  # noqa: PLR0912, PLR0915, PLR0917 - one walk, and compiled functions
         _look_ahead(rows, order, begin, end, answered, in_turn)
         generation += 1
         latest, described = np.int64(0), np.int64(NOT_DESCRIBED)
-        asked, told = np.int64(NO_BEAT), np.int64(NO_BEAT)
+        request_body, response_body = np.int64(NO_HEARTBEAT), np.int64(NO_HEARTBEAT)
         for at in range(begin, end):
             row = order[at]
             sequence = rows.sequences[row]
             if sequence <= latest:
                 continue
             latest = sequence
-            likeness, paired = rows.likenesses[row], rows.paired_sequences[row]
+            statement, paired = rows.statements[row], rows.paired_sequences[row]
             is_new = rows.described[row] != NOT_DESCRIBED and rows.described[row] != described
             if is_new:
                 described = rows.described[row]
-            beat = rows.beats[row]
-            if beat == HIDDEN_BEAT:
-                asked = told = np.int64(NO_BEAT)
-            elif beat != NO_BEAT and rows.kinds[row] == _REQUEST:
-                is_new = not in_turn[at] or beat != asked
-                asked = beat if in_turn[at] else np.int64(NO_BEAT)
-            elif beat != NO_BEAT:
-                is_new = not in_turn[at] or beat != told
-                told = beat if in_turn[at] else np.int64(NO_BEAT)
+            heartbeat = rows.heartbeats[row]
+            if heartbeat == HIDDEN_HEARTBEAT:
+                request_body = response_body = np.int64(NO_HEARTBEAT)
+            elif heartbeat != NO_HEARTBEAT and rows.kinds[row] == _REQUEST:
+                is_new = not in_turn[at] or heartbeat != request_body
+                request_body = heartbeat if in_turn[at] else np.int64(NO_HEARTBEAT)
+            elif heartbeat != NO_HEARTBEAT:
+                is_new = not in_turn[at] or heartbeat != response_body
+                response_body = heartbeat if in_turn[at] else np.int64(NO_HEARTBEAT)
             if rows.kinds[row] == _REQUEST:
-                if rows.owes[row] and not answered[at]:
-                    likeness = NO_LIKENESS
+                if rows.expects_response[row] and not answered[at]:
+                    statement = NOT_FOLDABLE
             elif rows.pairings[row] == _MATCHED:
                 request = _find(rows, order, begin, end, paired)
                 if request < 0 or joined[request] == 0:
-                    likeness = NO_LIKENESS
-                elif likeness != NO_LIKENESS:
+                    statement = NOT_FOLDABLE
+                elif statement != NOT_FOLDABLE:
                     paired = joined[request]
-            is_new |= likeness == NO_LIKENESS
-            if likeness != NO_LIKENESS and seen[likeness] != connection:
-                seen[likeness] = connection
-                is_new |= not was_said(acquaintance, ids[connection], likeness, sequence)
+            is_new |= statement == NOT_FOLDABLE
+            if statement != NOT_FOLDABLE and seen[statement] != connection:
+                seen[statement] = connection
+                is_new |= not was_said(said_before, ids[connection], statement, sequence)
             if is_new:
                 generation += 1
             else:
-                slot = _slot(slots, generation, likeness, paired, places, folded)
+                slot = _slot(slots, generation, statement, paired, places, folded)
                 if slots[slot, 0] == generation:
                     place = slots[slot, 1]
                     folded.previous[place] = folded.last[place]
@@ -218,7 +218,7 @@ def _fold(  # noqa: PLR0912, PLR0915, PLR0917 - one walk, and compiled functions
             folded.previous[count] = -1
             folded.counts[count] = 1
             folded.paired_sequences[count] = paired
-            places[count] = likeness
+            places[count] = statement
             joined[at] = sequence
             count += 1
     return count

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from decoders.codec.columnar.decoded import DecodedFrames
 from decoders.protocol import HEARTBEAT_APIS
 from decoders.schema.registry import Schemas
-from expectations.conversation.observation import Heartbeat, HeartbeatAnswer
+from expectations.conversation.bodies import Heartbeat, HeartbeatResponse
 
 _COLUMNS: Final = {
     "heartbeat_member_id": (("Request", "memberId"), ("Response", "memberId")),
@@ -35,7 +35,7 @@ def heartbeat_columns(schemas: Schemas) -> dict[str, list[str]]:
 
 def heartbeat_bodies(
     decoded: DecodedFrames, first_column: int, error_codes: NDArray[np.int16], numbers: _Integers
-) -> list[Heartbeat | HeartbeatAnswer]:
+) -> list[Heartbeat | HeartbeatResponse]:
     """Give what heartbeats and their answers say, of frames that were read whole and have no remarks.
 
     `first_column` is the number of the first of the heartbeat columns, `error_codes` has one of each frame
@@ -49,7 +49,7 @@ def heartbeat_bodies(
     return [
         Heartbeat(members.text(at), groups.text(at), epochs.number(at))
         if is_request
-        else HeartbeatAnswer(codes[at], members.text(at), intervals.number(at) or 0)
+        else HeartbeatResponse(codes[at], members.text(at), intervals.number(at) or 0)
         for at, is_request in enumerate(requests)
     ]
 

@@ -18,12 +18,12 @@ from decoders.frame.record import Kind
 from decoders.protocol import HEARTBEAT_APIS, PRODUCE
 from decoders.schema.registry import Schemas
 from decoders.wire.columnar.frames import FrameBatch
-from expectations.conversation.columnar import likeness
+from expectations.conversation.bodies import LONGEST_SHARE_MEMBER_ID, Heartbeat, HeartbeatResponse
+from expectations.conversation.columnar import traits as frame_traits
 from expectations.conversation.columnar.acknowledgement import UNTOLD, Acknowledgements
 from expectations.conversation.columnar.heartbeats import heartbeat_bodies, heartbeat_columns
 from expectations.conversation.error_codes import error_code_paths, has_tagged_error_code
-from expectations.conversation.observation import LONGEST_SHARE_MEMBER_ID, Heartbeat, HeartbeatAnswer
-from expectations.conversation.observe import TELLING_REQUESTS, TELLING_RESPONSES
+from expectations.conversation.observe import REQUESTS_WITH_BODY, RESPONSES_WITH_BODY
 
 _MEMBER_ID: Final = "member_id"
 _SHARE_REQUESTS: Final = ("ShareFetchRequest", "ShareAcknowledgeRequest")
@@ -32,7 +32,7 @@ _SHARE_REQUESTS: Final = ("ShareFetchRequest", "ShareAcknowledgeRequest")
 class ReadFrames(NamedTuple):
     """Frames as far as columns tell of them.
 
-    `traits` (likeness.TRAITS) is told of all of them, but describes whole only those that are `plain`
+    `traits` (frame_traits.TRAITS) is told of all of them, but describes whole only those that are `plain`
     (bool), and beside what `heartbeat_bodies` gives those that are `heartbeats` or answers to one (bool). All
     others are left to the scalar code.
     """
@@ -43,7 +43,7 @@ class ReadFrames(NamedTuple):
     heartbeats: NDArray[np.bool_]
     heartbeat_column: int
 
-    def bodies(self, numbers: NDArray[np.int64]) -> list[Heartbeat | HeartbeatAnswer]:
+    def bodies(self, numbers: NDArray[np.int64]) -> list[Heartbeat | HeartbeatResponse]:
         """Give what heartbeats and their answers say."""
         error_codes = self.traits["error_codes"][numbers, 0]
         return heartbeat_bodies(self.decoded, self.heartbeat_column, error_codes, numbers)
@@ -61,7 +61,7 @@ class ObservationReader:
         self._reader = ColumnarReader(schemas, wanted | heartbeat_columns(schemas))
         self._acknowledgements = Acknowledgements(schemas)
         tagged = [api.key for api in schemas.apis if has_tagged_error_code(api.response.struct)]
-        self._telling_responses = np.array([*TELLING_RESPONSES, *tagged], np.int16)
+        self._telling_responses = np.array([*RESPONSES_WITH_BODY, *tagged], np.int16)
 
     def read(self, batch: FrameBatch) -> ReadFrames:
         """Read all frames of a batch."""
@@ -80,7 +80,7 @@ class ObservationReader:
         whole = self._whole(decoded, traits)
         keys, is_request = decoded.heads["api_key"], decoded.frames.is_request
         telling = np.where(
-            is_request, np.isin(keys, TELLING_REQUESTS), np.isin(keys, self._telling_responses)
+            is_request, np.isin(keys, REQUESTS_WITH_BODY), np.isin(keys, self._telling_responses)
         )
         # A lone error code is that of the answer as a whole.
         heartbeats = whole & decoded.heads["has_body"] & (traits["error_code_count"] <= 1)
@@ -89,7 +89,7 @@ class ObservationReader:
 
     def _traits(self, batch: FrameBatch, decoded: DecodedFrames) -> NDArray[np.void]:
         columns, heads = batch.frames, decoded.heads
-        traits = np.zeros(len(decoded.frames), likeness.TRAITS)
+        traits = np.zeros(len(decoded.frames), frame_traits.TRAITS)
         for name in ("api_key", "api_version", "client_id_length", "header_version", "layout", "has_body"):
             traits[name] = heads[name]
         traits["kind"], traits["direction"] = columns.kinds, columns.directions
@@ -97,14 +97,14 @@ class ObservationReader:
         traits["is_cut"] = decoded.frames.is_cut
         traits["has_instance_id"] = heads["client_instance_id_begin"] >= 0
         traits["acknowledgement"] = self._acknowledgements.read(decoded)
-        likeness.gather_error_codes(decoded.found, self._error_columns, traits)
+        frame_traits.gather_error_codes(decoded.found, self._error_columns, traits)
         return traits
 
     def _whole(self, decoded: DecodedFrames, traits: NDArray[np.void]) -> NDArray[np.bool_]:
         """Tell which frames columns tell all of, as far as it is not their body that tells."""
         heads, is_request = decoded.heads, decoded.frames.is_request
         whole = heads["known"] & heads["has_correlation_id"] & (heads["failure_reason"] < 0)
-        whole &= traits["error_code_count"] <= likeness.MOST_ERROR_CODES
+        whole &= traits["error_code_count"] <= frame_traits.MOST_ERROR_CODES
         whole &= ~(is_request & (heads["api_key"] == PRODUCE) & (traits["acknowledgement"] == UNTOLD))
         whole[decoded.remarks[:, 0]] = False
         found = decoded.found

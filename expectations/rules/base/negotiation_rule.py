@@ -14,10 +14,20 @@ import msgspec
 
 from decoders.frame.record import Kind
 from decoders.protocol import API_VERSIONS, UNSUPPORTED_VERSION
+from expectations.conversation.bodies import Advertisement
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
-from expectations.conversation.observation import Advertisement, Observation
-from expectations.rules.base.rule import REQUESTS, Judgement, NoState, Rule, Verdict, conforms, undecided
+from expectations.conversation.observation import Observation
+from expectations.rules.base.rule import (
+    LOSSES,
+    REQUESTS,
+    Judgement,
+    NoState,
+    Rule,
+    Verdict,
+    conforms,
+    undecided,
+)
 
 FIRST_VERSION_WITH_SOFTWARE = 3
 """The lowest version of ApiVersions that carries the client software (KIP-511)."""
@@ -93,10 +103,11 @@ class NegotiationResponseRule(Rule):
         yield from ()
 
 
-class UsedState(msgspec.Struct, omit_defaults=True):
-    """Whether a request was sent after the refusal."""
+class RefusedState(msgspec.Struct, omit_defaults=True):
+    """Whether a request was sent, and whether frames were lost, after the refusal."""
 
     used: bool = False
+    lost: bool = False
 
 
 class RefusedConnectionRule(Rule):
@@ -106,28 +117,25 @@ class RefusedConnectionRule(Rule):
     """
 
     error: ClassVar[int]
-    kinds = REQUESTS
-    State = UsedState
+    kinds = REQUESTS | LOSSES
+    State = RefusedState
 
     def judge(
-        self, observation: Observation, conversation: Conversation, state: UsedState
+        self, observation: Observation, conversation: Conversation, state: RefusedState
     ) -> Iterator[Judgement]:
         """Judge each request after the refusal."""
-        if observation.kind is not Kind.REQUEST or self.error not in conversation.negotiation.errors:
+        if self.error not in conversation.negotiation.errors:
             return
-        state.used = True
-        if observation.settled:
-            yield self._violates(observation)
-        else:
-            yield undecided(observation.count)
+        if observation.kind in LOSSES:
+            state.lost = True
+        elif observation.kind is Kind.REQUEST:
+            state.used = True
+            yield self._violates(observation) if observation.settled else undecided(observation.count)
 
-    def close(self, conversation: Conversation, state: UsedState) -> Iterator[Judgement]:
+    def close(self, conversation: Conversation, state: RefusedState) -> Iterator[Judgement]:
         """A client that sent nothing more conforms if the rest of the connection was seen."""
-        refused_at = conversation.negotiation.errors.get(self.error)
-        if refused_at is None or state.used:
-            return
-        seen_to_the_end = conversation.ended and conversation.latest_loss < refused_at
-        yield conforms() if seen_to_the_end else undecided()
+        if self.error in conversation.negotiation.errors and not state.used:
+            yield conforms() if conversation.ended and not state.lost else undecided()
 
     def _violates(self, request: Observation) -> Judgement:
         return Judgement(

@@ -23,7 +23,7 @@ class Awaited(msgspec.Struct, omit_defaults=True):
 
     def add(self, request: Observation) -> Iterator[Judgement]:
         """Let a request wait. Undecided is the one dropped for it, and one that expects no response."""
-        if not request.owes_answer:
+        if not request.expects_response:
             yield undecided(request.count)
             return
         if len(self.requests) >= AWAITED_LIMIT:
@@ -34,8 +34,8 @@ class Awaited(msgspec.Struct, omit_defaults=True):
         """Return the request of a response, and subtract the response's count from what waits of it."""
         request = self.requests.pop(response.paired_sequence, None)
         if request is not None and request.count > response.count:
-            left = msgspec.structs.replace(request, count=request.count - response.count)
-            self.requests[request.first_sequence] = left
+            left = msgspec.structs.replace(request.occurrence, count=request.count - response.count)
+            self.requests[request.first_sequence] = Observation(request.statement, left)
         return request
 
     def give_up(self) -> Iterator[Judgement]:

@@ -26,6 +26,8 @@ from expectations.conversation.observation import Observation
 REQUESTS = frozenset({Kind.REQUEST})
 RESPONSES = frozenset({Kind.RESPONSE})
 FRAMES = REQUESTS | RESPONSES
+LOSSES = frozenset({Kind.GAP, Kind.INVALID_SIZE})
+"""What may hide frames."""
 
 
 class Level(enum.StrEnum):
@@ -102,6 +104,8 @@ class Rule(ABC):
     - `needs_header_v3`: the rule judges nothing until the connection has used request header 3.
     - `passes_clean`: a clean frame (`Observation.is_clean`) conforms, whatever the connection's facts are,
       and is counted without calling the rule.
+
+    A rule that reads `conversation.progress` declares `uses_progress`: its verdicts are never cached.
     """
 
     id: ClassVar[str]
@@ -118,6 +122,7 @@ class Rule(ABC):
     apis: ClassVar[frozenset[int] | None] = None
     needs_header_v3: ClassVar[bool] = False
     passes_clean: ClassVar[bool] = False
+    uses_progress: ClassVar[bool] = False
     State: ClassVar[type[msgspec.Struct]] = NoState
 
     def __init__(self, spec: Spec = Spec.SHIPPED) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from decoders.frame.record import Kind
 from decoders.protocol import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_APIS, JOINING, LEAVING
+from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.observation import Heartbeat, Observation
+from expectations.conversation.observation import Observation
 from expectations.rules.base.rule import REQUESTS, Judgement, Level, NoState, Rule, Spec, undecided
 
 DEMANDING_VERSIONS = {Spec.SHIPPED: 1, Spec.TEXT: 2}

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from decoders.frame.record import Kind
 from decoders.protocol import CONSUMER_GROUP_HEARTBEAT, JOINING
+from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.observation import Heartbeat, Observation
+from expectations.conversation.observation import Observation
 from expectations.rules.base.rule import (
     REQUESTS,
     Judgement,

@@ -8,49 +8,33 @@ import msgspec
 
 from decoders.frame.record import Kind
 from decoders.protocol import HEARTBEAT_APIS, JOINING
-from expectations.conversation.conversation import Conversation, is_matched
-from expectations.conversation.observation import Heartbeat, HeartbeatAnswer, Observation
+from expectations.conversation.bodies import Heartbeat
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.members import Members
+from expectations.conversation.observation import Observation
 from expectations.rules.base.rule import Judgement, Level, Role, Rule, Verdict, conforms, undecided
 
-DEFAULT_HEARTBEAT_INTERVAL = 5_000
-"""Milliseconds; the broker's default, used until a response names the interval."""
 SILENT_INTERVALS = 2
 """A member that missed this many heartbeats has given way to the new ID."""
 
 
-class Member(msgspec.Struct, omit_defaults=True):
+class GroupMember(msgspec.Struct, omit_defaults=True):
     """The member of one group on this connection, and the IDs that appeared beside its own.
 
-    Of its latest heartbeat stand here the sequence, the time of capture in nanoseconds, and the member
-    epoch. `rivals` has the first heartbeat of each other ID, `pending` says how many of them followed.
+    `rivals` has the first heartbeat of each other ID, `pending` counts those that followed. `shared` means
+    that several members use the connection.
     """
 
     member_id: str
-    latest_sequence: int = 0
-    latest_captured_at: int = 0
-    epoch: int = JOINING
-    answered: bool = False
-    assigned_id: str | None = None
-    heartbeat_interval: int = DEFAULT_HEARTBEAT_INTERVAL
     rivals: dict[str, Observation] = {}
     shared: bool = False
     pending: int = 0
 
-    @property
-    def has_left(self) -> bool:
-        """Whether its latest heartbeat said that it leaves."""
-        return self.epoch < JOINING
 
-    def hear(self, request: Observation) -> None:
-        """Remember its latest heartbeat."""
-        self.latest_sequence, self.latest_captured_at = request.first_sequence, request.last_captured_at
-        self.epoch, self.answered = _epoch(request), False
+class GroupMembers(msgspec.Struct, omit_defaults=True):
+    """The member of each group."""
 
-
-class MembersState(msgspec.Struct, omit_defaults=True):
-    """The members by group."""
-
-    groups: dict[str, Member] = {}
+    groups: dict[str, GroupMember] = {}
 
 
 class MemberIdChanged(Rule):
@@ -81,75 +65,86 @@ class MemberIdChanged(Rule):
     role = Role.CLIENT
     apis = frozenset(HEARTBEAT_APIS)
     implies = ("kip1313/member-id-differs",)
-    State = MembersState
+    State = GroupMembers
 
     def judge(
-        self, observation: Observation, conversation: Conversation, state: MembersState
+        self, observation: Observation, conversation: Conversation, state: GroupMembers
     ) -> Iterator[Judgement]:
         """Follow the members of each group."""
         if observation.kind is Kind.GAP:
             yield from _forget(state)
-        elif observation.api_key not in HEARTBEAT_APIS:
-            return
-        elif observation.kind is Kind.REQUEST:
+        elif observation.api_key in HEARTBEAT_APIS and observation.kind is Kind.REQUEST:
             if isinstance(observation.body, Heartbeat) and observation.body.member_id is not None:
-                yield from self._hear(observation, observation.body, state)
+                yield from self._judge_heartbeat(observation, observation.body, conversation.members, state)
             else:
                 yield from _forget(state)
-        elif observation.kind is Kind.RESPONSE:
-            _hear_answer(observation, state)
 
-    def close(self, conversation: Conversation, state: MembersState) -> Iterator[Judgement]:
-        """Judge the IDs that appeared beside a member's own: they have replaced it."""
+    def close(self, conversation: Conversation, state: GroupMembers) -> Iterator[Judgement]:
+        """No heartbeat follows: the IDs that appeared beside a member's own have replaced it."""
         if not conversation.ended:
             yield from _forget(state)
         for group_id, member in state.groups.items():
-            yield from self._replace(group_id, member)
+            yield from _replace(group_id, member, conversation.members)
 
-    def _hear(self, request: Observation, heartbeat: Heartbeat, state: MembersState) -> Iterator[Judgement]:
+    def _judge_heartbeat(
+        self, request: Observation, heartbeat: Heartbeat, members: Members, state: GroupMembers
+    ) -> Iterator[Judgement]:
         group_id, member_id = heartbeat.group_id, heartbeat.member_id
         if not group_id or not member_id or not heartbeat.has_member_id:
             return
         member = state.groups.get(group_id)
         if member is None:
-            member = state.groups[group_id] = Member(member_id)
+            state.groups[group_id] = GroupMember(member_id)
         elif member.shared:
             yield undecided(request.count)
         elif member_id == member.member_id:
-            yield from _hear_again(member, request.count)
+            yield from _judge_own(member, request.count)
         else:
-            yield from self._hear_other(request, group_id, member_id, member)
-        if member_id == member.member_id:
-            member.hear(request)
-
-    def _hear_other(
-        self, request: Observation, group_id: str, member_id: str, member: Member
-    ) -> Iterator[Judgement]:
-        if member_id == member.assigned_id:
-            yield from _drop_rivals(member)
-            member.member_id = member_id
-            yield conforms(request.count)
-        elif member.has_left:
-            yield _violates(group_id, member, member_id, request, "across leave and rejoin")
-            member.member_id = member_id
-        else:
-            is_known = member.rivals.setdefault(member_id, request) is not request
-            member.pending += request.count if is_known else 0
-            if _is_silent(member, request):
-                yield from self._replace(group_id, member)
-
-    def _replace(self, group_id: str, member: Member) -> Iterator[Judgement]:
-        for member_id, first in member.rivals.items():
-            retry = not member.answered and member.epoch == JOINING
-            yield _violates(group_id, member, member_id, first, "on a retry" if retry else "mid-session")
-            member.member_id, member.assigned_id = member_id, None
-        if member.pending:
-            yield conforms(member.pending)
-        member.rivals.clear()
-        member.pending = 0
+            yield from _judge_other(request, group_id, member_id, member, members)
 
 
-def _violates(group_id: str, member: Member, member_id: str, first: Observation, when: str) -> Judgement:
+def _judge_own(member: GroupMember, count: int) -> Iterator[Judgement]:
+    """The member itself sends: IDs that appeared beside it belong to others on this connection."""
+    if member.rivals:
+        yield from _drop_rivals(member)
+        member.shared = True
+    else:
+        yield conforms(count)
+
+
+def _judge_other(
+    request: Observation, group_id: str, member_id: str, member: GroupMember, members: Members
+) -> Iterator[Judgement]:
+    facts = members.of(group_id, member.member_id)
+    if member_id == facts.assigned_id:
+        yield from _drop_rivals(member)
+        member.member_id = member_id
+        yield conforms(request.count)
+    elif facts.has_left:
+        yield _violates(group_id, member, member_id, request, "across leave and rejoin")
+        member.member_id = member_id
+    else:
+        is_known = member.rivals.setdefault(member_id, request) is not request
+        member.pending += request.count if is_known else 0
+        silence = members.silence_of(group_id, member.member_id)
+        if silence >= SILENT_INTERVALS * facts.heartbeat_interval * 1_000_000:
+            yield from _replace(group_id, member, members)
+
+
+def _replace(group_id: str, member: GroupMember, members: Members) -> Iterator[Judgement]:
+    """Let the IDs that appeared beside a member's own take its place, one after the other."""
+    facts = members.of(group_id, member.member_id)
+    when = "on a retry" if not facts.answered and facts.epoch == JOINING else "mid-session"
+    for member_id, first in member.rivals.items():
+        yield _violates(group_id, member, member_id, first, when)
+        member.member_id = member_id
+    if member.pending:
+        yield conforms(member.pending)
+    member.rivals.clear()
+    member.pending = 0
+
+
+def _violates(group_id: str, member: GroupMember, member_id: str, first: Observation, when: str) -> Judgement:
     return Judgement(
         Verdict.VIOLATES,
         expected=member.member_id,
@@ -159,46 +154,16 @@ def _violates(group_id: str, member: Member, member_id: str, first: Observation,
     )
 
 
-def _hear_again(member: Member, count: int) -> Iterator[Judgement]:
-    """Judge a further heartbeat of the member: IDs that appeared beside it belong to others."""
-    if member.rivals:
-        yield from _drop_rivals(member)
-        member.shared = True
-    else:
-        yield conforms(count)
-
-
-def _drop_rivals(member: Member) -> Iterator[Judgement]:
-    """Drop the IDs that appeared beside a member's own: it is undecided whose they are."""
+def _drop_rivals(member: GroupMember) -> Iterator[Judgement]:
+    """Give up the IDs that appeared beside a member's own: it is unknown who uses them."""
     if member.rivals:
         yield undecided(len(member.rivals) + member.pending)
         member.rivals.clear()
         member.pending = 0
 
 
-def _hear_answer(response: Observation, state: MembersState) -> None:
-    answer = response.body
-    if not isinstance(answer, HeartbeatAnswer) or not is_matched(response):
-        return
-    for member in state.groups.values():
-        if member.latest_sequence == response.paired_sequence:
-            member.answered = True
-            member.assigned_id = answer.member_id
-            member.heartbeat_interval = answer.heartbeat_interval or member.heartbeat_interval
-
-
-def _forget(state: MembersState) -> Iterator[Judgement]:
-    """Forget all members because something was not seen; what is pending is undecided."""
+def _forget(state: GroupMembers) -> Iterator[Judgement]:
+    """Frames are missing: what was pending is undecided, and every group starts anew."""
     for member in state.groups.values():
         yield from _drop_rivals(member)
     state.groups.clear()
-
-
-def _is_silent(member: Member, request: Observation) -> bool:
-    silence = request.last_captured_at - member.latest_captured_at
-    return silence >= SILENT_INTERVALS * member.heartbeat_interval * 1_000_000
-
-
-def _epoch(request: Observation) -> int:
-    epoch = request.body.member_epoch if isinstance(request.body, Heartbeat) else None
-    return JOINING if epoch is None else epoch

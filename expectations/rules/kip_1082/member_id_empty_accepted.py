@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from decoders.protocol import HEARTBEAT_APIS, INVALID_REQUEST
+from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.observation import Heartbeat, Observation
+from expectations.conversation.observation import Observation
 from expectations.rules.base.response_rule import ResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 from expectations.rules.kip_1082._member_ids import disagreement, weight_of_missing

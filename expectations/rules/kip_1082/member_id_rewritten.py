@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from decoders.protocol import HEARTBEAT_APIS
+from expectations.conversation.bodies import Heartbeat, HeartbeatResponse
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.observation import Heartbeat, HeartbeatAnswer, Observation
+from expectations.conversation.observation import Observation
 from expectations.rules.base.response_rule import ResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
@@ -45,7 +46,7 @@ class MemberIdRewritten(ResponseRule):
     ) -> Iterator[Judgement]:
         """Compare the two member IDs."""
         body = response.body
-        if not isinstance(body, HeartbeatAnswer) or not isinstance(request.body, Heartbeat):
+        if not isinstance(body, HeartbeatResponse) or not isinstance(request.body, Heartbeat):
             yield undecided(response.count)
         elif body.error_code == 0:
             yield _judge_ids(request.body.member_id, body.member_id, response.count)

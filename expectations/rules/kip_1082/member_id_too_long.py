@@ -6,14 +6,9 @@ from collections.abc import Iterator
 
 from decoders.frame.record import Kind
 from decoders.protocol import SHARE_ACKNOWLEDGE, SHARE_FETCH, SHARE_GROUP_HEARTBEAT
+from expectations.conversation.bodies import LONGEST_SHARE_MEMBER_ID, Heartbeat, LongMemberId, utf16_units
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.observation import (
-    LONGEST_SHARE_MEMBER_ID,
-    Heartbeat,
-    LongMemberId,
-    Observation,
-    utf16_units,
-)
+from expectations.conversation.observation import Observation
 from expectations.rules.base.rule import (
     REQUESTS,
     Judgement,

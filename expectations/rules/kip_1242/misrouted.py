@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from decoders.protocol import NO_ERROR, REBOOTSTRAP_REQUIRED
+from expectations.conversation.bodies import NO_NODE, Advertisement, SoftwareClaim
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
-from expectations.conversation.observation import NO_NODE, Advertisement, Observation, SoftwareClaim
+from expectations.conversation.observation import Observation
 from expectations.rules.base.negotiation_rule import NegotiationResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 

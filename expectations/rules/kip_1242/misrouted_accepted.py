@@ -8,14 +8,9 @@ import msgspec
 
 from decoders.frame.record import Kind
 from decoders.protocol import API_VERSIONS, NO_ERROR, SASL_HANDSHAKE
+from expectations.conversation.bodies import NO_NODE, Advertisement, ClusterDescription, SoftwareClaim
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.observation import (
-    NO_NODE,
-    Advertisement,
-    ClusterDescription,
-    Observation,
-    SoftwareClaim,
-)
+from expectations.conversation.observation import Observation
 from expectations.rules.base.rule import Judgement, Level, Role, Rule, Verdict, conforms, undecided
 
 ACCEPTED_LIMIT = 16

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from decoders.protocol import API_VERSIONS, UNSUPPORTED_VERSION
+from expectations.conversation.bodies import Advertisement
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.observation import Advertisement, Observation
+from expectations.conversation.observation import Observation
 from expectations.rules.base.response_rule import Awaited, ResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
@@ -41,6 +42,7 @@ class HeaderV3BeforeNegotiation(ResponseRule):
     level = Level.IMPROVEMENT
     role = Role.CLIENT
     apis = frozenset({API_VERSIONS})
+    uses_progress = True
 
     def awaits(self, request: Observation, conversation: Conversation) -> bool:
         """Whether the client cannot know that the broker reads header v3."""
@@ -66,7 +68,7 @@ class HeaderV3BeforeNegotiation(ResponseRule):
 
     def close(self, conversation: Conversation, state: Awaited) -> Iterator[Judgement]:
         """Accuse if only this request was in flight when the broker closed: it could not read the request."""
-        waiting = conversation.unanswered.only_one
+        waiting = conversation.progress.in_flight.only_one
         if conversation.closed_by_broker and conversation.ended and waiting is not None:
             for request in state.requests.values():
                 if waiting == (request.api_key, request.api_version):

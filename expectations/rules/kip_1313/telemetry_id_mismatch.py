@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from decoders.frame.record import Kind
 from decoders.protocol import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
+from expectations.conversation.bodies import TelemetryIdentity
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import ZERO, identifier_text
-from expectations.conversation.observation import Observation, TelemetryIdentity
+from expectations.conversation.observation import Observation
 from expectations.rules.base.rule import (
     REQUESTS,
     Judgement,

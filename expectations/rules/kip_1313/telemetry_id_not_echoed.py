@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from decoders.protocol import GET_TELEMETRY_SUBSCRIPTIONS
+from expectations.conversation.bodies import TelemetryIdentity
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import ZERO
-from expectations.conversation.observation import Observation, TelemetryIdentity
+from expectations.conversation.observation import Observation
 from expectations.conversation.telemetry import asked_identity
 from expectations.rules.base.response_rule import ResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Spec, Verdict, conforms, undecided

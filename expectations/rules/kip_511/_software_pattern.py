@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from expectations.conversation.bodies import SoftwareClaim
 from expectations.conversation.negotiation import Asked
-from expectations.conversation.observation import SoftwareClaim
 from expectations.rules.base.rule import Judgement, Spec, Verdict, conforms
 
 PATTERNS = {

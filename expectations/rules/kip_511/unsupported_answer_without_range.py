@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from decoders.protocol import UNSUPPORTED_VERSION
+from expectations.conversation.bodies import Advertisement
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked, own_range
-from expectations.conversation.observation import Advertisement, Observation
+from expectations.conversation.observation import Observation
 from expectations.rules.base.negotiation_rule import NegotiationResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from decoders.frame.record import Kind
+from expectations.conversation.bodies import Advertisement
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.observation import Advertisement, Observation
+from expectations.conversation.observation import Observation
 from expectations.rules.base.rule import (
     RESPONSES,
     Judgement,
@@ -47,6 +48,7 @@ class MalformedResponse(Rule):
     implies = ("kip511/unsupported-answer-not-v0",)
     kinds = RESPONSES
     passes_clean = True
+    uses_progress = True
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState

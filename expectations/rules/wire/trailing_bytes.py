@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from decoders.frame.record import Kind
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.observation import Failure, Observation
+from expectations.conversation.observation import Observation
+from expectations.conversation.statement import Failure
 from expectations.rules.base.rule import (
     FRAMES,
     Judgement,
@@ -47,6 +48,7 @@ class TrailingBytes(Rule):
     implies = ("kip511/unsupported-answer-not-v0",)
     kinds = FRAMES
     passes_clean = True
+    uses_progress = True
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState

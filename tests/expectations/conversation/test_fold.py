@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from decoders.frame.record import Kind, Pairing, Record
 from decoders.schema.registry import default_schemas
-from expectations.conversation.connection_window import ConnectionWindow
-from expectations.conversation.window import Said
-from expectations.identity.shown import Sightings
+from expectations.conversation.record_windows import Said
+from expectations.conversation.window import Window
 from expectations.judging.judge import Judge, open_connection
 from tests.exchange import ID_A, ID_B, SOFTWARE, ZERO_ID, Exchange, advertisement
 
@@ -179,12 +178,14 @@ def test_the_size_of_the_window_changes_no_time_at_which_an_identity_was_shown(
     assert shown(exchange.windows(size)) == shown(exchange.windows()) == shown(exchange.windows(size, {}))
 
 
-def shown(windows: list[ConnectionWindow]) -> Sightings:
-    """The identities that a connection showed in its windows."""
-    state, judge = open_connection(windows[0]), Judge(default_schemas().api_names)
+def shown(windows: list[Window]) -> object:
+    """The identities that a connection showed in its windows, and when."""
+    state, judge = open_connection(windows[0].connection), Judge(default_schemas().api_names)
     for window in windows:
-        judge.hear(state, window)
-    return state.sightings
+        judge.judge(state, window)
+    progress = state.conversation.progress
+    members = {name: (member.until, member.before_until) for name, member in progress.members.items()}
+    return state.identities, progress.client, progress.instance, members
 
 
 def test_steady_traffic_folds_to_a_few_observations() -> None:
@@ -228,7 +229,8 @@ def test_what_comes_a_second_time_is_no_repeat() -> None:
     exchange, said = Exchange(), Said()
     for _ in range(3):
         exchange.answer(exchange.request("FindCoordinator", 7, client_id="app"))
-    assert exchange.windows(said=said) == exchange.windows(said=said)
+    first, second = exchange.windows(said=said), exchange.windows(said=said)
+    assert [each.observations for each in first] == [each.observations for each in second]
 
 
 def test_requests_that_no_answer_is_due_to_fold_without_one() -> None:

@@ -78,8 +78,8 @@ def claims_told(script: list[tuple[int, str]]) -> list[Claim]:
 def claims_of_all(exchange: Exchange) -> list[Claim]:
     judge, states, claims = Judge(NAMES), dict[bytes, ConnectionState](), []
     for window in exchange.windows(1):
-        state = states.setdefault(window.connection, open_connection(window))
-        claims += claims_of(judge.hear(state, window), window)
+        state = states.setdefault(window.connection.id, open_connection(window.connection))
+        claims += claims_of(judge.judge(state, window), window)
     return claims + [claim for state in states.values() for claim in judge.latest_claims(state)]
 
 
@@ -87,7 +87,7 @@ def judged(parts: list[list[Claim]]) -> Outcome:
     """Judge claims part by part, the state stored in between."""
     judge, state, outcomes = IdentityJudge(NAMES), IdentityState(), []
     for part in parts:
-        outcomes.append(judge.hear(state, part))
+        outcomes.append(judge.process(state, part))
         state = msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=IdentityState)
     return added_up([*outcomes, judge.finish(state)])
 
@@ -127,10 +127,10 @@ def test_an_overlap_that_is_only_known_later_is_told_then() -> None:
     """The first connection is heard again after the second began; before that it may have been dead."""
     one, two = instance(1, "orders"), instance(2, "billing")
     judge, state = IdentityJudge(NAMES), IdentityState()
-    assert judge.hear(state, claims_of_all(one) + claims_of_all(two)).findings == []
+    assert judge.process(state, claims_of_all(one) + claims_of_all(two)).findings == []
     one.wait(5)
     one.request("Metadata", 14, instance_id=ID_A)
-    (finding,) = judge.hear(state, claims_of_all(one)).findings
+    (finding,) = judge.process(state, claims_of_all(one)).findings
     assert (finding.rule, finding.client) == (SHARED_INSTANCE, "10.0.0.1:2")
     assert finding.client_instance_id == "AAECAwQFBgcICQoLDA0ODw"
     assert finding.evidence.source == "exchange"
@@ -152,7 +152,7 @@ def test_a_rule_that_waits_accuses_only_when_the_claim_has_settled() -> None:
     """What would speak for the client may still be on its way: here a connection before the others."""
     judge, state = IdentityJudge(NAMES), IdentityState()
     claims = claims_of_all(negotiated(2, asks=True)) + claims_of_all(negotiated(3, asks=False))
-    assert judge.hear(state, claims).findings == []
+    assert judge.process(state, claims).findings == []
     assert judge.tick(state).findings == []
     (finding,) = judge.tick(state).findings
     assert finding.rule == NOT_REPEATED
@@ -161,9 +161,9 @@ def test_a_rule_that_waits_accuses_only_when_the_claim_has_settled() -> None:
 
 def test_what_speaks_for_the_client_in_time_prevents_the_accusation() -> None:
     judge, state = IdentityJudge(NAMES), IdentityState()
-    judge.hear(state, claims_of_all(negotiated(2, asks=True)) + claims_of_all(negotiated(3, asks=False)))
+    judge.process(state, claims_of_all(negotiated(2, asks=True)) + claims_of_all(negotiated(3, asks=False)))
     judge.tick(state)
-    judge.hear(state, claims_of_all(negotiated(1, asks=False)))
+    judge.process(state, claims_of_all(negotiated(1, asks=False)))
     outcomes = [judge.tick(state) for _ in range(4)]
     assert [finding for outcome in outcomes for finding in outcome.findings] == []
     assert added_up(outcomes).checks[NOT_REPEATED, "undecided"] == 1
@@ -172,9 +172,9 @@ def test_what_speaks_for_the_client_in_time_prevents_the_accusation() -> None:
 def test_what_was_forgotten_to_make_room_is_undecided_and_leaves_no_accusation() -> None:
     judge, state = IdentityJudge(NAMES), IdentityState()
     limit = CLAIM_LIMITS[IdentityKind.CLIENT]
-    outcomes = [judge.hear(state, claims_of_all(negotiated(1, asks=True)))]
+    outcomes = [judge.process(state, claims_of_all(negotiated(1, asks=True)))]
     for number in range(2, limit + 3):
-        outcomes.append(judge.hear(state, claims_of_all(negotiated(number, asks=number < limit))))
+        outcomes.append(judge.process(state, claims_of_all(negotiated(number, asks=number < limit))))
     total = added_up([*outcomes, judge.finish(state)])
     assert max(len(group.known) for group in state.groups.values()) <= max(CLAIM_LIMITS.values())
     assert total.findings == []
@@ -186,7 +186,7 @@ def test_identities_are_bounded() -> None:
     (claim, *_) = claims_of_all(instance(1))
     for number in range(GROUP_LIMIT + 5):
         identity = msgspec.structs.replace(claim.identity, name=str(number))
-        judge.hear(state, [msgspec.structs.replace(claim, identity=identity)])
+        judge.process(state, [msgspec.structs.replace(claim, identity=identity)])
     assert len(state.groups) == GROUP_LIMIT
     assert not any(name.endswith("\0" + "0") for name in state.groups)
 
@@ -199,7 +199,7 @@ def test_steady_traffic_tells_no_claims() -> None:
         exchange.answer(exchange.request("Metadata", 14, instance_id=ID_A))
     judge, told = Judge(NAMES), 0
     (window,) = exchange.windows()
-    told = len(judge.hear(open_connection(window), window).claims)
+    told = len(judge.judge(open_connection(window.connection), window).claims)
     assert told <= before + 1
 
 

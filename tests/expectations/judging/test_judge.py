@@ -25,8 +25,8 @@ def hear(
     """Judge an exchange window by window."""
     judge = judge or Judge(NAMES)
     windows = exchange.windows(size)
-    state = open_connection(windows[0])
-    return state, [judge.hear(state, window) for window in windows]
+    state = open_connection(windows[0].connection)
+    return state, [judge.judge(state, window) for window in windows]
 
 
 def published(outcomes: list[Outcome]) -> list[Finding]:
@@ -74,7 +74,7 @@ def test_what_was_published_does_not_change_afterwards() -> None:
     state, outcomes = hear(exchange, judge)
     (given,) = published(outcomes)
     exchange.request("Metadata", 14, instance_id=ID_B)
-    judge.hear(state, exchange.windows(3)[-1])
+    judge.judge(state, exchange.windows(3)[-1])
     assert given.occurrences == 1
     assert state.findings[CHANGED].finding.occurrences == 2
 
@@ -98,7 +98,7 @@ def test_what_was_heard_before_is_passed_over() -> None:
     state, _ = hear(exchange, judge)
     before = msgspec.msgpack.encode(state)
     (whole,) = exchange.windows()
-    again = judge.hear(state, whole)
+    again = judge.judge(state, whole)
     assert (again.checks, again.offences, again.findings) == ({}, {}, [])
     assert msgspec.msgpack.encode(state) == before
 

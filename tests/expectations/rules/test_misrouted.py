@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from decoders.schema.registry import default_schemas
-from expectations.conversation.observation import ClusterDescription
+from expectations.conversation.bodies import ClusterDescription
 from expectations.judging.judge import Judge, open_connection
 from expectations.judging.outcome import Outcome
 from expectations.judging.terms import Terms
@@ -23,7 +23,7 @@ def judged(node_id: int, error_code: int, configured: ClusterDescription) -> Out
     exchange.close()
     (window,) = exchange.windows()
     judge = Judge(default_schemas().api_names, Terms(brokers={exchange.server: configured}))
-    return judge.hear(open_connection(window), window)
+    return judge.judge(open_connection(window.connection), window)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,11 @@ def a_request() -> Observation:
     return exchange.windows()[0].observations[-1]
 
 
+def changed(request: Observation, **occurrence: int) -> Observation:
+    """The same statement with another occurrence."""
+    return Observation(request.statement, msgspec.structs.replace(request.occurrence, **occurrence))
+
+
 def total(judgements: list[Judgement]) -> int:
     assert all(judgement.verdict is Verdict.UNDECIDED for judgement in judgements)
     return sum(judgement.count for judgement in judgements)
@@ -29,7 +34,7 @@ def test_the_oldest_is_given_up_when_too_many_wait() -> None:
     given_up = [
         judgement
         for number in range(AWAITED_LIMIT + 3)
-        for judgement in awaited.add(msgspec.structs.replace(request, first_sequence=10 + number))
+        for judgement in awaited.add(changed(request, first_sequence=10 + number))
     ]
     assert total(given_up) == 3
     assert next(iter(awaited.requests)) == 13
@@ -38,15 +43,17 @@ def test_the_oldest_is_given_up_when_too_many_wait() -> None:
 
 
 def test_folded_requests_wait_until_as_many_were_answered() -> None:
-    awaited, request = Awaited(), msgspec.structs.replace(a_request(), first_sequence=10, count=5)
+    awaited, request = Awaited(), changed(a_request(), first_sequence=10, count=5)
     assert [*awaited.add(request)] == []
-    answer = msgspec.structs.replace(request, paired_sequence=10, count=3)
+    answer = changed(request, paired_sequence=10, count=3)
     assert awaited.take(answer) == request
     assert total([*awaited.give_up()]) == 2
 
 
 def test_a_request_that_no_answer_is_due_to_does_not_wait() -> None:
-    awaited, request = Awaited(), msgspec.structs.replace(a_request(), owes_answer=False)
+    observation = a_request()
+    silent = msgspec.structs.replace(observation.statement, expects_response=False)
+    awaited, request = Awaited(), Observation(silent, observation.occurrence)
     assert total([*awaited.add(request)]) == 1
     assert awaited == Awaited()
 

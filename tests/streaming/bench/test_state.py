@@ -6,8 +6,8 @@ import itertools
 
 from decoders.frame.record import Kind, unpack
 from decoders.schema.registry import default_schemas
-from expectations.conversation.observation import Evidence
-from expectations.conversation.window import windows_of
+from expectations.conversation.occurrence import Evidence
+from expectations.conversation.record_windows import windows_of
 from expectations.judging.judge import Judge
 from streaming.bench.state import IDLE_RUN, Crowded, bytes_per_connection, distinct
 from streaming.bench.traffic import FRAMES_IN_ROUND, Traffic, captured_now, connection_id
@@ -49,11 +49,11 @@ def test_the_traffic_is_complete_and_conforms() -> None:
     records = [unpack(key, value) for key, value in published]
     assert len(records) == 5 * (7 + 3 * FRAMES_IN_ROUND)
     placed = [(record, Evidence.in_topic("frames", 0, 0, record)) for record in records]
-    report = BucketStep(Judge(names), names).hear(0, bucket, windows_of(default_schemas(), placed))
+    report = BucketStep(Judge(names), names).process(0, bucket, windows_of(default_schemas(), placed))
     assert report.findings == [] and report.undecodable == {}
     assert len(bucket.connections) == 5
     assert report.frames["ConsumerGroupHeartbeat"]["request"] == 2 * 5 + 3
-    members = {name for state in bucket.connections.values() for name in state.sightings.members}
+    members = {name for state in bucket.connections.values() for name in state.identities.members}
     assert len(members) == 5
 
 

@@ -13,16 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoders.schema.registry import default_schemas
-from expectations.conversation.connection_window import ConnectionWindow
-from expectations.conversation.observation import Evidence
-from expectations.conversation.window import windows_of
+from expectations.conversation.occurrence import Evidence
+from expectations.conversation.record_windows import windows_of
+from expectations.conversation.window import Window
 from expectations.judging.finding import Finding
 from expectations.judging.judge import Judge
+from expectations.judging.retention import KEPT_FOR, REPUBLISH_AFTER
 from expectations.judging.terms import Terms
-from streaming.judging.bucket_input import FoldedWindow
 from streaming.judging.bucket_step import (
-    FORGET_AFTER,
-    REPUBLISH_AFTER,
     BucketStep,
 )
 from streaming.judging.report import OpenConnections, Report
@@ -40,26 +38,27 @@ NOW = 1_800_000_000_000
 
 
 class Travelling(BucketStep):
-    """Hears windows as they come from the first stage."""
+    """Processes windows as they come from the decode stage."""
 
-    def hear(self, number: int, bucket: Bucket, windows: Sequence[ConnectionWindow | FoldedWindow]) -> Report:
-        said = [window for window in windows if isinstance(window, ConnectionWindow)]
-        assert len(said) == len(windows)
-        return super().hear(number, bucket, travelled(said))
+    def process(self, number: int, bucket: Bucket, windows: Sequence[Window]) -> Report:
+        return super().process(number, bucket, travelled(windows))
 
 
 def step(listeners: dict[str, str] | None = None) -> BucketStep:
     return Travelling(Judge(NAMES, Terms(listeners=listeners or {})), NAMES)
 
 
-def windows(exchange: Exchange, begin: int = 0, end: int | None = None) -> list[ConnectionWindow]:
+def windows(exchange: Exchange, begin: int = 0, end: int | None = None) -> list[Window]:
     placed = [(record, Evidence.in_file("exchange", record)) for record in exchange.records[begin:end]]
     return windows_of(default_schemas(), placed)
 
 
-def on(connection: bytes, found: list[ConnectionWindow], **changes: Any) -> list[ConnectionWindow]:
-    """The same said on another connection."""
-    return [msgspec.structs.replace(window, connection=connection * 16, **changes) for window in found]
+def on(connection: bytes, found: list[Window], **changes: Any) -> list[Window]:
+    """The same windows on another connection."""
+    return [
+        window._replace(connection=msgspec.structs.replace(window.connection, id=connection * 16, **changes))
+        for window in found
+    ]
 
 
 @dataclass
@@ -103,11 +102,11 @@ def test_a_conversation_stored_midway_is_judged_as_if_heard_at_once(
         exchange.close()
     at_once, parted = Heard(), Heard()
     bucket = Bucket()
-    at_once.add(step().hear(0, bucket, windows(exchange)))
+    at_once.add(step().process(0, bucket, windows(exchange)))
     at_once.add(step().tick(0, bucket, NOW))
     bucket, shelf = Bucket(), Shelf()
     for part in (windows(exchange, 0, split), windows(exchange, split)):
-        parted.add(step().hear(0, bucket, part))
+        parted.add(step().process(0, bucket, part))
         shelf.put(bucket)
         assert shelf.take() == bucket
         bucket = shelf.take()
@@ -121,7 +120,7 @@ def test_what_was_never_stored_is_empty() -> None:
 
 def test_state_of_another_version_is_refused_and_says_what_to_do() -> None:
     shelf = Shelf(Bucket())
-    shelf.standing = bytes([STATE_VERSION + 1]) + (shelf.standing or b"")[1:]
+    shelf.bucket = bytes([STATE_VERSION + 1]) + (shelf.bucket or b"")[1:]
     versions = f"version {STATE_VERSION + 1}, this kipwatch writes {STATE_VERSION}"
     with pytest.raises(StateError, match=f"{versions}: run the kipwatch that wrote it"):
         shelf.take()
@@ -129,7 +128,7 @@ def test_state_of_another_version_is_refused_and_says_what_to_do() -> None:
 
 def test_connections_whose_contents_are_missing_are_refused_and_it_says_what_to_do() -> None:
     bucket, shelf = Bucket(), Shelf()
-    step().hear(0, bucket, windows(violating(), 0, 4))
+    step().process(0, bucket, windows(violating(), 0, 4))
     shelf.put(bucket)
     shelf.contents = None
     with pytest.raises(StateError, match=r"0 bytes of connections where \d+ belong: bring the folder"):
@@ -138,21 +137,21 @@ def test_connections_whose_contents_are_missing_are_refused_and_it_says_what_to_
 
 def test_a_closed_connection_leaves_and_an_open_one_stays() -> None:
     bucket, exchange = Bucket(), violating()
-    report = step().hear(0, bucket, windows(exchange, 0, -1))
+    report = step().process(0, bucket, windows(exchange, 0, -1))
     assert len(bucket.connections) == 1
     assert sum(row.count for row in report.open_connections) == 1
-    report = step().hear(0, bucket, windows(exchange, -1))
+    report = step().process(0, bucket, windows(exchange, -1))
     assert bucket.connections == {}
     assert report.open_connections == []
 
 
-def test_connections_do_not_hear_each_other() -> None:
+def test_connections_do_not_judge_each_other() -> None:
     """Two of them hold one ID each; only a connection that holds both offends."""
     one, other = Exchange(), Exchange()
     one.request("Metadata", 14, client_id="app", instance_id=ID_A)
     other.request("Metadata", 14, client_id="app", instance_id=ID_B)
     bucket = Bucket()
-    report = step().hear(0, bucket, on(b"a", windows(one)) + on(b"b", windows(other)))
+    report = step().process(0, bucket, on(b"a", windows(one)) + on(b"b", windows(other)))
     assert len(bucket.connections) == 2
     assert report.findings == []
 
@@ -162,17 +161,17 @@ def test_windows_are_heard_in_the_order_they_were_said() -> None:
     exchange = violating()
     parts = [window for at in range(len(exchange.records)) for window in windows(exchange, at, at + 1)]
     there, back = Heard(), Heard()
-    there.add(step().hear(0, Bucket(), parts))
-    back.add(step().hear(0, Bucket(), parts[::-1]))
+    there.add(step().process(0, Bucket(), parts))
+    back.add(step().process(0, Bucket(), parts[::-1]))
     assert back.judged == there.judged
     assert len(there.findings) == 2
 
 
 def test_a_replayed_window_changes_no_judgement() -> None:
     bucket, exchange = Bucket(), violating()
-    step().hear(0, bucket, windows(exchange, 0, 4))
+    step().process(0, bucket, windows(exchange, 0, 4))
     before = pack_bucket(bucket)
-    report = step().hear(0, bucket, windows(exchange, 0, 4))
+    report = step().process(0, bucket, windows(exchange, 0, 4))
     assert (report.checks, report.offences, report.findings) == ({}, [], [])
     assert pack_bucket(bucket) == before
 
@@ -183,12 +182,12 @@ def test_a_finding_that_grew_is_published_again_after_ten_minutes_and_only_then(
 
     def offend() -> list[int]:
         exchange.request("Metadata", 14, instance_id=ID_B)
-        return occurrences(step().hear(0, bucket, windows(exchange, len(exchange.records) - 1)))
+        return occurrences(step().process(0, bucket, windows(exchange, len(exchange.records) - 1)))
 
     def occurrences(report: Report) -> list[int]:
         return [finding.occurrences for finding in report.findings]
 
-    step().hear(0, bucket, windows(exchange))
+    step().process(0, bucket, windows(exchange))
     assert offend() == [1]
     assert occurrences(step().tick(0, bucket, NOW)) == []
     assert offend() == []
@@ -199,9 +198,9 @@ def test_a_finding_that_grew_is_published_again_after_ten_minutes_and_only_then(
 
 def test_a_finding_that_grew_is_published_when_its_connection_closes() -> None:
     bucket, exchange = Bucket(), violating()
-    step().hear(0, bucket, windows(exchange, 0, 4))
-    assert step().hear(0, bucket, windows(exchange, 4, 5)).findings == []
-    (finding,) = step().hear(0, bucket, windows(exchange, 5)).findings
+    step().process(0, bucket, windows(exchange, 0, 4))
+    assert step().process(0, bucket, windows(exchange, 4, 5)).findings == []
+    (finding,) = step().process(0, bucket, windows(exchange, 5)).findings
     assert (finding.rule, finding.occurrences) == ("kip1313/instance-id-changed", 2)
 
 
@@ -209,15 +208,15 @@ def test_a_silent_connection_is_forgotten_after_a_day_of_the_capture_clock() -> 
     """The clock is that of the bucket's records: an outage of kipwatch itself forgets nobody."""
     early, late = Exchange(), Exchange()
     early.request("Metadata", 12, client_id="app")
-    late.at = early.at - 1_000_000 + FORGET_AFTER
+    late.at = early.at - 1_000_000 + KEPT_FOR
     late.request("Metadata", 12, client_id="app")
     bucket = Bucket()
-    step().hear(0, bucket, on(b"a", windows(early)) + on(b"b", windows(late)))
+    step().process(0, bucket, on(b"a", windows(early)) + on(b"b", windows(late)))
     step().tick(0, bucket, NOW)
     assert len(bucket.connections) == 2
     late.wait(1)
     late.request("Metadata", 12, client_id="app")
-    step().hear(0, bucket, on(b"b", windows(late, 2)))
+    step().process(0, bucket, on(b"b", windows(late, 2)))
     report = step().tick(0, bucket, NOW)
     assert bucket.connections.keys() == {b"b" * 16}
     assert [row.count for row in report.open_connections] == [1]
@@ -229,7 +228,7 @@ def test_open_connections_are_counted_by_software_and_listener() -> None:
     unnamed.request("Metadata", 12, client_id="app")
     heard = on(b"a", windows(named)) + on(b"b", windows(named)) + on(b"c", windows(unnamed))
     heard += on(b"d", windows(named), server="10.0.0.3:9092")
-    report = step({"10.0.0.2:9092": "WATCHED"}).hear(3, Bucket(), heard)
+    report = step({"10.0.0.2:9092": "WATCHED"}).process(3, Bucket(), heard)
     assert report.bucket == 3
     assert report.open_connections == [
         OpenConnections("tester", "1.0", "10.0.0.3:9092", 1),
@@ -245,7 +244,7 @@ def test_frames_are_counted_by_api_and_what_cannot_be_read_by_reason() -> None:
         exchange.request("Metadata", 12, client_id="app")
     exchange.request("Metadata", 12, frame=bytes.fromhex("0003000c00000009ffff00ff"))
     exchange.request("Metadata", 12, frame=bytes.fromhex("7fff00050000000affff"))
-    report = step().hear(0, Bucket(), windows(exchange))
+    report = step().process(0, Bucket(), windows(exchange))
     assert report.frames == {
         "ApiVersions": {"request": 1, "response": 1},
         "Metadata": {"request": 6},
@@ -260,7 +259,7 @@ def test_offences_are_counted_by_the_software_that_commits_them() -> None:
         "ApiVersions", 6, SOFTWARE | {"clientSoftwareName": "a b"}, client_id="app", instance_id=ID_A
     )
     exchange.answer(request, advertisement(42))
-    ((offence, count),) = step().hear(0, Bucket(), windows(exchange)).offences
+    ((offence, count),) = step().process(0, Bucket(), windows(exchange)).offences
     assert (offence.rule, offence.level, offence.role) == (
         "kip511/software-name-malformed",
         "violation",

@@ -36,7 +36,7 @@ def claims() -> list[Claim]:
 
 def test_what_is_stored_comes_back() -> None:
     state = IdentityState()
-    IdentityJudge(NAMES).hear(state, claims() + claims_of_all(instance(3)))
+    IdentityJudge(NAMES).process(state, claims() + claims_of_all(instance(3)))
     assert state.groups
     assert unpack_identities(pack_identities(state)) == state
     assert unpack_identities(None) == IdentityState()
@@ -60,7 +60,7 @@ def test_a_server_s_answers_are_told_once_and_not_with_each_connection() -> None
         exchange = Exchange(connection=connection)
         exchange.negotiate(client_id="app")
         told.append(
-            [claim for claim in step().hear(0, bucket, windows(exchange)).claims if not claim.connection]
+            [claim for claim in step().process(0, bucket, windows(exchange)).claims if not claim.connection]
         )
     assert [claim.api_key for claim in told[0]] == [18]
     assert told[1] == []
@@ -68,17 +68,17 @@ def test_a_server_s_answers_are_told_once_and_not_with_each_connection() -> None
 
 def test_what_is_told_again_when_asked_is_only_what_went_on() -> None:
     bucket, exchange = Bucket(), instance(1)
-    step().hear(0, bucket, windows(exchange))
+    step().process(0, bucket, windows(exchange))
     assert step().tick(0, bucket, 1_800_000_000_000).claims == []
     exchange.request("Metadata", 14, instance_id=bytes(range(16)))
-    step().hear(0, bucket, windows(exchange))
+    step().process(0, bucket, windows(exchange))
     kinds = {claim.identity.kind for claim in step().tick(0, bucket, 1_800_001_000_000).claims}
     assert kinds == {IdentityKind.INSTANCE, IdentityKind.CLIENT}
 
 
 def test_reports_of_identities_have_numbers_of_their_own() -> None:
     steps, state = IdentityStep(IdentityJudge(NAMES)), IdentityState()
-    assert [steps.hear(0, state, []).bucket, steps.tick(5, state).bucket] == [-1, -6]
+    assert [steps.process(0, state, []).bucket, steps.tick(5, state).bucket] == [-1, -6]
 
 
 class Handle:

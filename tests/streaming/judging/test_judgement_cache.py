@@ -1,4 +1,4 @@
-"""What is routine is judged without asking the rules, and comes to just what they would say."""
+"""The judgement cache gives what the rules give, and is used where it can be."""
 
 from __future__ import annotations
 
@@ -13,22 +13,29 @@ from hypothesis import strategies as st
 
 from decoders.frame.record import Record
 from decoders.schema.registry import default_schemas
-from expectations.conversation.connection_window import ConnectionWindow
 from expectations.conversation.identifier import RESERVED, ZERO, identifier_text
-from expectations.judging.judge import ConnectionState, Judge
-from expectations.judging.membership import sole_member
-from expectations.judging.outcome import Outcome
-from streaming.judging import judgement_cache as routine
+from expectations.conversation.members import member_name
+from expectations.conversation.window import Window
+from expectations.judging.judge import Judge
+from expectations.judging.terms import Terms
+from expectations.rules.base.rule import Rule
+from streaming.judging import judgement_cache
 from streaming.judging.bucket_step import BucketStep
 from streaming.judging.report import Report
 from streaming.state.bucket import Bucket
+from tests.cases.test_cases import CASES
 from tests.exchange import ID_A, ID_B, Exchange
 from tests.expectations.conversation.test_fold import BEATS, STEPS, beat, beats
+from tests.mutations.mutator import MUTATORS
+from tests.mutations.test_mutations import mutants_of
+from tests.streaming.judging.stepping import CountingJudge, UncachedJudge, stepped
 from tests.streaming.judging.test_bucket_step import on, windows
-from tests.streaming.judging.travelling import folded, observed, travelled
+from tests.streaming.judging.travelling import travelled
 from tests.streaming.query.shelf import Shelf
 
 NAMES = default_schemas().api_names
+SAMPLED = 23
+"""Mutants of which one is judged in every run; `make long` judges all."""
 IDS = (b"a", b"b", b"c")
 
 
@@ -86,16 +93,6 @@ class Renamed(Exchange):
         said = body or {}
         named = {name: said[name] for name in ("memberId", "clientInstanceId") if said.get(name)}
         return body and body | {name: self._texts.get(text, text) for name, text in named.items()}
-
-
-class CountingJudge(Judge):
-    """Counts the observations that it is asked about."""
-
-    asked = 0
-
-    def hear_each(self, state: ConnectionState, window: ConnectionWindow) -> list[Outcome]:
-        self.asked += len(window.observations)
-        return super().hear_each(state, window)
 
 
 def fetch(exchange: Exchange, **how: object) -> None:
@@ -202,14 +199,14 @@ def said(deeds: list[str], mid_stream: bool, names: Names | None = None, opening
     return exchange
 
 
-def batches(exchanges: list[Exchange], size: int) -> Iterator[list[ConnectionWindow]]:
+def batches(exchanges: list[Exchange], size: int) -> Iterator[list[Window]]:
     longest = max(len(exchange.records) for exchange in exchanges)
     for begin in range(0, longest, size):
         parts = zip(IDS, exchanges, strict=False)
         yield [one for name, exchange in parts for one in on(name, windows(exchange, begin, begin + size))]
 
 
-def together(given: Iterator[list[ConnectionWindow]], count: int) -> Iterator[list[ConnectionWindow]]:
+def together(given: Iterator[list[Window]], count: int) -> Iterator[list[Window]]:
     while parts := list(itertools.islice(given, count)):
         yield list(itertools.chain(*parts))
 
@@ -260,17 +257,17 @@ def opened(exchange: Exchange) -> Exchange:
     return exchange
 
 
-def compare(given: list[list[ConnectionWindow]]) -> None:
-    """Step batches twice, remembering all along, and hold that against steps that remember nothing."""
-    experienced = BucketStep(Judge(NAMES), NAMES)
+def compare(given: list[list[Window]]) -> None:
+    """Step batches twice with one cache, and compare with steps that ask the rules about everything."""
+    cached = BucketStep(Judge(NAMES), NAMES)
     for turn in range(2):
         remembering, forgetting = Shelf(Bucket()), Shelf(Bucket())
         for batch in given:
             buckets = remembering.take(), forgetting.take()
-            forgetful = BucketStep(Judge(NAMES), NAMES)
+            uncached = BucketStep(UncachedJudge(NAMES), NAMES)
             reports = (
-                experienced.hear(turn, buckets[0], travelled(batch)),
-                forgetful.hear(turn, buckets[1], batch),
+                cached.process(turn, buckets[0], travelled(batch)),
+                uncached.process(turn, buckets[1], batch),
             )
             assert told(reports[0]) == told(reports[1])
             remembering.put(buckets[0])
@@ -281,8 +278,9 @@ def compare(given: list[list[ConnectionWindow]]) -> None:
 @given(ANYTHING, st.integers(1, 12))
 def test_what_travels_comes_as_it_went(deeds: list[str], size: int) -> None:
     for batch in batches([said(deeds, mid_stream=False)] * 2, size):
-        assert observed(folded(batch)) == batch
-        assert [window.observed(window.brief.moments) for window in travelled(batch)] == batch
+        assert [(window.connection, window.observations) for window in travelled(batch)] == [
+            (window.connection, window.observations) for window in batch
+        ]
 
 
 def heard(deeds: list[str], members: Sequence[str] = ORDINARY) -> tuple[list[int], Bucket, Report]:
@@ -296,13 +294,13 @@ def heard(deeds: list[str], members: Sequence[str] = ORDINARY) -> tuple[list[int
     for name, member_id in zip(b"ab", members, strict=False):
         names = Names((member_id, "B"), [f"app {name}"], [bytes([name]) * 16])
         exchange = said(deeds, False, names)
-        step.hear(0, bucket, travelled(on(bytes([name]), windows(exchange, 0, begin))))
+        step.process(0, bucket, travelled(on(bytes([name]), windows(exchange, 0, begin))))
         asked.clear()
         for at in range(begin, len(exchange.records), 4):
             shelf.put(bucket)
             bucket = shelf.take()
             judge.asked = 0
-            report = step.hear(0, bucket, travelled(on(bytes([name]), windows(exchange, at, at + 4))))
+            report = step.process(0, bucket, travelled(on(bytes([name]), windows(exchange, at, at + 4))))
             asked.append(judge.asked)
     return asked, bucket, report
 
@@ -312,7 +310,7 @@ def test_who_says_what_another_one_said_is_not_judged_again() -> None:
     assert asked[1:] == [0, 0]
     assert report.frames == {"Fetch": {"request": 2, "response": 2}}
     assert report.checks["wire/malformed-request"] == {"conforms": 2}
-    assert [state.conversation.latest_sequence for state in bucket.connections.values()] == [15, 15]
+    assert [state.conversation.progress.sequence for state in bucket.connections.values()] == [15, 15]
 
 
 def test_who_says_it_with_a_client_instance_id_is_not_judged_again() -> None:
@@ -336,10 +334,9 @@ def test_a_member_that_says_what_another_one_said_is_not_judged_again() -> None:
     assert report.checks["kip1082/member-id-empty"] == {"conforms": 1}
     assert report.checks["kip1082/member-id-changed"] == {"conforms": 1}
     for state, member_id in zip(bucket.connections.values(), ORDINARY, strict=False):
-        member = sole_member(state)
-        assert member is not None
-        assert (member.member_id, member.kept.latest_sequence) == (member_id, 18)
-        assert member.sighting.until == member.kept.latest_captured_at > member.sighting.before_until
+        ((name, member),) = state.conversation.progress.members.items()
+        assert (name, member.heartbeat) == (member_name("g", member_id), 18)
+        assert member.until > member.before_until
 
 
 @pytest.mark.parametrize("members", [("A", "B"), (ORDINARY[0], ZERO), (ORDINARY[0], ID_A.hex())])
@@ -355,6 +352,47 @@ def test_news_is_judged(news: str) -> None:
 
 
 def test_what_is_remembered_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routine, "MOST_REMEMBERED", 1)
+    monkeypatch.setattr(judgement_cache, "CAPACITY", 1)
     _, _, report = heard(["fetch", "commit", "commit", "fetch", "commit", "commit"])
     assert report.frames == {"OffsetCommit": {"request": 2, "response": 2}}
+
+
+@pytest.mark.parametrize("size", [1, 4, 10_000])
+def test_every_case_is_judged_by_the_cache_as_by_the_rules(size: int) -> None:
+    """All cases of a reading share one cache, so that a case meets the transitions of others."""
+    steps = Steps()
+    for case in CASES:
+        exchange, rules = case.played()
+        compare_steps(case.title, exchange, steps.of(rules), size)
+
+
+@pytest.mark.parametrize(
+    "step", [pytest.param(1, marks=[pytest.mark.long, pytest.mark.timeout(1_800)]), SAMPLED]
+)
+def test_mutants_are_judged_by_the_cache_as_by_the_rules(step: int) -> None:
+    """Every `step`th of all mutants, with one cache for all of them."""
+    steps = Steps()
+    mutants = (mutant for rule in MUTATORS for mutant in mutants_of(rule))
+    for mutant in itertools.islice(mutants, 0, None, step):
+        exchange, rules = mutant.performed()
+        compare_steps(mutant.name, exchange, steps.of(rules), 4)
+
+
+class Steps:
+    """For each reading a step with a cache, and one that asks the rules about everything."""
+
+    def __init__(self) -> None:
+        self._steps: dict[tuple[str, ...], tuple[BucketStep, BucketStep]] = {}
+
+    def of(self, rules: Sequence[Rule]) -> tuple[BucketStep, BucketStep]:
+        reading = tuple(rule.spec for rule in rules)
+        if reading not in self._steps:
+            terms = Terms(rules)
+            cached, uncached = Judge(NAMES, terms), UncachedJudge(NAMES, terms)
+            self._steps[reading] = BucketStep(cached, NAMES), BucketStep(uncached, NAMES)
+        return self._steps[reading]
+
+
+def compare_steps(name: str, exchange: Exchange, pair: tuple[BucketStep, BucketStep], size: int) -> None:
+    cached, uncached = (map(told, stepped(step, exchange, size)) for step in pair)
+    assert [*cached] == [*uncached], name

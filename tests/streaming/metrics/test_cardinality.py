@@ -9,8 +9,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from expectations.conversation.observation import Evidence
-from expectations.judging.finding import Finding
+from expectations.judging.finding import Finding, PublishedEvidence
 from expectations.judging.outcome import Outcome
 from streaming.judging.report import OpenConnections, Report
 from streaming.judging.tally import Tally
@@ -26,7 +25,7 @@ Page = dict[str, dict[tuple[str, ...], float]]
 
 def finding() -> Finding:
     """A finding whose other fields are empty."""
-    empty = {str: "", int: 0, dict[str, str]: {}, Evidence: Evidence(source="", bytes="")}
+    empty = {str: "", int: 0, dict[str, str]: {}, PublishedEvidence: PublishedEvidence(source="", bytes="")}
     fields = {name: empty.get(kind) for name, kind in get_type_hints(Finding).items()}
     return Finding(**fields | {"rule": RULE, "level": "violation", "role": "client", "occurrences": 1})
 

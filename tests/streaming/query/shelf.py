@@ -10,7 +10,7 @@ class Shelf:
     """A bucket's two values. `opened` counts how often the contents of its connections were asked for."""
 
     def __init__(self, bucket: Bucket | None = None) -> None:
-        self.standing: bytes | None = None
+        self.bucket: bytes | None = None
         self.contents: bytes | None = None
         self.opened = 0
         if bucket is not None:
@@ -19,15 +19,15 @@ class Shelf:
     def put(self, bucket: Bucket) -> PackedBucket:
         """Store a bucket, and its contents only if these are new."""
         packed = pack_bucket(bucket)
-        self.standing = packed.standing
+        self.bucket = packed.bucket
         if packed.contents is not None:
             self.contents = packed.contents
-        assert packed.size == len(self.standing) + len(self.contents or b"")
+        assert packed.size == len(self.bucket) + len(self.contents or b"")
         return packed
 
     def take(self) -> Bucket:
         """Read it back."""
-        return unpack_bucket(self.standing, self._open)
+        return unpack_bucket(self.bucket, self._open)
 
     def _open(self) -> bytes | None:
         self.opened += 1

@@ -11,8 +11,8 @@ from pyspark.sql import Row
 
 from decoders.frame.record import Record, pack
 from expectations.judging.finding import Finding
+from expectations.judging.retention import REPUBLISH_AFTER
 from expectations.judging.terms import Terms
-from streaming.judging.bucket_step import REPUBLISH_AFTER
 from streaming.judging.report import Report
 from streaming.query.identity_stage import TICK_INTERVAL, IdentityProcessor
 from streaming.query.stages import BucketProcessor, decode_stage
@@ -90,10 +90,10 @@ class StandIn:
     def take(self, records: Sequence[Record], arrow_size: int) -> None:
         """Take a micro-batch, which comes in Arrow batches of a size."""
         rows = [
-            Row(bucket=bucket, folded=folded)
+            Row(bucket=bucket, input=packed)
             for at in range(0, len(records), arrow_size)
             for batch in decode_stage(BUCKETS)(iter([_batch(records[at : at + arrow_size])]))
-            for bucket, folded in zip(*(column.to_pylist() for column in batch.columns), strict=True)
+            for bucket, packed in zip(*(column.to_pylist() for column in batch.columns), strict=True)
         ]
         self._pass_on(self._connections.take(rows))
 

@@ -10,12 +10,12 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import Row
 
-from expectations.conversation.connection_window import ConnectionWindow
+from expectations.conversation.window import Window
 from expectations.judging.finding import Suppressed
 from expectations.judging.outcome import SUPPRESSED
 from expectations.judging.terms import Terms
 from expectations.rules.base.rule import Level
-from streaming.judging.bucket_input import pack_folded
+from streaming.judging.bucket_input import pack_input
 from streaming.judging.report import Report
 from streaming.query.identity_stage import Stepped
 from streaming.query.partition_keys import key_of_bucket
@@ -27,7 +27,7 @@ from streaming.state.state_error import StateError
 from tests.exchange import ID_A, Exchange
 from tests.streaming.captures import violating
 from tests.streaming.judging.test_bucket_step import windows
-from tests.streaming.judging.travelling import folded
+from tests.streaming.judging.travelling import bucket_input
 
 NOW = 1_800_000_000_000
 BUCKETS = 8
@@ -75,7 +75,7 @@ class Store:
 
 def hear(
     store: Store,
-    said: list[ConnectionWindow],
+    said: list[Window],
     number: int = 3,
     *,
     buckets: int = BUCKETS,
@@ -85,9 +85,9 @@ def hear(
     return step(BucketProcessor(buckets, terms or Terms(), resumed_at=resumed_at), store, said, number)
 
 
-def step(processor: Any, store: Store, said: list[ConnectionWindow], number: int) -> Report:
+def step(processor: Any, store: Store, said: list[Window], number: int) -> Report:
     processor.init(store)
-    rows = [Row(folded=pack_folded(folded(said)))]
+    rows = [Row(input=pack_input(bucket_input(said)))]
     stepped = [
         msgspec.msgpack.decode(row.stepped, type=Stepped)
         for row in processor.handleInputRows((key_of_bucket(number),), iter(rows), store)

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.frame.record import Kind, Record, pack
-from streaming.judging.bucket_input import Folded, unpack_folded
+from streaming.judging.bucket_input import BucketInput, unpack_input
 from streaming.query.partition_keys import bucket_of_key
 from streaming.query.stages import TENTH, bucket_of, decode_stage
 from tests.exchange import Exchange
-from tests.streaming.judging.travelling import observed
 
 BUCKETS = 8
 Row = tuple[bytes | None, bytes | None]
@@ -34,14 +33,14 @@ def batch_of(rows: list[Row], first_offset: int = 100) -> pa.RecordBatch:
     )
 
 
-def decoded(*batches: pa.RecordBatch) -> list[dict[int, Folded]]:
+def decoded(*batches: pa.RecordBatch) -> list[dict[int, BucketInput]]:
     results = []
     for batch in decode_stage(BUCKETS)(iter(batches)):
-        assert batch.schema.names == ["bucket", "folded"]
+        assert batch.schema.names == ["bucket", "input"]
         assert batch.schema.types == [pa.int32(), pa.binary()]
         buckets, rows = (column.to_pylist() for column in batch.columns)
         numbers = map(bucket_of_key, buckets)
-        results.append(dict(zip(numbers, map(unpack_folded, rows), strict=True)))
+        results.append(dict(zip(numbers, map(unpack_input, rows), strict=True)))
     return results
 
 
@@ -61,14 +60,14 @@ def test_a_batch_becomes_a_row_for_each_of_its_buckets() -> None:
     """Two connections of one bucket share a row, and steady traffic folds."""
     one, two, three = (number.to_bytes(4) * 4 for number in (1, 1 + BUCKETS, 2))
     rows = [on(connection, record) for record in records() for connection in (one, two, three)]
-    (folded,) = decoded(batch_of(rows))
-    assert folded.keys() == {1, 2}
-    assert [window.connection for window in folded[1].windows()] == [one, two]
-    (window,) = observed(folded[2])
-    assert window.client == "10.0.0.1:40000" and window.server == "10.0.0.2:9092"
+    (inputs,) = decoded(batch_of(rows))
+    assert inputs.keys() == {1, 2}
+    assert [window.connection.id for window in inputs[1].windows()] == [one, two]
+    (window,) = inputs[2].windows()
+    assert window.connection.client == "10.0.0.1:40000" and window.connection.server == "10.0.0.2:9092"
     assert sum(seen.count for seen in window.observations) == len(records())
     assert len(window.observations) < 8
-    assert folded[1].unreadable == folded[2].unreadable == 0
+    assert inputs[1].unreadable == inputs[2].unreadable == 0
 
 
 def test_a_record_that_is_none_is_counted_and_harms_no_other() -> None:
@@ -80,23 +79,23 @@ def test_a_record_that_is_none_is_counted_and_harms_no_other() -> None:
         (None, None),
         (b"", good[0][1][:-1] if good[0][1] else b""),
     ]
-    (folded,) = decoded(batch_of([good[0], *foreign, good[1]]))
-    assert folded[0].unreadable == 3
-    assert folded[0].briefs == []
-    (window,) = observed(folded[3])
+    (inputs,) = decoded(batch_of([good[0], *foreign, good[1]]))
+    assert inputs[0].unreadable == 3
+    assert inputs[0].said == []
+    (window,) = inputs[3].windows()
     assert [seen.kind for seen in window.observations] == [Kind.OPENED, Kind.REQUEST]
     evidence = window.observations[1].evidence
     assert (evidence.source, evidence.partition, evidence.offset) == ("kipwatch.frames", 1, 104)
-    assert evidence.bytes == records()[1].frame.hex()
+    assert evidence.beginning == records()[1].frame
 
 
 def test_every_record_is_counted_once_at_its_own_time_of_capture() -> None:
     """In tenths of a second, although most are folded; one of the rows tells it for all."""
     said = records()
     connections = [number.to_bytes(4) * 4 for number in (1, 2)]
-    (folded,) = decoded(batch_of([on(connection, record) for record in said for connection in connections]))
+    (inputs,) = decoded(batch_of([on(connection, record) for record in said for connection in connections]))
     expected = Counter(record.captured_at // TENTH for record in said)
-    (captured,) = [part.captured for part in folded.values() if part.captured]
+    (captured,) = [part.captured for part in inputs.values() if part.captured]
     assert captured == {tenth: 2 * count for tenth, count in expected.items()}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from expectations.conversation.observation import NO_NODE, ClusterDescription
+from expectations.conversation.bodies import NO_NODE, ClusterDescription
 from expectations.judging.finding import Finding, Suppressed
 from expectations.rules.base.rule import Level
 from expectations.rules.catalogue import RULES

@@ -13,13 +13,12 @@ from pyspark import cloudpickle
 from decoders.frame.record import pack
 from decoders.schema.registry import COMMITTED_TABLE, default_schemas
 from streaming.feeder.feeder import Feeder
-from streaming.judging.bucket_input import unpack_folded
+from streaming.judging.bucket_input import unpack_input
 from streaming.query.stages import decode_stage
 from streaming.settings.configuration import Configuration
 from streaming.settings.release import COMMITTED, load_schemas, load_table, table_text
 from streaming.user_error import UserError
 from tests.exchange import Exchange
-from tests.streaming.judging.travelling import observed
 
 
 @pytest.fixture
@@ -63,9 +62,9 @@ def known(table: str | None) -> list[bool]:
     columns = [pa.array(keys), pa.array(values), pa.array(["t"] * 2), pa.array([0] * 2), pa.array([0, 1])]
     batch = pa.RecordBatch.from_arrays(columns, names=["key", "value", "topic", "partition", "offset"])
     stage = pickle.loads(cloudpickle.dumps(decode_stage(4, table)))
-    (folded,) = stage(iter([batch]))
-    (row,) = map(unpack_folded, folded.column("folded").to_pylist())
-    return [observation.known for window in observed(row) for observation in window.observations]
+    (inputs,) = stage(iter([batch]))
+    (row,) = map(unpack_input, inputs.column("input").to_pylist())
+    return [observation.known for window in row.windows() for observation in window.observations]
 
 
 def test_sparks_workers_decode_with_it(without_metadata: str) -> None:

@@ -30,14 +30,14 @@ def heard() -> Bucket:
         "ConsumerGroupHeartbeat", 1, {"groupId": "g", "memberId": "m", "memberEpoch": 0}, client_id="other"
     )
     bucket = Bucket()
-    step().hear(0, bucket, on(b"a", windows(offending)) + on(b"b", windows(waiting)))
+    step().process(0, bucket, on(b"a", windows(offending)) + on(b"b", windows(waiting)))
     return bucket
 
 
 def stored() -> Shelf:
     """The bytes of today's layout, written when it was made."""
     shelf = Shelf()
-    shelf.standing = (LAYOUTS / f"version-{STATE_VERSION}.bin").read_bytes()
+    shelf.bucket = (LAYOUTS / f"version-{STATE_VERSION}.bin").read_bytes()
     shelf.contents = (LAYOUTS / f"version-{STATE_VERSION}-contents.bin").read_bytes()
     return shelf
 
@@ -45,21 +45,21 @@ def stored() -> Shelf:
 def test_a_bucket_stored_in_this_layout_is_read() -> None:
     """A change of the layout needs a new version number and new bytes."""
     shelf = stored()
-    assert shelf.standing and shelf.standing[0] == STATE_VERSION
+    assert shelf.bucket and shelf.bucket[0] == STATE_VERSION
     bucket = shelf.take()
     assert bucket == heard()
     assert len(bucket.connections) == 2
 
 
 def test_a_stored_bucket_is_judged_on() -> None:
-    bucket = again(stored().take())
+    bucket = stored().take()
     exchange = Exchange()
     exchange.negotiate(client_id="app")
     exchange.request("Metadata", 14, client_id="app", instance_id=ID_A)
     for _ in range(2):
         exchange.request("Metadata", 14, instance_id=ID_B)
     exchange.close()
-    report = step().hear(0, bucket, on(b"a", windows(exchange, 5)))
+    report = step().process(0, bucket, on(b"a", windows(exchange, 5)))
     (finding,) = [found for found in report.findings if found.rule == "kip1313/instance-id-changed"]
     assert finding.occurrences == 2
     assert bucket.connections.keys() == {b"b" * 16}
@@ -67,9 +67,9 @@ def test_a_stored_bucket_is_judged_on() -> None:
 
 def test_what_is_not_asked_for_is_kept_to_the_byte() -> None:
     shelf = Shelf(heard())
-    before = shelf.standing, shelf.contents
+    before = shelf.bucket, shelf.contents
     assert shelf.put(shelf.take()).contents is None
-    assert (shelf.standing, shelf.contents) == before
+    assert (shelf.bucket, shelf.contents) == before
     assert shelf.opened == 0
 
 
@@ -81,8 +81,8 @@ def test_counting_who_is_open_reads_nobody() -> None:
         for (software, server), count in bucket.connections.by_software().items()
     }
     assert counts == {("tester", "10.0.0.2:9092"): 1, ("tester", "10.0.0.3:9092"): 1}
-    assert bucket.connections.heard(b"b" * 16) == 4
-    assert bucket.connections.heard(b"z" * 16) == 0
+    assert bucket.connections.latest_sequence(b"b" * 16) == 4
+    assert bucket.connections.latest_sequence(b"z" * 16) == 0
     assert shelf.opened == 0
 
 
@@ -124,7 +124,7 @@ def test_only_the_silent_are_dropped(order: list[int], since: int) -> None:
     connections = Connections()
     for number in order:
         said = state(bytes([number]) * 16, True)
-        said.conversation.latest_captured_at = number
+        said.conversation.progress.captured_at = number
         connections[bytes([number]) * 16] = said
     stored_ones = again(Bucket(connections)).connections
     for kept in (connections, stored_ones):
@@ -140,7 +140,7 @@ def test_shared_facts_that_nobody_has_any_more_do_not_pile_up() -> None:
         connections[b"a" * 16] = said
         shelf.put(Bucket(connections))
         connections = shelf.take().connections
-    assert len(connections.layout.shared.servers) < 100
+    assert len(connections.layout.stored.servers) < 100
 
 
 def state(connection: bytes, first: bool) -> ConnectionState:

@@ -16,9 +16,9 @@ from decoders.frame.record import Direction, Kind, Pairing, Record
 from decoders.protocol import HEARTBEAT_APIS
 from decoders.schema.registry import Api, Schemas, default_schemas
 from expectations.conversation.columnar.reading import ObservationReader
-from expectations.conversation.columnar.recollection import Recollection
-from expectations.conversation.observation import Evidence
+from expectations.conversation.columnar.statement_cache import StatementCache
 from expectations.conversation.observe import observe
+from expectations.conversation.occurrence import NO_EVIDENCE, Evidence
 from tests.decoders.frame.columnar.batches import record_of, unpacked
 
 SCHEMAS = default_schemas()
@@ -66,7 +66,7 @@ def test_columns_tell_what_is_read(api: Api, said: list[tuple[Any, Mapping[str, 
     read = READER.read(unpacked(records).batch)
     assert read.heartbeats.tolist() == [True] * len(records)
     assert not read.plain.any()
-    bodies = [observe(SCHEMAS, record, Evidence(source="", bytes="")).body for record in records]
+    bodies = [observe(SCHEMAS, record, NO_EVIDENCE).body for record in records]
     assert read.bodies(np.arange(len(records))) == bodies
 
 
@@ -89,9 +89,9 @@ def test_members_are_learnt_without_reading_each(monkeypatch: pytest.MonkeyPatch
         observed.append(record)
         return observe(schemas, record, evidence)
 
-    monkeypatch.setattr("expectations.conversation.columnar.recollection.observe", noted)
+    monkeypatch.setattr("expectations.conversation.columnar.statement_cache.observe", noted)
     batch = unpacked(records).batch
-    known = Recollection(SCHEMAS).of_frames(batch, READER.read(batch), np.arange(len(records)))
+    known = StatementCache(SCHEMAS).of_frames(batch, READER.read(batch), np.arange(len(records)))
     assert len(observed) == 1
-    assert [each.observation.body.member_id for each in known] == [f"m-{number}" for number in range(1, 9)]  # type: ignore[union-attr]
-    assert len({each.likeness for each in known}) == len({each.beat for each in known}) == len(records)
+    assert [each.statement.body.member_id for each in known] == [f"m-{number}" for number in range(1, 9)]  # type: ignore[union-attr]
+    assert len({each.number for each in known}) == len({each.heartbeat for each in known}) == len(records)

@@ -22,12 +22,13 @@ from decoders.schema.registry import Api, default_schemas
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.tracker import Tracker
-from expectations.conversation.columnar import recollection
+from expectations.conversation.columnar import statement_cache
 from expectations.conversation.columnar.arrival import Arrival
-from expectations.conversation.columnar.window import ColumnarWindows
-from expectations.conversation.connection_window import ConnectionWindow
-from expectations.conversation.observation import Evidence
-from expectations.conversation.window import Said, windows_of
+from expectations.conversation.columnar.windows import ColumnarWindows
+from expectations.conversation.observation import Observation
+from expectations.conversation.occurrence import Evidence
+from expectations.conversation.record_windows import Said, windows_of
+from expectations.conversation.window import ConnectionKey, Window
 from streaming.feeder.source import open_capture
 from tests.captures import planted, real_clients
 from tests.decoders.codec.test_columnar_equality import APIS
@@ -41,8 +42,8 @@ WINDOWS = ColumnarWindows(SCHEMAS)
 few_examples = settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 
 
-def of_records(records: Sequence[Record], said: Said | None = None) -> list[ConnectionWindow]:
-    """The scalar road: records of a topic, from offset 100 on."""
+def of_records(records: Sequence[Record], said: Said | None = None) -> list[Window]:
+    """The scalar path: records of a topic, from offset 100 on."""
     return windows_of(
         SCHEMAS,
         [(record, Evidence.in_topic("t", 1, 100 + row, record)) for row, record in enumerate(records)],
@@ -66,10 +67,14 @@ def arrival(records: Sequence[Record]) -> Arrival:
     return Arrival.of_topic(unpacked(records), pa.array(["t"] * rows), partitions, offsets)
 
 
-def at_once(records: Sequence[Record], windows: ColumnarWindows = WINDOWS) -> list[ConnectionWindow]:
-    """The columnar road, with windows put together after they were told briefly."""
-    told = windows.told_of(arrival(records))
-    return [brief.observed(told.sayings) for brief in told.windows]
+def at_once(records: Sequence[Record], windows: ColumnarWindows = WINDOWS) -> list[Window]:
+    """The columnar path, all records in one batch."""
+    return windows.windows_of(arrival(records))
+
+
+def contents(windows: list[Window]) -> list[tuple[ConnectionKey, list[Observation]]]:
+    """What windows say, whatever numbers their statements have."""
+    return [(window.connection, window.observations) for window in windows]
 
 
 @pytest.mark.parametrize("api", [pytest.param(api, id=api.name) for api in APIS])
@@ -77,7 +82,7 @@ def at_once(records: Sequence[Record], windows: ColumnarWindows = WINDOWS) -> li
 @given(data=st.data())
 def test_frames_of_every_api_fold_alike(api: Api, data: st.DataObject) -> None:
     records = unheard(data.draw(traffic(api)))
-    assert at_once(records) == of_records(records)
+    assert contents(at_once(records)) == contents(of_records(records))
 
 
 @settings(max_examples=80, deadline=None)
@@ -92,10 +97,11 @@ def test_conversations_fold_alike(scripts: list[list[str]], random: object, size
         records += exchange.records
     random.shuffle(records)  # type: ignore[attr-defined]
     records, said = unheard([*records, *records[:3]]), Said()
-    slices = list(WINDOWS.slices_of(arrival(records), size))
+    slices = [contents(windows) for windows in WINDOWS.slices_of(arrival(records), size)]
     placed = [(record, Evidence.in_topic("t", 1, 100 + row, record)) for row, record in enumerate(records)]
-    assert slices == [windows_of(SCHEMAS, placed[at : at + size], said) for at in range(0, len(placed), size)]
-    assert at_once(records) == of_records(records, said)
+    begins = range(0, len(placed), size)
+    assert slices == [contents(windows_of(SCHEMAS, placed[at : at + size], said)) for at in begins]
+    assert contents(at_once(records)) == contents(of_records(records, said))
 
 
 @functools.cache
@@ -115,8 +121,10 @@ def test_real_captures_fold_alike_from_packets_on(capture: Path, size: int) -> N
     (whole,) = joined(map(cutter.cut, batches), 1_000_000)
     placed = [(record, Evidence.in_file("a.pcap", record)) for record in scalar_records(capture)]
     said = Said()
-    expected = [windows_of(SCHEMAS, placed[at : at + size], said) for at in range(0, len(placed), size)]
-    assert list(ColumnarWindows(SCHEMAS).slices_of(Arrival.of_file(whole, "a.pcap"), size)) == expected
+    begins = range(0, len(placed), size)
+    expected = [contents(windows_of(SCHEMAS, placed[at : at + size], said)) for at in begins]
+    slices = ColumnarWindows(SCHEMAS).slices_of(Arrival.of_file(whole, "a.pcap"), size)
+    assert [contents(windows) for windows in slices] == expected
 
 
 def produce(sequence: int, acks: int) -> Record:
@@ -136,21 +144,21 @@ def test_requests_that_are_owed_no_answer_fold_alone() -> None:
     records = unheard([produce(sequence, 0) for sequence in range(1, 9)])
     (window,) = at_once(records)
     assert [seen.count for seen in window.observations] == [1, 7]
-    assert [window] == of_records(records)
+    assert contents([window]) == contents(of_records(records))
 
 
 def test_those_that_are_owed_one_do_not_join_them() -> None:
     records = unheard([produce(sequence, sequence % 2) for sequence in range(1, 9)])
     (window,) = at_once(records)
-    assert {seen.count for seen in window.observations if seen.owes_answer} == {1}
-    assert [window] == of_records(records)
+    assert {seen.count for seen in window.observations if seen.expects_response} == {1}
+    assert contents([window]) == contents(of_records(records))
 
 
 def test_what_is_forgotten_is_learnt_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recollection, "MOST_REMEMBERED", 3)
+    monkeypatch.setattr(statement_cache, "CAPACITY", 3)
     windows = ColumnarWindows(SCHEMAS)
     for records in (scalar_records(real_clients.CAPTURE)[at : at + 30] for at in range(0, 200, 30)):
-        assert at_once(records, windows) == of_records(records)
+        assert contents(at_once(records, windows)) == contents(of_records(records))
 
 
 def test_a_connection_is_named_by_the_first_record_of_it() -> None:
@@ -158,5 +166,5 @@ def test_a_connection_is_named_by_the_first_record_of_it() -> None:
     first, *others = unheard([produce(sequence, 0) for sequence in range(1, 5)])
     records = [dataclasses.replace(first, run=9), *others]
     (window,) = at_once(records)
-    assert window.run == 9
-    assert [window] == of_records(records)
+    assert window.connection.run == 9
+    assert contents([window]) == contents(of_records(records))

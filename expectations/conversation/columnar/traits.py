@@ -1,4 +1,4 @@
-"""Which frames say the same, as far as observations go: their traits, and the groups of equal ones."""
+"""Traits: the columns in which frames with equal statements agree, and the grouping of frames by them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from decoders.codec.columnar.decoded import DecodedFrames
 from decoders.compilation import compiled, inlined
 
 MOST_ERROR_CODES: Final = 8
-"""Distinct error codes of an answer that its traits have room for."""
+"""Distinct error codes of a response that its traits hold."""
 
 TRAITS: Final = np.dtype(
     {
@@ -43,9 +43,9 @@ TRAITS: Final = np.dtype(
         ],
     }
 )
-"""What two frames must share to be observed alike, besides the bytes of client ID and instance ID.
+"""What frames with equal statements share, besides the bytes of client ID and instance ID.
 
-`error_codes` are distinct and ascending; a count beyond MOST_ERROR_CODES says that they are not all there.
+`error_codes` are distinct and ascending; a count above MOST_ERROR_CODES means that some are missing.
 `unused` fills eight-byte words: numpy copies no bytes that belong to no field, and all bytes are compared.
 """
 _WORDS: Final = TRAITS.itemsize // 8
@@ -53,10 +53,10 @@ _INSTANCE_ID: Final = 16
 
 
 class Groups(NamedTuple):
-    """Groups of like frames.
+    """Groups of equal frames.
 
-    `members` (int64) gives each frame the number of its group, -1 if it has none. `first` (int64) is the
-    number of each group's first frame.
+    `members` (int64) is the group of each frame, -1 if it has none. `first` (int64) is the first frame of
+    each group.
     """
 
     members: NDArray[np.int64]
@@ -76,7 +76,7 @@ def group(decoded: DecodedFrames, traits: NDArray[np.void], chosen: NDArray[np.b
 
 @compiled(None)
 def gather_error_codes(found: Any, columns: int, traits: Any) -> None:
-    """Put distinct values of the first columns of what was found into traits of their frames, ascending."""
+    """Insert the distinct values of the first `columns` columns into the traits of their frames, sorted."""
     for row in range(len(found)):
         if found[row, 1] >= columns:
             continue
@@ -122,7 +122,7 @@ def _group(  # noqa: PLR0917 - compiled functions are called by position
     members: Any,
     first: Any,
 ) -> int:
-    """Number the groups in the order of their first frames; gives how many there are."""
+    """Number the groups by their first frames. Returns the number of groups."""
     mask, count = np.uint64(len(slots) - 1), 0
     for number in range(len(words)):
         if not chosen[number]:

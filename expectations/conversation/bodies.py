@@ -1,0 +1,117 @@
+"""What rules read in request and response bodies: one small struct for each kind of body."""
+
+from __future__ import annotations
+
+import msgspec
+
+NO_NODE = -1
+"""The node ID that names no broker, as on the wire (KIP-1242)."""
+OTHER_HEADER = -1
+"""The body version of an ApiVersions refusal behind a header version that it must not have."""
+LONGEST_SHARE_MEMBER_ID = 36
+"""UTF-16 code units: the longest member ID that brokers accept in a Share request."""
+
+
+class SoftwareClaim(msgspec.Struct, frozen=True, array_like=True, tag="software", gc=False):
+    """The client software named by an ApiVersions request of version 3 or later (KIP-511).
+
+    From version 5 on the request may also name the broker that the client means to reach (KIP-1242). A
+    `cluster_id` of None and a `node_id` of NO_NODE are not given.
+    """
+
+    name: str
+    version: str
+    cluster_id: str | None = None
+    node_id: int = NO_NODE
+
+    @property
+    def gives_ids(self) -> bool:
+        """Whether the request names a cluster or a node."""
+        return self.cluster_id is not None or self.node_id != NO_NODE
+
+    @property
+    def is_half_identified(self) -> bool:
+        """Whether the request names exactly one of cluster and node."""
+        return (self.cluster_id is None) != (self.node_id == NO_NODE)
+
+
+class Advertisement(msgspec.Struct, frozen=True, array_like=True, tag="advertisement", gc=False):
+    """An ApiVersions response: `ranges` are (API key, lowest version, highest version).
+
+    A refusal that can only be read behind response header 1 has the `body_version` OTHER_HEADER.
+    """
+
+    error_code: int
+    body_version: int
+    ranges: tuple[tuple[int, int, int], ...]
+
+
+_BLANKS = "".join(map(chr, range(ord(" ") + 1)))
+
+
+class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat", gc=False):
+    """A group heartbeat request.
+
+    `member_id` is None where the bytes hold a null. No schema allows a null there, so such a frame cannot be
+    decoded and the other fields are unknown.
+    """
+
+    member_id: str | None
+    group_id: str | None = None
+    member_epoch: int | None = None
+
+    @property
+    def has_member_id(self) -> bool:
+        """Whether the member ID names a member. Like the broker, this ignores characters up to U+0020."""
+        return self.member_id is not None and self.member_id.strip(_BLANKS) != ""
+
+
+class HeartbeatResponse(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat-response", gc=False):
+    """A group coordinator's response to a heartbeat. `heartbeat_interval` is in milliseconds."""
+
+    error_code: int
+    member_id: str | None
+    heartbeat_interval: int
+
+
+class TelemetryIdentity(msgspec.Struct, frozen=True, array_like=True, tag="telemetry", gc=False):
+    """The client instance ID in the body of a telemetry request or response, as Kafka writes it (KIP-714)."""
+
+    instance_id: str
+
+
+class LongMemberId(msgspec.Struct, frozen=True, array_like=True, tag="long-member-id", gc=False):
+    """A member ID in ShareFetch or ShareAcknowledge that is longer than brokers accept."""
+
+    member_id: str
+
+
+class ClusterDescription(msgspec.Struct, frozen=True, array_like=True, tag="cluster", gc=False):
+    """The cluster and node IDs that a broker gives in a Metadata or DescribeCluster response without error.
+
+    `node_id` is that of the only broker listed under the address the client is connected to, NO_NODE if
+    there is none or more than one.
+    """
+
+    cluster_id: str | None
+    node_id: int
+
+    def is_meant_by(self, claim: SoftwareClaim) -> bool:
+        """Whether a client that makes this claim means to reach this broker."""
+        return (self.cluster_id, self.node_id) == (claim.cluster_id, claim.node_id)
+
+
+def utf16_units(text: str) -> int:
+    """Count UTF-16 code units, the length of a string in Java."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+Body = (
+    SoftwareClaim
+    | Advertisement
+    | Heartbeat
+    | HeartbeatResponse
+    | ClusterDescription
+    | TelemetryIdentity
+    | LongMemberId
+)

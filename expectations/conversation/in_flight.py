@@ -1,0 +1,53 @@
+"""The requests in flight on a connection: how many of each API version wait for a response."""
+
+from __future__ import annotations
+
+import msgspec
+
+from decoders.frame.record import Kind
+from decoders.protocol import PRODUCE
+from expectations.conversation.statement import Statement
+
+ApiVersion = tuple[int, int]
+"""An API key and a version."""
+UNREADABLE_PRODUCE: ApiVersion = (PRODUCE, -1)
+"""A Produce whose acks were not read, so that it is unknown whether it expects a response."""
+
+
+class InFlight(msgspec.Struct, omit_defaults=True):
+    """The requests of one connection that no response was matched to, by API key and version.
+
+    One Produce that could not be read makes the whole uncertain.
+    """
+
+    counts: dict[ApiVersion, int] = {}
+
+    def advance(self, statement: Statement, count: int) -> None:
+        """Count `count` frames with a statement."""
+        if statement.kind is Kind.REQUEST and statement.expects_response:
+            self.add(request_version(statement), count)
+        elif statement.kind is Kind.RESPONSE and statement.is_matched:
+            self.add((statement.api_key, statement.api_version), -count)
+
+    def add(self, version: ApiVersion, count: int) -> None:
+        """Count `count` more requests of an API version, or fewer if it is negative."""
+        left = self.counts.get(version, 0) + count
+        if left:
+            self.counts[version] = left
+        else:
+            self.counts.pop(version, None)
+
+    @property
+    def only_one(self) -> ApiVersion | None:
+        """The API version of the only request in flight, None if there are more or it is uncertain."""
+        if list(self.counts.values()) != [1] or UNREADABLE_PRODUCE in self.counts:
+            return None
+        return next(iter(self.counts))
+
+
+def request_version(request: Statement) -> ApiVersion:
+    """Return the API version that a request is counted under."""
+    is_certain = request.known and request.failure is None
+    if request.api_key == PRODUCE and not is_certain:
+        return UNREADABLE_PRODUCE
+    return request.api_key, request.api_version

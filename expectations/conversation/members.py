@@ -1,0 +1,119 @@
+"""The facts of group members: what the heartbeats of each member showed (KIP-848, KIP-1082)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from decoders.frame.record import Kind
+from decoders.protocol import HEARTBEAT_APIS, JOINING
+from expectations.conversation.bodies import Heartbeat, HeartbeatResponse
+from expectations.conversation.observation import Observation
+from expectations.conversation.progress import MemberProgress, Progress
+
+MEMBER_LIMIT = 64
+"""Members of one connection that are followed; a further one is not."""
+DEFAULT_HEARTBEAT_INTERVAL = 5_000
+"""Milliseconds; the broker's default, used until a response gives the interval."""
+
+
+class Member(msgspec.Struct, omit_defaults=True):
+    """One member: the epoch of its latest heartbeat, and what the response to that heartbeat said.
+
+    `assigned_id` is the member ID in the response, `heartbeat_interval` is in milliseconds.
+    """
+
+    epoch: int = JOINING
+    answered: bool = False
+    assigned_id: str | None = None
+    heartbeat_interval: int = DEFAULT_HEARTBEAT_INTERVAL
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the latest heartbeat says that the member leaves."""
+        return self.epoch < JOINING
+
+
+class Members(msgspec.Struct, omit_defaults=True):
+    """The members of one connection by `member_name`.
+
+    `silences` is set while a heartbeat is processed that names one of several members: how long each of the
+    others in its group has sent no heartbeat, in nanoseconds.
+    """
+
+    known: dict[str, Member] = {}
+    silences: dict[str, int] = {}
+
+    def process(self, observation: Observation, progress: Progress) -> MemberProgress | None:
+        """Process one observation; returns the progress of the member whose heartbeat it is."""
+        if self.silences:
+            self.silences = {}
+        if observation.kind is Kind.GAP:
+            self._forget_responses(progress)
+        elif observation.api_key not in HEARTBEAT_APIS:
+            return None
+        elif observation.kind is Kind.REQUEST:
+            if isinstance(observation.body, Heartbeat) and observation.body.member_id is not None:
+                return self._process_request(observation, observation.body, progress)
+            self._forget_responses(progress)
+        elif observation.kind is Kind.RESPONSE and observation.is_matched:
+            self._process_response(observation, progress)
+        return None
+
+    def of(self, group_id: str, member_id: str) -> Member:
+        """Return what is known of a member; one that is not followed has shown nothing."""
+        return self.known.get(member_name(group_id, member_id)) or Member()
+
+    def silence_of(self, group_id: str, member_id: str) -> int:
+        """Return for how long a member sent no heartbeat while another one does, in nanoseconds."""
+        return self.silences.get(member_name(group_id, member_id), 0)
+
+    def _process_request(
+        self, request: Observation, heartbeat: Heartbeat, progress: Progress
+    ) -> MemberProgress | None:
+        group_id, member_id = heartbeat.group_id, heartbeat.member_id
+        if not group_id or not member_id or not heartbeat.has_member_id:
+            return None
+        name = member_name(group_id, member_id)
+        if name not in self.known and not self._add(name, request, progress):
+            return None
+        member = self.known[name]
+        member.epoch, member.answered = heartbeat.member_epoch or JOINING, False
+        if len(self.known) > 1:
+            group = member_name(group_id, "")
+            self.silences = {
+                other: request.last_captured_at - progress.members[other].until
+                for other in self.known
+                if other != name and other.startswith(group)
+            }
+        return progress.members[name]
+
+    def _add(self, name: str, request: Observation, progress: Progress) -> bool:
+        if len(self.known) >= MEMBER_LIMIT:
+            left = next((other for other, member in self.known.items() if member.has_left), None)
+            if left is None:
+                return False
+            del self.known[left], progress.members[left]
+        self.known[name] = Member()
+        progress.members[name] = MemberProgress(request.first_captured_at, request.first_captured_at)
+        return True
+
+    def _process_response(self, response: Observation, progress: Progress) -> None:
+        body = response.body
+        if not isinstance(body, HeartbeatResponse):
+            return
+        for name, member in self.known.items():
+            if progress.members[name].heartbeat == response.paired_sequence:
+                member.answered = True
+                member.assigned_id = body.member_id
+                member.heartbeat_interval = body.heartbeat_interval or member.heartbeat_interval
+
+    def _forget_responses(self, progress: Progress) -> None:
+        """Forget what responses said: frames are missing, and newer ones may have been among them."""
+        for name, member in self.known.items():
+            progress.members[name].heartbeat = 0
+            self.known[name] = Member(epoch=member.epoch)
+
+
+def member_name(group_id: str, member_id: str) -> str:
+    """Name a member of a group: both IDs, separated by a zero byte."""
+    return f"{group_id}\0{member_id}"

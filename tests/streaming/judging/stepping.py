@@ -1,0 +1,51 @@
+"""Exchanges judged as the query judges them: by steps of a bucket that is stored after each."""
+
+from __future__ import annotations
+
+from decoders.schema.registry import default_schemas
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.observation import Observation
+from expectations.conversation.occurrence import Evidence
+from expectations.conversation.record_windows import windows_of
+from expectations.conversation.window import Window
+from expectations.judging.judge import ConnectionState, Judge
+from expectations.judging.outcome import Outcome
+from expectations.judging.retention import REPUBLISH_AFTER
+from streaming.judging.bucket_step import BucketStep
+from streaming.judging.report import Report
+from streaming.state.bucket import Bucket
+from tests.exchange import Exchange
+from tests.streaming.judging.travelling import travelled
+from tests.streaming.query.shelf import Shelf
+
+NAMES = default_schemas().api_names
+
+
+class UncachedJudge(Judge):
+    """Says of every observation that its verdict cannot be cached."""
+
+    def uses_progress(self, observation: Observation, conversation: Conversation) -> bool:
+        return True
+
+
+class CountingJudge(Judge):
+    """Counts the observations that it is asked about."""
+
+    asked = 0
+
+    def judge_each(self, state: ConnectionState, window: Window) -> list[Outcome]:
+        self.asked += len(window.observations)
+        return super().judge_each(state, window)
+
+
+def stepped(step: BucketStep, exchange: Exchange, size: int) -> list[Report]:
+    """Process the records of an exchange, `size` per step. Returns the reports of all steps and of a tick."""
+    shelf, reports = Shelf(Bucket()), list[Report]()
+    placed = [(record, Evidence.in_file("exchange", record)) for record in exchange.records]
+    for begin in range(0, len(placed), size):
+        bucket = shelf.take()
+        windows = windows_of(default_schemas(), placed[begin : begin + size])
+        reports.append(step.process(0, bucket, travelled(windows)))
+        shelf.put(bucket)
+    reports.append(step.tick(0, shelf.take(), REPUBLISH_AFTER))
+    return reports
