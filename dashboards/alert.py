@@ -1,4 +1,4 @@
-"""What an alert is: when it fires, how grave it is, what it says and where it leads."""
+"""What an alert is: when it fires, how severe it is, what it says and where it links to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Severity(enum.StrEnum):
-    """Who is told: CRITICAL wakes somebody, WARNING goes to the team, INFO can be read later."""
+    """Who is notified: CRITICAL pages somebody, WARNING goes to the team, INFO can be read later."""
 
     CRITICAL = "critical"
     WARNING = "warning"
@@ -24,7 +24,7 @@ class Watches(enum.StrEnum):
 
 
 BLIND = {"blind": "true"}
-"""The label of alerts that mean that nothing is judged, so that other alerts and their end mean nothing."""
+"""The label of alerts that say that nothing is judged: other alerts and their end mean nothing then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""Writes what the builders make: `python -m dashboards.build`, or with `--check` only compares.
+"""Generates dashboards, alerts and the runbook: `python -m dashboards.build`.
 
-The generated files are what people import, so they are committed; `--check` names those that differ
-from what the builders would write, and exits 1. With `--folder`, `--grafana` and `--runbook` a platform team
-writes files of its own, the runbook among them, whose links lead to its own places.
+The generated files are what people import, so they are committed. `--check` writes nothing, names the files
+that differ from what would be written, and exits 1 if there are any. With `--folder`, `--grafana` and
+`--runbook` a platform team writes files, including the runbook, that link to its own addresses.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ def write(repository: Path, places: Places | None = None) -> None:
 
 
 def main() -> int:
-    """Write the files, or with `--check` say which have drifted."""
+    """Write the files, or with `--check` name those that have drifted."""
     parser = _parser()
     arguments = parser.parse_args()
     own = arguments.folder, arguments.grafana, arguments.runbook
     if any(own) and (arguments.check or not all(own)):
-        parser.error("--folder, --grafana and --runbook go together: every link must lead somewhere")
+        parser.error("--folder, --grafana and --runbook go together: otherwise some links would lead nowhere")
     if arguments.check:
         return _tell(drifted(REPOSITORY))
     if all(own):
@@ -89,8 +89,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m dashboards.build", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; name the files that drifted")
     parser.add_argument("--folder", type=Path, help="write below another folder")
-    parser.add_argument("--grafana", metavar="URL", help="where Grafana answers, for links of alerts")
-    parser.add_argument("--runbook", metavar="URL", help="where the runbook can be read, for links")
+    parser.add_argument("--grafana", metavar="URL", help="address of Grafana, for links of alerts")
+    parser.add_argument("--runbook", metavar="URL", help="address of the runbook, for links")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""The panels on the feeders: what becomes of the packets and bytes that pass a broker."""
+"""The panels on the feeders: the fate of the packets and bytes that pass a broker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SHED = "shed"
 
 
 def dropped() -> panels.Panel:
-    """What the kernel could not hand over."""
+    """Return the panel on dropped packets."""
     return panels.stat_panel(
         "Packets dropped",
         "Packets that the kernel dropped because the feeder did not keep up; what follows is undecided.",
@@ -23,11 +23,11 @@ def dropped() -> panels.Panel:
 
 
 def opaque() -> panels.Panel:
-    """What cannot be read."""
+    """Return the panel on connections that cannot be read."""
     return panels.stat_panel(
         "Connections that are not Kafka",
         "Connections to the watched ports, over the range, that carry TLS or another protocol. What "
-        "passes on them is not judged.",
+        "they carry is not judged.",
         {"not Kafka": queries.OPAQUE_CONNECTIONS},
         unit=panels.COUNT,
         steps=[(0, GREEN), (1, AMBER)],
@@ -37,10 +37,10 @@ def opaque() -> panels.Panel:
 
 
 def payload() -> panels.Panel:
-    """What became of every byte."""
+    """Return the panel on the fate of every byte."""
     return panels.graph_panel(
         "Captured bytes by fate",
-        "TCP payload that was framed, skipped for a reason, or lost, that is, passed without being captured.",
+        "TCP payload that was framed, skipped for a reason, or lost, which means not captured.",
         {"{{fate}}": queries.BYTES_BY_FATE},
         unit=panels.BYTES_PER_SECOND,
         span=12,
@@ -49,7 +49,7 @@ def payload() -> panels.Panel:
 
 
 def missed() -> panels.Panel:
-    """Which feeder does not see everything."""
+    """Return the panel on feeders that miss bytes."""
     return panels.graph_panel(
         "Bytes not captured, by feeder",
         "The share of bytes that each feeder missed or did not publish, over 5 minutes.",
@@ -61,11 +61,11 @@ def missed() -> panels.Panel:
 
 
 def packets() -> panels.Panel:
-    """What became of every packet."""
+    """Return the panel on the fate of every packet."""
     return panels.graph_panel(
         "Captured packets by fate",
         "Packets whose TCP segment was read, packets of the feeder's own connections, and packets that were "
-        "passed over, by reason.",
+        "skipped, by reason.",
         {"{{fate}}": queries.PACKETS_BY_FATE},
         unit=panels.PER_SECOND,
         span=8,
@@ -74,10 +74,10 @@ def packets() -> panels.Panel:
 
 
 def records() -> panels.Panel:
-    """What became of what was to be published."""
+    """Return the panel on the fate of every record."""
     return panels.graph_panel(
         "Records by fate",
-        "What the feeder published, what Kafka refused, and what was shed because Kafka was slow or away.",
+        "Records published, refused by Kafka, and shed because Kafka was slow or unreachable.",
         {"{{fate}}": queries.RECORDS_BY_FATE},
         unit=panels.PER_SECOND,
         span=8,
@@ -86,10 +86,10 @@ def records() -> panels.Panel:
 
 
 def waiting() -> panels.Panel:
-    """What Kafka has not taken yet."""
+    """Return the panel on records that wait for Kafka."""
     graph = panels.graph_panel(
         "Waiting for Kafka",
-        "Memory of the records that Kafka has not taken yet, and bytes that were shed for want of room.",
+        "Memory of the records that wait for Kafka, and bytes that were shed because the queue was full.",
         {"waiting": queries.WAITING_BYTES, SHED: queries.SHED_BYTES},
         unit=panels.BYTES,
         span=8,

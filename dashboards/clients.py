@@ -9,16 +9,16 @@ from dashboards.layout import dashboard as laid_out
 from dashboards.panels import AMBER, BLUE, GREEN, GREY, RED
 from expectations.rules.base.rule import Level
 
-NONE_FOUND = "no client offends: Conformance tells how much was looked at"
+NONE_FOUND = "no client offends; see Conformance for how much was checked"
 NOBODY = "no client was connected in the range"
 
 
 def dashboard() -> builder.Dashboard:
-    """The dashboard for those who talk to the owners of clients."""
+    """Return the dashboard for people who talk to the owners of clients."""
     return laid_out(
         links.CLIENTS,
         "Kafka protocol: clients",
-        "The client software of the fleet, by name and version as clients tell them (KIP-511).",
+        "The client software of the fleet, by name and version as clients send them (KIP-511).",
         {
             "The fleet": [_software(), _nameless(), _violating(), _breaking()],
             "Who is connected": [_connections(), _listeners(), _versions()],
@@ -42,7 +42,7 @@ def _nameless() -> panels.Panel:
     return panels.stat_panel(
         "Connections without a name",
         "The share of connections whose client did not say what it is: it is older than KIP-511, or was "
-        "joined in mid-stream. At their highest numbers in the range.",
+        "joined midway. At their highest numbers in the range.",
         {"unknown share": queries.NAMELESS_SHARE},
         unit=panels.SHARE,
         steps=[(0, GREEN), (0.1, AMBER), (0.5, RED)],
@@ -76,7 +76,7 @@ def _breaking() -> panels.Panel:
 def _connections() -> panels.Panel:
     return panels.graph_panel(
         "Open connections by client software",
-        "What clients call themselves in ApiVersions (KIP-511); unknown where they do not.",
+        "What clients call themselves in ApiVersions (KIP-511); unknown if they do not say.",
         {"{{client_software_name}} {{client_software_version}}": queries.OPEN_BY_SOFTWARE},
         unit=panels.COUNT,
         span=16,
@@ -87,7 +87,7 @@ def _connections() -> panels.Panel:
 def _listeners() -> panels.Panel:
     return panels.graph_panel(
         "Open connections by listener",
-        "Where they lead: the listener's name in kipwatch's configuration, or its address.",
+        "The listener that they are connected to: its name in kipwatch's configuration, or its address.",
         {"{{listener}}": queries.OPEN_BY_LISTENER},
         unit=panels.COUNT,
         span=8,
@@ -109,7 +109,7 @@ def _versions() -> panels.Panel:
 def _violators() -> panels.Panel:
     table = panels.table_panel(
         "Who violates",
-        "Clients that did what a KIP forbids, and the rule. Brokers may let it pass today.",
+        "Clients that did what a KIP forbids, and the rule. Brokers may accept it today.",
         {"Offences": queries.client_offences(Level.VIOLATION, "rule", *queries.BY_SOFTWARE)},
         span=12,
         empty=NONE_FOUND,
@@ -121,7 +121,7 @@ def _endangered() -> panels.Panel:
     table = panels.table_panel(
         "Who would break at the next upgrade",
         "Versions of client software by how surely a broker that enforces the KIPs would refuse them: "
-        "what is forbidden it must, what is advised against it may.",
+        "it must refuse what is forbidden, and may refuse what is advised against.",
         {
             "Forbidden": queries.client_offences(Level.VIOLATION, *queries.BY_SOFTWARE),
             "Advised against": queries.client_offences(Level.IMPROVEMENT, *queries.BY_SOFTWARE),

@@ -1,4 +1,4 @@
-"""The Conformance dashboard: is the fleet conformant now, since when, and how much of it was looked at.
+"""The Conformance dashboard: is the fleet conformant, since when, and how much was checked.
 
 A zero is shown beside how often the rule could have been broken, so that "no violations" and "blind"
 never look alike.
@@ -19,14 +19,14 @@ TIMELINE_HEIGHT = 24
 
 
 def dashboard() -> builder.Dashboard:
-    """The dashboard that one opens first."""
+    """Return the dashboard to open first."""
     return laid_out(
         links.CONFORMANCE,
         "Kafka protocol: conformance",
-        "Whether clients and brokers keep the rules of KIP-1313, 1082, 511, 35 and 1242.",
+        "Whether clients and brokers obey the rules of KIP-1313, 1082, 511, 35 and 1242.",
         {
             "Is the fleet conformant?": [_violations(), _since(), _exercised(), _checks()],
-            "Was it looked at?": [_undecided_share(), since_batch(), undecodable_share(), lost_share()],
+            "How much was checked?": [_undecided_share(), since_batch(), undecodable_share(), lost_share()],
             "Which rules": [
                 states.timeline("Rules", queries.STATE_BY_RULE, TIMELINE_HEIGHT),
                 _offences(),
@@ -39,8 +39,8 @@ def dashboard() -> builder.Dashboard:
 def _violations() -> panels.Panel:
     return panels.stat_panel(
         "Violations",
-        "Offences against what a KIP demands, over the range. What could only be better is not among them. "
-        "A zero is worth as much as the rules exercised beside it.",
+        "Offences against what a KIP demands, over the range; improvements are not counted. A zero means "
+        "only as much as the number of rules exercised.",
         {"violations": queries.VIOLATIONS},
         unit=panels.COUNT,
         steps=[(0, GREEN), (1, RED)],
@@ -64,7 +64,7 @@ def _exercised() -> panels.Panel:
     return panels.stat_panel(
         "Rules exercised",
         "How many of the rules were decided at least once in the range, and how many there are. "
-        "Of a rule that was never exercised nothing is known.",
+        "Nothing is known of a rule that was never exercised.",
         {"exercised": queries.RULES_EXERCISED, "of": queries.RULES},
         unit=panels.COUNT,
         steps=[(0, GREY), (1, BLUE)],
@@ -87,7 +87,7 @@ def _undecided_share() -> panels.Panel:
     return panels.stat_panel(
         "Undecided checks",
         "The share of checks that depended on something not seen: a gap in the capture, a connection "
-        "joined in mid-stream, bytes cut away.",
+        "joined midway, bytes that were cut.",
         {"undecided share": queries.UNDECIDED_SHARE},
         unit=panels.SHARE,
         steps=[(0, GREEN), (0.1, AMBER), (0.5, RED)],
@@ -97,7 +97,7 @@ def _undecided_share() -> panels.Panel:
 
 
 def since_batch() -> panels.Panel:
-    """How long ago anything was judged."""
+    """Return the panel on the age of the last batch."""
     return panels.stat_panel(
         "Since the last batch",
         "While no batch is finished, nothing is judged.",
@@ -110,7 +110,7 @@ def since_batch() -> panels.Panel:
 
 
 def undecodable_share() -> panels.Panel:
-    """How much could not be read."""
+    """Return the panel on frames that cannot be decoded."""
     return panels.stat_panel(
         "Undecodable frames",
         "The share of complete frames that no known schema could read, over 15 minutes. They are not judged.",
@@ -123,7 +123,7 @@ def undecodable_share() -> panels.Panel:
 
 
 def lost_share() -> panels.Panel:
-    """How much was missed."""
+    """Return the panel on bytes that were missed."""
     return panels.stat_panel(
         "Bytes not captured",
         "The largest share of bytes that a feeder missed or did not publish, over 5 minutes.",

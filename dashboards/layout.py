@@ -1,4 +1,4 @@
-"""What makes panels a dashboard: its head, its rows, and what all dashboards share."""
+"""Puts panels together to a dashboard: title, rows, and what all dashboards share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Rows = dict[str, list[Panel]]
 
 
 def dashboard(uid: str, title: str, description: str, rows: Rows) -> builder.Dashboard:
-    """A dashboard of rows with their titles. Panels stand in their order and are numbered through."""
+    """Return a dashboard of rows with titles. Panels keep their order and are numbered throughout."""
     made = (
         builder.Dashboard(title)
         .uid(uid)

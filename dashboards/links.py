@@ -1,4 +1,4 @@
-"""Where alerts and dashboards lead: the dashboards of a Grafana, and the sections of the runbook.
+"""Links of alerts and dashboards: to the dashboards of a Grafana and to sections of the runbook.
 
 Alerts carry whole addresses. As committed they are those of the stack in `deploy/compose.yaml` and, for the
 runbook, paths in this repository; `python -m dashboards.build` writes others for those who name their own.
@@ -14,9 +14,9 @@ CONFORMANCE, CLIENTS, RULE, PIPELINE = (
     "kipwatch-rule",
     "kipwatch-pipeline",
 )
-"""The identifiers of the dashboards, which their addresses are made of."""
+"""The identifiers of the dashboards, which are part of their addresses."""
 KEPT = "${__url_time_range}&${datasource:queryparam}&${job:queryparam}"
-"""What every link between dashboards takes along: the time and the choices that lead nowhere else."""
+"""What every link between dashboards keeps: the time range, data source and job."""
 PAGE = "page"
 """The label of a table's row that holds the address of a rule's page in the runbook."""
 

@@ -1,4 +1,4 @@
-"""Alerts on what kipwatch does not see well: it judges too little, or too late."""
+"""Alerts on a kipwatch that works badly: it judges too little or too late."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from dashboards.thresholds import (
 from streaming.metrics import definitions as metrics
 
 CRITICAL_WINDOWS = 2
-"""So many of the pairs of windows, the fastest ones, wake somebody; the others can wait for the day."""
+"""The number of window pairs, fastest first, whose alert is critical; the others are warnings."""
 PERCENT = "{{ $value | humanizePercentage }}"
 
 
 def alerts(places: Places) -> list[Alert]:
-    """The alerts that tell of a monitor that works, and not as it should."""
+    """Return the alerts on a kipwatch that runs but does not work as it should."""
     return [
         _capture_loss(places),
         _undecodable(places),
@@ -117,7 +117,7 @@ def _delay_budget(places: Places) -> list[Alert]:
 
 def _budget_burn(places: Places, short: str, long: str, rate: float, severity: Severity) -> Alert:
     budget = f"{rate:g} * {1 - DELAY_OBJECTIVE:g}"
-    # Of a window that is not full yet, the start of the first Spark alone would burn the budget.
+    # In a window that is not full yet, the first start of Spark alone would exceed the budget.
     full = f"max by (job) (present_over_time({metrics.DETECTION_DELAY.name}_count[{long}] offset {long}))"
     return Alert(
         "KipwatchDetectionDelayBudgetBurn",

@@ -1,4 +1,4 @@
-"""The Pipeline dashboard: what becomes of every byte and frame, how late it is judged, what that takes."""
+"""The Pipeline dashboard: the fate of every byte and frame, how late it is judged, at what cost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def dashboard() -> builder.Dashboard:
     return laid_out(
         links.PIPELINE,
         "kipwatch: pipeline",
-        "From captured bytes to judgements: the fate of every byte, lag, delay, batches and state.",
+        "From captured bytes to verdicts: the fate of every byte, lag, delay, batches and state.",
         {
             "Is everything judged?": [
                 conformance.since_batch(),
@@ -74,7 +74,7 @@ def _lag() -> panels.Panel:
 def _overflow() -> panels.Panel:
     return panels.stat_panel(
         "Observations counted as other",
-        "Observations over the range that found their label full: sums are right, names are missing. "
+        "Observations over the range for which a label had no room: sums are right, names are missing. "
         "Raise label_limit if the fleet has that many.",
         {"other": queries.LABEL_OVERFLOW},
         unit=panels.COUNT,
@@ -87,7 +87,8 @@ def _overflow() -> panels.Panel:
 def _kinds() -> panels.Panel:
     return panels.graph_panel(
         "Frames",
-        "Requests and answers that were judged. After gaps or joins there are more of one than of the other.",
+        "Requests and responses that were judged. Their numbers differ after gaps and on connections joined "
+        "midway.",
         {"{{kind}}": queries.FRAMES_BY_KIND},
         unit=panels.PER_SECOND,
         span=8,
@@ -109,7 +110,7 @@ def _apis() -> panels.Panel:
 def _reasons() -> panels.Panel:
     return panels.table_panel(
         "Undecodable frames by reason",
-        "What no known schema could read, over the range, and why.",
+        "Frames that no known schema could read, over the range, and why.",
         {"Frames": queries.UNDECODABLE_BY_REASON},
         span=8,
         empty="every frame could be decoded",
@@ -170,7 +171,7 @@ def _endings() -> panels.Panel:
     return panels.table_panel(
         "Endings of the query",
         "How often the query ended by itself over the range, by reason. Where Kafka was away or findings "
-        "could not be written it starts again; any other reason needs somebody.",
+        "could not be written it restarts; any other reason needs attention.",
         {"Times": queries.ENDINGS_BY_REASON},
         span=8,
         empty=NOT_SCRAPED,

@@ -1,4 +1,4 @@
-"""Alerts on whether kipwatch is there at all, and judges.
+"""Alerts on whether kipwatch is running and judging at all.
 
 Without them "no violations" and "blind" would look alike.
 """
@@ -12,7 +12,7 @@ from streaming.metrics import definitions as metrics
 
 
 def alerts(places: Places) -> list[Alert]:
-    """The alerts on parts that are away or stand still, and the one that shows that alerts come."""
+    """Return the alerts on parts that are absent or stalled, and the watchdog."""
     return [
         _application_absent(places),
         _stalled(places),

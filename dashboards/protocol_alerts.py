@@ -1,7 +1,7 @@
 """Alerts on the watched Kafka: clients and brokers that break the rules.
 
-They go by the level of each judgement. What is below a violation is shown on dashboards and wakes nobody,
-except in a storm.
+They use the level of each finding. Lower levels than a violation are shown on dashboards and fire no alert,
+except for many misrouted clients at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ABOUT = '{{ printf "%.0f" $value }}'
 
 
 def alerts(places: Places) -> list[Alert]:
-    """The alerts that tell of clients and brokers."""
+    """Return the alerts on clients and brokers."""
     return [
         _client_violation(places),
         _broker_violation(places),

@@ -1,4 +1,4 @@
-"""The recording rules: what alerts and dashboards both go by, worked out once.
+"""The recording rules: what alerts and dashboards share, computed once.
 
 Their names are `level:metric:operation`, where the level names the labels that tell the series apart beside
 `job`, which is kept so that several installations may share one Prometheus.
@@ -17,11 +17,11 @@ SOFTWARE = metrics.SOFTWARE
 OFFENCES = "rule_software:kipwatch_findings:increase5m"
 """Offences of five minutes by rule, level, role and client software.
 
-By the level of each judgement: checks know only the rule, and a rule may judge one offence more gravely than
-another. A Prometheus that meets an application for the first time is told once of all that it has counted.
+By the level of each judgement: checks know only the rule, and one offence may be more severe than another. A
+Prometheus that scrapes an application for the first time counts all offences so far once.
 """
 RULE_STATE = "rule:kipwatch_rule_checks:state5m"
-"""The gravest thing that happened to each rule in five minutes: one of the states below."""
+"""The most severe state of each rule in five minutes: one of the states below."""
 EXERCISED = "rule:kipwatch_rule_checks:exercised1h"
 """1 where a rule was decided within an hour, else 0."""
 UNDECODABLE = "job:kipwatch_undecodable_frames:share15m"

@@ -10,11 +10,11 @@ from dashboards.links import Places
 from dashboards.panels import AMBER, BLUE, GREEN, GREY
 
 TIMELINE_HEIGHT = 8
-NONE_FOUND = "no offence in the range: the checks tell whether there could have been one"
+NONE_FOUND = "no offence in the range; the checks show whether there could have been one"
 
 
 def dashboard(places: Places) -> builder.Dashboard:
-    """The dashboard that alerts lead to."""
+    """Return the dashboard that alerts link to."""
     return laid_out(
         links.RULE,
         "Kafka protocol: rule",
@@ -34,7 +34,7 @@ def dashboard(places: Places) -> builder.Dashboard:
 def _offences() -> panels.Panel:
     return panels.stat_panel(
         "Offences",
-        "How often the rule was broken over the range, at whatever level.",
+        "How often the rule was broken over the range, at any level.",
         {"offences": queries.OFFENCES},
         unit=panels.COUNT,
         steps=[(0, GREEN), (1, AMBER)],
@@ -45,7 +45,7 @@ def _offences() -> panels.Panel:
 def _software() -> panels.Panel:
     return panels.stat_panel(
         "Versions of client software",
-        "On how many versions' connections it was broken over the range, whoever is at fault.",
+        "How many versions had connections on which it was broken over the range, by client or broker.",
         {"versions": queries.OFFENDING_SOFTWARE},
         unit=panels.COUNT,
         steps=[(0, GREEN), (1, AMBER)],
@@ -109,7 +109,7 @@ def _by_software() -> panels.Panel:
 def _pages(places: Places) -> panels.Panel:
     table = panels.table_panel(
         "Broken rules and their pages",
-        "When each rule was first and last broken within the range, and where the runbook speaks of it.",
+        "When each rule was first and last broken within the range, and its section in the runbook.",
         {
             "Offences": places.with_page(queries.OFFENCES_BY_RULE),
             "First seen": places.with_page(queries.FIRST_SEEN_BY_RULE),

@@ -15,11 +15,11 @@ STATES = {
 
 
 def timeline(title: str, query: str, height: int) -> panels.Panel:
-    """One bar a rule over time."""
+    """Return a panel with one bar per rule over time."""
     return panels.timeline_panel(
         title,
-        "The gravest thing that happened to each rule in the five minutes before. Grey says that the rule "
-        f"was never exercised. Drawn from the recording rule {recordings.RULE_STATE}.",
+        "The most severe state of each rule in the five minutes before. Grey means that the rule was never "
+        f"exercised. Drawn from the recording rule {recordings.RULE_STATE}.",
         query,
         legend="{{rule}}",
         states=STATES,

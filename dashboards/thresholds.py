@@ -1,4 +1,4 @@
-"""Every number that decides when somebody is woken or a figure changes its colour.
+"""Every number that decides when an alert fires or a figure changes its colour.
 
 Alerts, dashboards and the runbook's pages take them from here.
 """
@@ -8,13 +8,13 @@ from __future__ import annotations
 STALLED_AFTER = 120
 """Seconds without a batch. One is due every few seconds, also when there is no traffic."""
 BEGUN_WITHIN = "6m"
-"""How long the first batch may take, in which Spark starts: longer than /healthz says yes without one."""
+"""How long the first batch may take, in which Spark starts: longer than /healthz allows."""
 FIRST_BATCH = "10m"
-"""How far back a first batch is looked for: longer, so that restarts again and again count as one start."""
+"""How far back a first batch is looked for: longer, so that repeated restarts count as one start."""
 SLOW_BATCH_AFTER = 30
 """Seconds without a batch that are worth a look."""
 KEEP_FIRING = "15m"
-"""Outlasts the pauses of a client that reconnects now and then, so that it wakes people once."""
+"""Outlasts the pauses of a client that reconnects now and then, so that it alerts once."""
 KNOWN_FOR = "7d"
 """How far back a software, or a rule's coverage, is remembered."""
 NEW_FOR = "1h"
@@ -30,11 +30,11 @@ GROWING_LAG = 10_000
 EXERCISED_HOURS = 0.5
 """Of the hours of a week: a rule exercised in more of them is expected to be exercised each day."""
 DELAY_SECONDS = 10
-"""The objective: a frame is judged within so many seconds of its capture; a bucket of the histogram."""
+"""The objective: a frame is judged within this many seconds of its capture; a bucket of the histogram."""
 DELAY_OBJECTIVE = 0.99
-"""The share of frames that shall keep it, over 30 days."""
+"""The share of frames that must meet it, over 30 days."""
 BURN_RATES = (("5m", "1h", 14.4), ("30m", "6h", 6.0), ("2h", "1d", 3.0), ("6h", "3d", 1.0))
-"""Short window, long window, and how many times as fast as it may be the budget is spent.
+"""Short window, long window, and how many times faster than allowed the budget is spent.
 
 The first two spend 2 % and 5 % of a 30-day budget in the long window, the others 10 %: the usual rates of
 multi-window alerts. The short window lets the alert end soon after the trouble does.
