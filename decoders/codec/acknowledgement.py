@@ -11,10 +11,10 @@ from decoders.codec.failure import DecodeFailure
 from decoders.codec.program import Program, compile_message
 from decoders.codec.reader import Reader
 from decoders.codec.request import read_request
+from decoders.protocol import PRODUCE
 from decoders.schema.model import Message
 from decoders.schema.registry import Api, Schemas
 
-_PRODUCE: Final = 0
 _LEAD: Final = struct.Struct(">hh")
 
 
@@ -28,7 +28,7 @@ def owes_answer(schemas: Schemas, frame: bytes) -> bool | None:
     if len(frame) < _LEAD.size:
         return None
     key, version = _LEAD.unpack_from(frame)
-    if key != _PRODUCE:
+    if key != PRODUCE:
         return True
     api = schemas.api(key)
     if api is None or version not in api.versions:

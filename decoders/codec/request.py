@@ -19,7 +19,8 @@ from decoders.codec.program import compile_message
 from decoders.codec.reader import Spans
 from decoders.codec.reading import Reading, read_frame
 from decoders.codec.writer import write
-from decoders.schema.header_versions import API_VERSIONS, Layout
+from decoders.protocol import API_VERSIONS
+from decoders.schema.header_versions import Layout
 from decoders.schema.registry import Api, Schemas
 
 UNREADABLE: Final = -1

@@ -20,10 +20,8 @@ from decoders.codec.program import compile_message
 from decoders.codec.reader import Spans
 from decoders.codec.reading import Reading, read_frame
 from decoders.codec.writer import write
-from decoders.schema.header_versions import API_VERSIONS
+from decoders.protocol import API_VERSIONS, UNSUPPORTED_VERSION
 from decoders.schema.registry import Api, Schemas
-
-UNSUPPORTED_VERSION: Final = 35
 
 _INT32: Final = struct.Struct(">i")
 _ERROR_CODE: Final = struct.Struct(">h")

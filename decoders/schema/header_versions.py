@@ -24,11 +24,10 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, Final
 
+from decoders.protocol import API_VERSIONS
 from decoders.schema.model import HeaderVersions, Message, VersionRange
 
 CONTROLLED_SHUTDOWN: Final = 7
-SASL_HANDSHAKE: Final = 17
-API_VERSIONS: Final = 18
 
 
 class Layout(enum.StrEnum):

@@ -21,8 +21,8 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Any, Final
 
+from decoders.protocol import SASL_HANDSHAKE
 from decoders.schema.header_versions import (
-    SASL_HANDSHAKE,
     Layout,
     request_header_version,
     response_header_version,

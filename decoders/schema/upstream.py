@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from decoders.schema.header_versions import API_VERSIONS
+from decoders.protocol import API_VERSIONS
 from decoders.schema.model import Message, VersionRange
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from decoders.codec.request import Request
 from decoders.frame.record import Kind, Record
-from decoders.schema.header_versions import API_VERSIONS
+from decoders.protocol import API_VERSIONS
 
 
 @dataclass(slots=True)

@@ -1,56 +1,31 @@
-"""Fields: numbers, strings, bytes, and the beginnings of arrays and of structs that may be null."""
+"""Compiled: fields of fixed size, and the beginnings of arrays and of nullable structs."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from decoders.codec.columnar.head import INVALID_LENGTH, INVALID_UTF8, TRUNCATED
-from decoders.codec.columnar.lengths import read_length, read_varint
-from decoders.codec.columnar.machine import FAILED, Frame, Machine, cell, fail, find, remark
-from decoders.codec.columnar.numbers import int16, int32, int64, is_zero, wide
-from decoders.codec.columnar.operations import (
+from decoders.codec.columnar.head import TRUNCATED
+from decoders.codec.columnar.machine import FAILED, Frame, Machine, cell, fail, note_value
+from decoders.codec.columnar.memory import int16, int32, int64, is_zero, wide
+from decoders.codec.columnar.strings import read_length, read_varint
+from decoders.codec.columnar.tape_format import (
     COLUMN,
     FLAGS,
     INSTANCE_ID,
     LEVEL,
     NEXT,
-    OPERATION,
     PATH,
     PLACE,
     SIGNED,
     SIZE,
-    STRING,
     TAGGED,
     UNWANTED,
     VARIABLE,
     WIDTH,
 )
-from decoders.codec.columnar.text import is_ascii, is_utf8
 from decoders.compilation import inlined
-
-_HIGHEST_STRING_LENGTH: Final = 0x7FFF
-
-
-@inlined
-def read_content(machine: Machine, frame: Frame, position: int, row: int) -> Any:
-    """Read a string, bytes or records; gives the position behind them, or FAILED."""
-    tape, start = machine.tape, position
-    is_string = cell(tape, row, OPERATION) == STRING
-    length, position = read_length(machine, frame, position, row, 2 if is_string else 4)
-    if position == FAILED or length < 0:
-        return position
-    if is_string and length > _HIGHEST_STRING_LENGTH:
-        return fail(machine, frame, INVALID_LENGTH, cell(tape, row, PATH), start)
-    if length > frame.end - position:
-        return fail(machine, frame, TRUNCATED, cell(tape, row, PATH), start)
-    after, data = position + length, machine.data
-    if is_string and not is_ascii(data, position, after) and not is_utf8(data, position, after):
-        remark(machine, frame, INVALID_UTF8, cell(tape, row, PATH), start)
-    if cell(tape, row, COLUMN) != UNWANTED:
-        find(machine, frame, cell(tape, row, COLUMN), position, length)
-    return after
 
 
 @inlined
@@ -69,7 +44,7 @@ def _number(data: Any, position: int, size: int, is_signed: int) -> Any:
 
 @inlined
 def read_fixed(machine: Machine, frame: Frame, position: int, row: int) -> Any:
-    """Read a field of fixed size; gives the position behind it, or FAILED."""
+    """Read a field of fixed size; return the position after it, or FAILED."""
     size = wide(cell(machine.tape, row, SIZE))
     if frame.end - position < size:
         return fail(machine, frame, TRUNCATED, cell(machine.tape, row, PATH), position)
@@ -77,23 +52,23 @@ def read_fixed(machine: Machine, frame: Frame, position: int, row: int) -> Any:
     if column == UNWANTED:
         return position + size
     if flags & PLACE:
-        # A tagged field that has its default counts as one that is not there.
-        is_there = column != INSTANCE_ID or not flags & TAGGED or not is_zero(machine.data, position)
-        find(machine, frame, column, position if is_there else -1, size)
+        # A tagged field with its default value counts as absent.
+        is_present = column != INSTANCE_ID or not flags & TAGGED or not is_zero(machine.data, position)
+        note_value(machine, frame, column, position if is_present else -1, size)
         return position + size
-    find(machine, frame, column, _number(machine.data, position, size, flags & SIGNED), 0)
+    note_value(machine, frame, column, _number(machine.data, position, size, flags & SIGNED), 0)
     return position + size
 
 
 @inlined
 def begin_array(machine: Machine, frame: Frame, position: int, row: int) -> Any:
-    """Begin an array; gives the position of its first element, or FAILED, and the row to go on at."""
+    """Begin an array; return the position of its first element, or FAILED, and the row to continue with."""
     tape, start = machine.tape, position
     length, position = read_length(machine, frame, position, row, 4)
     after = wide(cell(tape, row, NEXT))
     if position == FAILED or length <= 0:
         return position, after
-    # Kafka refuses an array with more elements than bytes are left, whatever an element takes.
+    # Kafka refuses an array with more elements than bytes are left, whatever the size of an element.
     if length > frame.end - position:
         return fail(machine, frame, TRUNCATED, cell(tape, row, PATH), start), after
     size = wide(cell(tape, row, SIZE))
@@ -104,8 +79,11 @@ def begin_array(machine: Machine, frame: Frame, position: int, row: int) -> Any:
 
 
 @inlined
-def is_present(machine: Machine, frame: Frame, position: int, row: int) -> Any:
-    """Read the marker of a struct: a signed byte, but a varint in a tagged field."""
+def read_struct_marker(machine: Machine, frame: Frame, position: int, row: int) -> Any:
+    """Read whether a nullable struct is present: from a signed byte, or from a varint in a tagged field.
+
+    Returns that and the position after the marker, or FAILED.
+    """
     path = cell(machine.tape, row, PATH)
     if cell(machine.tape, row, FLAGS) & TAGGED:
         marker, position = read_varint(machine, frame, position, path)

@@ -1,4 +1,4 @@
-"""The head: what the reader reports of every frame, as a structured numpy type."""
+"""The head of a frame: what the reader reports of every frame, as a numpy type."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-# Reasons, oddities and layouts, numbered as `codec/columnar/decoded.py` names them.
+# The numbers of reasons, oddities and layouts; `codec/columnar/decoded.py` names them.
 NO_FAILURE: Final = -1
 TRUNCATED: Final = 0
 NULL_NOT_ALLOWED: Final = 1
@@ -26,15 +26,11 @@ TAGGED_LAYOUT: Final = 1
 
 REQUEST_LEAD: Final = 8
 RESPONSE_LEAD: Final = 4
-"""The bytes of a header up to its correlation ID, which are read without a tape."""
+"""Bytes of a header up to and including its correlation ID. They are read without a tape."""
 
 FRAME_PATH: Final = 0
 FIRST_LEAD_PATH: Final = 1
 """The numbers of the paths of the API key, the API version and the correlation ID of a request."""
-
-API_VERSIONS: Final = 18
-"""The API key of ApiVersions, whose requests and answers can be read in versions that nobody knows."""
-
 HEAD: Final = np.dtype(
     [
         ("client_id_begin", np.int64),

@@ -1,4 +1,4 @@
-"""The compiled entry point: reads a column of frames with a tape.
+"""Compiled: the entry point, which reads a column of frames with a tape.
 
 What is read, refused and remarked, and in which order, is defined by `codec/reader.py`. Each length or
 count in a frame is checked against the bytes that are there, so nothing outside a frame is read.
@@ -12,7 +12,7 @@ from numba import from_dtype, types
 
 from decoders.codec.columnar.head import HEAD
 from decoders.codec.columnar.machine import FOUND, REMARKS, Frame, Machine, clear
-from decoders.codec.columnar.prefetching import AHEAD, CACHE_LINE, prefetch
+from decoders.codec.columnar.memory import CACHE_LINE, FRAMES_AHEAD, prefetch
 from decoders.codec.columnar.requests import read_request
 from decoders.codec.columnar.responses import read_response
 from decoders.compilation import compiled
@@ -75,9 +75,9 @@ def read_frames(  # noqa: PLR0917 - compiled functions are called by position
     """
     for number in range(first, len(begins)):
         frame = Frame(number, begins[number], begins[number] + lengths[number], is_cut[number])
-        if number + AHEAD < len(begins):
-            prefetch(data, begins[number + AHEAD])
-            prefetch(data, begins[number + AHEAD] + CACHE_LINE)
+        if number + FRAMES_AHEAD < len(begins):
+            prefetch(data, begins[number + FRAMES_AHEAD])
+            prefetch(data, begins[number + FRAMES_AHEAD] + CACHE_LINE)
         head, founds, odd = heads[number], counts[FOUND], counts[REMARKS]
         machine = Machine(tape, data, head, found, remarks, counts, counters)
         head.known = True

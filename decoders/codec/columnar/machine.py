@@ -1,4 +1,4 @@
-"""The machine: what a tape is run with, and how it notes what it finds, refuses and remarks upon."""
+"""Compiled: what a tape is run with, and how values, remarks and failures are recorded."""
 
 from __future__ import annotations
 
@@ -7,15 +7,22 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from decoders.codec.columnar.head import NO_FAILURE, NO_LAYOUT
-from decoders.codec.columnar.operations import CLIENT_ID, INSTANCE_ID
+from decoders.codec.columnar.tape_format import CLIENT_ID, INSTANCE_ID
 from decoders.compilation import inlined, outlined
 
 FOUND: Final = 0
 REMARKS: Final = 1
 """The elements of `counts`."""
 
+LEFT: Final = 0
+"""Elements or tags that are not yet read."""
+LAST_TAG: Final = 1
+FIELD_BEGIN: Final = 2
+FIELD_END: Final = 3
+"""Where a tagged field begins and ends. These are the columns of `counters`."""
+
 FAILED: Final = -1
-"""A position: the frame cannot be read on."""
+"""A position: the rest of the frame cannot be read."""
 
 
 class Machine(NamedTuple):
@@ -24,7 +31,7 @@ class Machine(NamedTuple):
     `head` (HEAD) is the record of the frame that is being read. `found` and `remarks` (int64, four columns)
     get a row for each wanted value and each remark, see `DecodedFrames`. `counts` (int64) says how many rows
     each of the two has, or would have if there were room. `counters` (int64) has a row for each level of
-    nesting: elements or tags left to read, the last tag, where the tagged field begins and ends.
+    nesting.
     """
 
     tape: Any
@@ -47,11 +54,13 @@ class Frame(NamedTuple):
 
 @inlined
 def cell(tape: Any, row: int, column: int) -> Any:
-    return tape[np.uint64(row + column)]  # an index without a sign needs no check for one
+    """Return a cell of a row; an unsigned index spares the check for a negative one."""
+    return tape[np.uint64(row + column)]
 
 
 @outlined
 def fail(machine: Machine, frame: Frame, reason: int, path: int, position: int) -> int:
+    """Record why and where the frame cannot be read; return FAILED."""
     head = machine.head
     head.failure_reason = reason
     head.failure_path = path
@@ -60,7 +69,7 @@ def fail(machine: Machine, frame: Frame, reason: int, path: int, position: int) 
 
 
 @inlined
-def pardon(head: Any) -> None:
+def clear_failure(head: Any) -> None:
     head.failure_reason = NO_FAILURE
     head.failure_path = -1
     head.failure_offset = -1
@@ -68,7 +77,7 @@ def pardon(head: Any) -> None:
 
 @outlined
 def remark(machine: Machine, frame: Frame, oddity: int, path: int, position: int) -> None:
-    """Note an oddity, the first of its sort at each path of a frame; without room, only count it."""
+    """Record an oddity, once for each path of a frame. Without room, it is only counted."""
     remarks, count = machine.remarks, machine.counts[REMARKS]
     at = min(count, len(remarks)) - 1
     while at >= 0 and remarks[at, 0] == frame.number:
@@ -84,8 +93,8 @@ def remark(machine: Machine, frame: Frame, oddity: int, path: int, position: int
 
 
 @inlined
-def find(machine: Machine, frame: Frame, column: int, value: int, length: int) -> None:
-    """Note a wanted field: its value and 0, or its place; without room, only count it."""
+def note_value(machine: Machine, frame: Frame, column: int, value: int, length: int) -> None:
+    """Record a wanted field: its place, or its value and 0. Without room, it is only counted."""
     if column == CLIENT_ID:
         machine.head.client_id_begin = value
         machine.head.client_id_length = length
@@ -103,7 +112,7 @@ def find(machine: Machine, frame: Frame, column: int, value: int, length: int) -
 
 @inlined
 def clear(head: Any) -> None:
-    """Forget all that a reading says of a frame."""
+    """Clear what a tape writes into a head."""
     head.client_id_begin = -1
     head.client_id_length = -1
     head.client_instance_id_begin = -1
@@ -113,12 +122,12 @@ def clear(head: Any) -> None:
     head.has_unknown_header_tags = False
     head.has_odd_header = False
     head.has_body = False
-    pardon(head)
+    clear_failure(head)
 
 
 @inlined
-def forget(machine: Machine, found: int, remarks: int) -> None:
-    """Take back what a reading said of a frame, and what it noted beyond the two counts."""
+def discard(machine: Machine, found: int, remarks: int) -> None:
+    """Discard what a reading wrote into the head, and all rows beyond these counts."""
     clear(machine.head)
     machine.counts[FOUND] = found
     machine.counts[REMARKS] = remarks

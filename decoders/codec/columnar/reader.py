@@ -1,4 +1,4 @@
-"""The columnar reader: writes the tape for what is wanted, and runs it over columns of frames."""
+"""The columnar reader: writes the tape for the wanted fields and runs it over columns of frames."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from decoders.codec.columnar import entries
+from decoders.codec.columnar import tape_format
 from decoders.codec.columnar.decoded import DecodedFrames
 from decoders.codec.columnar.frames import Frames
 from decoders.codec.columnar.head import HEAD
@@ -17,12 +17,13 @@ from decoders.codec.columnar.machine import FOUND, REMARKS
 from decoders.codec.columnar.projection import Column, columns_of
 from decoders.codec.columnar.tape import Tape, Wanted
 from decoders.codec.program import compile_message
-from decoders.schema.header_versions import API_VERSIONS, Layout
+from decoders.protocol import API_VERSIONS
+from decoders.schema.header_versions import Layout
 from decoders.schema.model import Message
 from decoders.schema.registry import Api, Schemas
 
 _HEADER_BEFORE: Final = 2
-"""The request header before the one that KIP-1313 introduces."""
+"""The version of the request header before the one that KIP-1313 introduces."""
 
 _FIRST_ROOM: Final = 64
 """Rows of each kind at first."""
@@ -31,12 +32,12 @@ _Rows = npt.NDArray[np.int64]
 
 
 class ColumnarReader:
-    """Reads columns of frames, of any APIs and versions, without Python for each frame.
+    """Reads columns of frames of any APIs and versions, without Python code for each frame.
 
-    `wanted` says which columns of body fields are to be made, and of which fields each:
-    `{"member_id": ["HeartbeatRequest.memberId", "ConsumerGroupHeartbeatRequest.memberId"]}`. All
-    else is passed over, but still held against the schema. Raises ValueError for fields that the
-    schemas do not have or that do not make one column.
+    `wanted` names the columns of body fields to find, and the fields that each takes:
+    `{"member_id": ["HeartbeatRequest.memberId", "ConsumerGroupHeartbeatRequest.memberId"]}`. Other fields
+    are skipped, but still checked against the schema. Raises ValueError for fields that the schemas do not
+    have or that do not make one column.
     """
 
     def __init__(self, schemas: Schemas, wanted: Mapping[str, Collection[str]] | None = None) -> None:
@@ -86,7 +87,7 @@ def _wanted(paths: Sequence[Mapping[int, str]], api: Api) -> Wanted:
 
 
 class _LayoutWriter:
-    """Writes the layouts of all frames that the schemas know, and where each begins on the tape."""
+    """Writes the layouts of all API versions of the schemas onto a tape, and notes where each begins."""
 
     def __init__(self, schemas: Schemas, columns: tuple[Column, ...]) -> None:
         self.tape = Tape()
@@ -94,10 +95,10 @@ class _LayoutWriter:
         self._columns = columns
 
     def write(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Write them; gives the `entries` and `headers` of `kernel.read_frames`."""
+        """Write them; return the `entries` and `headers` of `kernel.read_frames`."""
         apis = [api for api in self._schemas.apis if api.versions]
-        shape = (4, 1 + max(api.key for api in apis), 1 + max(api.versions.highest for api in apis))
-        rows = np.full(shape, entries.NOWHERE, np.int32)
+        keys, versions = max(api.key for api in apis), max(api.versions.highest for api in apis)
+        rows = np.full((tape_format.TABLES, keys + 1, versions + 1), tape_format.NOWHERE, np.int32)
         for api in apis:
             for version in range(api.versions.lowest, api.versions.highest + 1):
                 self._write_version(rows[:, api.key, version], api, version)
@@ -106,12 +107,12 @@ class _LayoutWriter:
     def _write_version(self, rows: npt.NDArray[np.int32], api: Api, version: int) -> None:
         header_version = api.request_header_version(version)
         header = self._schemas.request_header
-        rows[entries.REQUESTS] = self._request(api, header, header_version, version)
-        rows[entries.RESPONSES] = self._response(api, version)
+        rows[tape_format.REQUESTS] = self._request(api, header, header_version, version)
+        rows[tape_format.RESPONSES] = self._response(api, version)
         if api.is_overlay(version):
             tagged = self._schemas.request_headers[Layout.TAGGED]
-            rows[entries.TAGGED_REQUESTS] = self._request(api, tagged, header_version, version)
-            rows[entries.RIVALS] = self._request(api, header, _HEADER_BEFORE, version - 1)
+            rows[tape_format.TAGGED_REQUESTS] = self._request(api, tagged, header_version, version)
+            rows[tape_format.RIVALS] = self._request(api, header, _HEADER_BEFORE, version - 1)
 
     def _request(self, api: Api, header: Message, header_version: int, version: int) -> int:
         wanted = _wanted([column.requests for column in self._columns], api)
@@ -125,10 +126,10 @@ class _LayoutWriter:
         return self.tape.write_frame(header_version, program, compile_message(api.response, version), wanted)
 
     def _headers(self) -> npt.NDArray[np.int32]:
-        """Write the request headers that ApiVersions has below and above its known versions."""
+        """Write the request headers of ApiVersions below and above its known versions."""
         api = self._schemas.api(API_VERSIONS)
         if api is None:
-            return np.full(2, entries.NOWHERE, np.int32)
+            return np.full(2, tape_format.NOWHERE, np.int32)
         versions = (api.versions.lowest - 1, api.versions.highest + 1)
         return np.array([self._header(api.request_header_version(version)) for version in versions], np.int32)
 

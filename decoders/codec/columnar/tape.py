@@ -1,9 +1,8 @@
-"""Writes the programs of all messages onto one tape of integers for the machine to run.
+"""Writes the programs of all messages onto one tape, an array of integers that compiled code runs.
 
-A row of the tape stands for an instruction; `codec/columnar/operations.py` says what its columns mean.
-Structs are written where they stand, so that only arrays and tagged fields need a level to count in.
-Neighbours of fixed size are put under one SPAN, and an array knows the size of its elements where all
-of them have the same: both are passed over in one step, unless something in them is wanted.
+`codec/columnar/tape_format.py` defines the rows. The fields of structs are written in place, so only arrays
+and tagged fields need a level. Neighbouring fields of fixed size share a SPAN, and an array notes the size
+of its elements if it is fixed: both are skipped in one step, unless a field in them is wanted.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from decoders.codec.columnar import head, operations
+from decoders.codec.columnar import head, tape_format
 from decoders.codec.header_layout import layout_of
 from decoders.codec.program import NUMBERS, Instruction, Kind, Program
 from decoders.schema.header_versions import Layout
 
 _SIZES: Final = {kind: layout.size for kind, layout in NUMBERS.items()} | {Kind.UUID: 16}
 _FLAGS: Final = {
-    Kind.INT8: operations.SIGNED,
-    Kind.INT16: operations.SIGNED,
-    Kind.INT32: operations.SIGNED,
-    Kind.UUID: operations.PLACE,
+    Kind.INT8: tape_format.SIGNED,
+    Kind.INT16: tape_format.SIGNED,
+    Kind.INT32: tape_format.SIGNED,
+    Kind.UUID: tape_format.PLACE,
 }
 _LEAD_PATHS: Final = ("", "header.requestApiKey", "header.requestApiVersion", "header.correlationId")
-"""The kernel knows these by their numbers."""
+"""Compiled code refers to these by number."""
 _LAYOUTS: Final = {
     None: head.NO_LAYOUT,
     Layout.PLAIN: head.PLAIN_LAYOUT,
@@ -36,16 +35,16 @@ _LAYOUTS: Final = {
 }
 
 Wanted = Mapping[str, int]
-"""The columns that paths of a message go to."""
+"""Paths of a message → the columns that want them."""
 
 _HEADER_WANTED: Final = {
-    "header.clientId": operations.CLIENT_ID,
-    "header.clientInstanceId": operations.INSTANCE_ID,
+    "header.clientId": tape_format.CLIENT_ID,
+    "header.clientInstanceId": tape_format.INSTANCE_ID,
 }
 
 
 class Tape:
-    """A tape as it is written. `paths` are the paths of fields by number, `levels` how many there are."""
+    """A tape that is being written. `paths` are the paths of fields by number, `levels` counts the levels."""
 
     def __init__(self) -> None:
         self.levels = 1
@@ -58,28 +57,28 @@ class Tape:
         return tuple(self._paths)
 
     def rows(self) -> npt.NDArray[np.int32]:
-        """Give the rows written so far, one behind the other: int32, `WIDTH` cells an instruction."""
+        """Return the rows written so far, as one array of int32 with WIDTH cells for each."""
         rows = np.array(self._rows, np.int32)
-        rows[:, operations.NEXT] *= operations.WIDTH
+        rows[:, tape_format.NEXT] *= tape_format.WIDTH
         return rows.reshape(-1)
 
     def write_frame(self, header_version: int, header: Program, body: Program | None, wanted: Wanted) -> int:
-        """Write the layout of a frame, or of its header alone, behind its lead; gives where it begins."""
+        """Write the layout of a frame, or of its header alone, after its lead; return its first row."""
         entry = self._here()
         self._struct(_without_lead(header), _HEADER_WANTED, 0)
-        self._write(operations.HEADER_END, size=header_version, flags=_LAYOUTS[layout_of(header)])
+        self._write(tape_format.HEADER_END, size=header_version, flags=_LAYOUTS[layout_of(header)])
         if body is not None:
             self._struct(body, wanted, 0)
-        self._write(operations.END)
-        return entry * operations.WIDTH
+        self._write(tape_format.END)
+        return entry * tape_format.WIDTH
 
     def _here(self) -> int:
-        """Tell the number of the next row, with nothing left to write before it."""
+        """Write the pending span; return the number of the next row."""
         span, self._span = self._span, []
         if len(span) > 1:
-            size = sum(row[operations.SIZE] for row in span)
+            size = sum(row[tape_format.SIZE] for row in span)
             after = len(self._rows) + 1 + len(span)
-            self._rows.append(_row(operations.SPAN, size=size, after=after))
+            self._rows.append(_row(tape_format.SPAN, size=size, after=after))
         self._rows += span
         return len(self._rows)
 
@@ -106,20 +105,20 @@ class Tape:
         elif instruction.kind is Kind.ARRAY:
             self._array(instruction, wanted, level)
         else:
-            operation = operations.STRING if instruction.kind is Kind.STRING else operations.BYTES
+            operation = tape_format.STRING if instruction.kind is Kind.STRING else tape_format.BYTES
             self._write(
                 operation, instruction.path, column=_column(instruction, wanted), flags=_flags(instruction)
             )
 
     def _fixed(self, instruction: Instruction, wanted: Wanted) -> None:
         row = _row(
-            operations.FIXED,
+            tape_format.FIXED,
             path=self._path(instruction.path),
             size=_SIZES[instruction.kind],
             column=_column(instruction, wanted),
             flags=_FLAGS.get(instruction.kind, 0) | _flags(instruction),
         )
-        if row[operations.COLUMN] == operations.UNWANTED:
+        if row[tape_format.COLUMN] == tape_format.UNWANTED:
             self._span.append(row)
         else:
             self._here()
@@ -130,39 +129,40 @@ class Tape:
         if not instruction.nullable:
             self._struct(instruction.program, wanted, level)
             return
-        marker = self._write(operations.STRUCT, instruction.path, flags=_flags(instruction))
+        marker = self._write(tape_format.STRUCT, instruction.path, flags=_flags(instruction))
         self._struct(instruction.program, wanted, level)
-        self._rows[marker][operations.NEXT] = self._here()
+        self._rows[marker][tape_format.NEXT] = self._here()
 
     def _array(self, instruction: Instruction, wanted: Wanted, level: int) -> None:
         assert instruction.element is not None
         self.levels = max(self.levels, level + 1)
-        array = self._write(operations.ARRAY, instruction.path, flags=_flags(instruction), level=level)
+        array = self._write(tape_format.ARRAY, instruction.path, flags=_flags(instruction), level=level)
         first = self._here()
         self._field(instruction.element, wanted, level + 1)
-        self._rows[array][operations.SIZE] = self._fixed_size(first, self._here())
-        self._write(operations.ARRAY_NEXT, level=level, after=first)
-        self._rows[array][operations.NEXT] = self._here()
+        self._rows[array][tape_format.SIZE] = self._fixed_size(first, self._here())
+        self._write(tape_format.ARRAY_NEXT, level=level, after=first)
+        self._rows[array][tape_format.NEXT] = self._here()
 
     def _fixed_size(self, first: int, end: int) -> int:
-        """Tell how many bytes some rows read, VARIABLE if that is not known or something is wanted."""
-        rows = [row for row in self._rows[first:end] if row[operations.OPERATION] != operations.SPAN]
-        if all(row[operations.OPERATION] == operations.FIXED and row[operations.COLUMN] < 0 for row in rows):
-            return sum(row[operations.SIZE] for row in rows)
-        return operations.VARIABLE
+        """Return how many bytes some rows read; VARIABLE if that differs or one of them is wanted."""
+        rows = [row for row in self._rows[first:end] if row[tape_format.OPERATION] != tape_format.SPAN]
+        is_fixed = all(row[tape_format.OPERATION] == tape_format.FIXED for row in rows)
+        if is_fixed and all(row[tape_format.COLUMN] < 0 for row in rows):
+            return sum(row[tape_format.SIZE] for row in rows)
+        return tape_format.VARIABLE
 
     def _tags(self, program: Program, wanted: Wanted, level: int) -> None:
         known = len(program.tagged) + len(program.foreign_tags)
-        section = self._write(operations.TAGS, program.tags_path, level=level)
-        following = self._write(operations.TAGS_NEXT, program.tags_path, level=level, size=known)
+        section = self._write(tape_format.TAGS, program.tags_path, level=level)
+        following = self._write(tape_format.TAGS_NEXT, program.tags_path, level=level, size=known)
         for tag in program.foreign_tags:
-            self._write(operations.TAG, size=tag, after=operations.FOREIGN)
-        entries = {tag: self._write(operations.TAG, size=tag) for tag in program.tagged}
+            self._write(tape_format.TAG, size=tag, after=tape_format.FOREIGN)
+        entries = {tag: self._write(tape_format.TAG, size=tag) for tag in program.tagged}
         for tag, instruction in program.tagged.items():
-            self._rows[entries[tag]][operations.NEXT] = self._here()
+            self._rows[entries[tag]][tape_format.NEXT] = self._here()
             self._field(instruction, wanted, level + 1)
-            self._write(operations.TAG_END, instruction.path, level=level, after=following)
-        self._rows[section][operations.NEXT] = self._rows[following][operations.NEXT] = self._here()
+            self._write(tape_format.TAG_END, instruction.path, level=level, after=following)
+        self._rows[section][tape_format.NEXT] = self._rows[following][tape_format.NEXT] = self._here()
 
 
 def _without_lead(header: Program) -> Program:
@@ -173,30 +173,30 @@ def _row(
     operation: int,
     *,
     path: int = -1,
-    column: int = operations.UNWANTED,
+    column: int = tape_format.UNWANTED,
     size: int = 0,
     after: int = 0,
     flags: int = 0,
     level: int = 0,
 ) -> list[int]:
-    row = [0] * operations.WIDTH
-    row[operations.OPERATION] = operation
-    row[operations.PATH] = path
-    row[operations.COLUMN] = column
-    row[operations.SIZE] = size
-    row[operations.NEXT] = after
-    row[operations.FLAGS] = flags
-    row[operations.LEVEL] = level
+    row = [0] * tape_format.WIDTH
+    row[tape_format.OPERATION] = operation
+    row[tape_format.PATH] = path
+    row[tape_format.COLUMN] = column
+    row[tape_format.SIZE] = size
+    row[tape_format.NEXT] = after
+    row[tape_format.FLAGS] = flags
+    row[tape_format.LEVEL] = level
     return row
 
 
 def _column(instruction: Instruction, wanted: Wanted) -> int:
-    return wanted.get(instruction.path, operations.UNWANTED)
+    return wanted.get(instruction.path, tape_format.UNWANTED)
 
 
 def _flags(instruction: Instruction) -> int:
     return (
-        operations.COMPACT * instruction.compact
-        | operations.NULLABLE * instruction.nullable
-        | operations.TAGGED * (instruction.tag is not None)
+        tape_format.COMPACT * instruction.compact
+        | tape_format.NULLABLE * instruction.nullable
+        | tape_format.TAGGED * (instruction.tag is not None)
     )

@@ -1,17 +1,45 @@
-"""Runs a tape over one frame, header and body, to the last byte or to the failure."""
+"""Compiled: a tape run over one frame, header and body, to its last byte or to the failure."""
 
 from __future__ import annotations
 
-from decoders.codec.columnar.fields import begin_array, is_present, read_content, read_fixed
-from decoders.codec.columnar.head import FRAME_PATH, TAG_SIZE_MISMATCH, TRAILING_BYTES, TRUNCATED
-from decoders.codec.columnar.machine import FAILED, FOUND, REMARKS, Frame, Machine, cell, pardon, remark
-from decoders.codec.columnar.numbers import wide
-from decoders.codec.columnar.operations import (
+from typing import Any
+
+import numpy as np
+
+from decoders.codec.columnar.fields import begin_array, read_fixed, read_struct_marker
+from decoders.codec.columnar.head import (
+    FRAME_PATH,
+    INVALID_LENGTH,
+    INVALID_TAG,
+    TAG_ORDER,
+    TAG_SIZE_MISMATCH,
+    TRAILING_BYTES,
+    TRUNCATED,
+)
+from decoders.codec.columnar.machine import (
+    FAILED,
+    FIELD_BEGIN,
+    FIELD_END,
+    FOUND,
+    LAST_TAG,
+    LEFT,
+    REMARKS,
+    Frame,
+    Machine,
+    cell,
+    clear_failure,
+    fail,
+    remark,
+)
+from decoders.codec.columnar.memory import wide
+from decoders.codec.columnar.strings import read_content, read_varint
+from decoders.codec.columnar.tape_format import (
     ARRAY,
     ARRAY_NEXT,
     BYTES,
     FIXED,
     FLAGS,
+    FOREIGN,
     HEADER_END,
     LEVEL,
     NEXT,
@@ -26,22 +54,32 @@ from decoders.codec.columnar.operations import (
     TAGS_NEXT,
     WIDTH,
 )
-from decoders.codec.columnar.tags import begin_tags, read_tag
 from decoders.compilation import inlined, outlined
 
 
 @inlined
-def _end_header(machine: Machine, frame: Frame, row: int) -> None:
-    head, count = machine.head, machine.counts[REMARKS]
-    head.header_version = cell(machine.tape, row, SIZE)
-    head.layout = cell(machine.tape, row, FLAGS)
-    if count > 0:
-        head.has_odd_header = machine.remarks[min(count, len(machine.remarks)) - 1, 0] == frame.number
+def read_frame(machine: Machine, frame: Frame, lead: int, entry: int) -> bool:
+    """Read what follows the lead of a frame, as `codec/reading.py` does.
+
+    Returns whether the frame was read to its last byte.
+    """
+    found = machine.counts[FOUND]
+    position = _walk(machine, frame, frame.begin + lead, entry)
+    head = machine.head
+    if position == FAILED:
+        machine.counts[FOUND] = found
+        if frame.is_cut and head.failure_reason == TRUNCATED:
+            clear_failure(head)
+        return False
+    head.has_body = True
+    if position != frame.end and not frame.is_cut:
+        remark(machine, frame, TRAILING_BYTES, FRAME_PATH, position)
+    return position == frame.end
 
 
 @outlined
 def _walk(machine: Machine, frame: Frame, begin: int, entry: int) -> int:  # noqa: PLR0912 - one branch an operation
-    """Run the tape from a row and a position until END; gives the position reached, or FAILED."""
+    """Run the tape from a row and a position to END; return the position reached, or FAILED."""
     tape, counters = machine.tape, machine.counters
     row, position = wide(entry), begin
     while position != FAILED:
@@ -56,7 +94,7 @@ def _walk(machine: Machine, frame: Frame, begin: int, entry: int) -> int:  # noq
             position = read_content(machine, frame, position, row)
             row += WIDTH
         elif operation == TAGS:
-            position, row = begin_tags(machine, frame, position, row)
+            position, row = _begin_tags(machine, frame, position, row)
         elif operation == FIXED:
             position = read_fixed(machine, frame, position, row)
             row += WIDTH
@@ -64,17 +102,17 @@ def _walk(machine: Machine, frame: Frame, begin: int, entry: int) -> int:  # noq
             position, row = begin_array(machine, frame, position, row)
         elif operation == ARRAY_NEXT:
             level = cell(tape, row, LEVEL)
-            counters[level, 0] -= 1
-            row = wide(cell(tape, row, NEXT)) if counters[level, 0] > 0 else row + WIDTH
+            counters[level, LEFT] -= 1
+            row = wide(cell(tape, row, NEXT)) if counters[level, LEFT] > 0 else row + WIDTH
         elif operation == STRUCT:
-            present, position = is_present(machine, frame, position, row)
-            row = row + WIDTH if present else wide(cell(tape, row, NEXT))
+            is_present, position = read_struct_marker(machine, frame, position, row)
+            row = row + WIDTH if is_present else wide(cell(tape, row, NEXT))
         elif operation == TAGS_NEXT:
-            position, row = read_tag(machine, frame, position, row)
+            position, row = _read_tag(machine, frame, position, row)
         elif operation == TAG_END:
-            start, end = counters[cell(tape, row, LEVEL), 2], counters[cell(tape, row, LEVEL), 3]
-            if position != end:
-                remark(machine, frame, TAG_SIZE_MISMATCH, cell(tape, row, PATH), start)
+            level = cell(tape, row, LEVEL)
+            if position != counters[level, FIELD_END]:
+                remark(machine, frame, TAG_SIZE_MISMATCH, cell(tape, row, PATH), counters[level, FIELD_BEGIN])
             row = wide(cell(tape, row, NEXT))
         elif operation == HEADER_END:
             _end_header(machine, frame, row)
@@ -85,17 +123,64 @@ def _walk(machine: Machine, frame: Frame, begin: int, entry: int) -> int:  # noq
 
 
 @inlined
-def read_frame(machine: Machine, frame: Frame, lead: int, entry: int) -> bool:
-    """Read a frame behind its lead, as `codec/reading.py` does; tells whether to the last byte."""
-    found = machine.counts[FOUND]
-    position = _walk(machine, frame, frame.begin + lead, entry)
-    head = machine.head
+def _end_header(machine: Machine, frame: Frame, row: int) -> None:
+    head, count = machine.head, machine.counts[REMARKS]
+    head.header_version = cell(machine.tape, row, SIZE)
+    head.layout = cell(machine.tape, row, FLAGS)
+    if count > 0:
+        head.has_odd_header = machine.remarks[min(count, len(machine.remarks)) - 1, 0] == frame.number
+
+
+@inlined
+def _begin_tags(machine: Machine, frame: Frame, position: int, row: int) -> Any:
+    """Begin a tag section; return the position of its first tag, or FAILED, and the row to continue with."""
+    after = wide(cell(machine.tape, row, NEXT))
+    if position < frame.end and machine.data[np.uint64(position)] == 0:
+        return position + 1, after
+    start, path = position, cell(machine.tape, row, PATH)
+    count, position = read_varint(machine, frame, position, path)
+    if position == FAILED or count == 0:
+        return position, after
+    if count < 0:
+        return fail(machine, frame, INVALID_LENGTH, path, start), after
+    level = cell(machine.tape, row, LEVEL)
+    machine.counters[level, LEFT] = count
+    machine.counters[level, LAST_TAG] = -1
+    return position, row + WIDTH
+
+
+@outlined
+def _read_tag(  # noqa: PLR0911 - several outcomes
+    machine: Machine, frame: Frame, position: int, row: int
+) -> Any:
+    """Read a tag; skip its field if the schema does not know it, else continue with the field's row."""
+    tape, counters = machine.tape, machine.counters
+    level, path, start = cell(tape, row, LEVEL), cell(tape, row, PATH), position
+    if counters[level, LEFT] == 0:
+        return position, wide(cell(tape, row, NEXT))
+    counters[level, LEFT] -= 1
+    tag, position = read_varint(machine, frame, position, path)
     if position == FAILED:
-        machine.counts[FOUND] = found
-        if frame.is_cut and head.failure_reason == TRUNCATED:
-            pardon(head)
-        return False
-    head.has_body = True
-    if position != frame.end and not frame.is_cut:
-        remark(machine, frame, TRAILING_BYTES, FRAME_PATH, position)
-    return position == frame.end
+        return position, row
+    size, position = read_varint(machine, frame, position, path)
+    if position == FAILED:
+        return position, row
+    if tag <= counters[level, LAST_TAG]:
+        remark(machine, frame, TAG_ORDER, path, start)
+    counters[level, LAST_TAG] = tag
+    entry, last = row + WIDTH, row + WIDTH * wide(cell(tape, row, SIZE))
+    while entry <= last and cell(tape, entry, SIZE) != tag:
+        entry += WIDTH
+    if entry > last:
+        if size < 0:
+            return fail(machine, frame, INVALID_LENGTH, path, start), row
+        if size > frame.end - position:
+            return fail(machine, frame, TRUNCATED, path, start), row
+        if machine.head.header_version < 0:
+            machine.head.has_unknown_header_tags = True
+        return position + size, row
+    if cell(tape, entry, NEXT) == FOREIGN:
+        return fail(machine, frame, INVALID_TAG, path, start), row
+    counters[level, FIELD_BEGIN] = position
+    counters[level, FIELD_END] = position + size
+    return position, wide(cell(tape, entry, NEXT))

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from decoders.codec.columnar.numbers import int16, wide
+from decoders.codec.columnar.memory import int16, wide
 from decoders.codec.program import compile_message
 from decoders.compilation import inlined
 from decoders.protocol import PRODUCE

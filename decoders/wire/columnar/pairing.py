@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from decoders.codec.columnar.numbers import int16, int32, wide
+from decoders.codec.columnar.memory import int16, int32, wide
 from decoders.compilation import inlined
 from decoders.frame.record import NO_RECORD, Flag, Kind, Pairing
 from decoders.protocol import API_VERSIONS, SASL_HANDSHAKE
