@@ -9,11 +9,9 @@ that a query which was down for less loses nothing.
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Final
 
-RETENTION: Final = timedelta(days=1)
-KEPT_FOR: Final = int(RETENTION.total_seconds()) * 1_000_000_000
+KEPT_FOR: Final = 24 * 3600 * 1_000_000_000
 """Nanoseconds of capture clock after which a silent connection or identity is forgotten."""
 REPUBLISH_AFTER: Final = 600_000
 """Milliseconds of processing time after which grown findings and shown identities are published again."""

@@ -7,11 +7,16 @@ import re
 from pathlib import Path
 
 from streaming.commands.main import COMMANDS
-from tests.repository.file_map import RULES_BY_PATH, docstring, file_map, python_files
+from tests.repository.file_map import MAP, RULES_BY_PATH, docstring, file_map, python_files
 from tests.repository.tree import ROOMS, ROOT, files, modules
 
 DOCUMENTS = [path for path in files() if path.suffix == ".md" and path.parts[0] != "tests"]
 LONGEST_FIRST_LINE = 107
+
+
+def test_the_file_map_has_not_drifted() -> None:
+    """`make docs` writes it anew."""
+    assert (ROOT / MAP).read_text() == file_map()
 
 
 def test_the_file_map_names_every_module() -> None:
