@@ -1,4 +1,4 @@
-"""Whether a request is owed an answer. Only a Produce with acks 0 is not."""
+"""Whether a request expects a response: all do, but a Produce with acks 0."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from decoders.schema.registry import Api, Schemas
 _LEAD: Final = struct.Struct(">hh")
 
 
-def owes_answer(schemas: Schemas, frame: bytes) -> bool | None:
-    """Tell from a request frame, whole or cut, whether the broker owes it an answer.
+def expects_response(schemas: Schemas, frame: bytes) -> bool | None:
+    """Return whether a request frame, whole or cut, expects a response.
 
-    None where that cannot be told: the frame has no API key, or is a Produce that cannot be read as
-    far as its acks. Of a Produce no more than that is read, record payloads least of all; only one
-    known from the KIP-1313 overlay alone has to prove its layout by being read whole.
+    None if that is unknown: the frame has no API key, or is a Produce that cannot be read up to its acks. A
+    Produce is read no further than that. Only one of a version that the KIP-1313 overlay alone has is read
+    whole, to prove its layout.
     """
     if len(frame) < _LEAD.size:
         return None

@@ -19,7 +19,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
-from decoders.codec.acknowledgement import owes_answer as _expects_response
+from decoders.codec.acknowledgement import expects_response as _expects_response
 from decoders.frame.record import Closing, Record
 from decoders.schema.registry import Schemas
 from decoders.wire.assembly import MAX_FRAME

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from decoders.codec.acknowledgement import owes_answer
+from decoders.codec.acknowledgement import expects_response
 from decoders.codec.failure import DecodeFailure, Oddity, Reason, Remark
 from decoders.codec.request import Request, read_request
 from decoders.codec.response import Response, read_response
@@ -100,7 +100,7 @@ def _observe_request(schemas: Schemas, record: Record, evidence: Evidence) -> Ob
         oddity=_oddity(request.remarks),
         layout=request.layout if certain else None,
         other_header=_other_header(schemas, record, request),
-        expects_response=request.api_key != PRODUCE or owes_answer(schemas, record.frame) is not False,
+        expects_response=request.api_key != PRODUCE or expects_response(schemas, record.frame) is not False,
         unproven=_is_unproven(request),
     )
     return Observation(statement, _occurrence(record, evidence, request.correlation_id))

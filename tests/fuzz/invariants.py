@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from decoders.codec.acknowledgement import owes_answer
+from decoders.codec.acknowledgement import expects_response
 from decoders.codec.failure import DecodeFailure, Remark
 from decoders.codec.request import Request, read_request, write_request
 from decoders.codec.response import Response, read_response, write_response
@@ -29,7 +29,7 @@ def a_request(data: bytes) -> None:
     """Hold a request frame to its promises."""
     request = read_request(SCHEMAS, data)
     _is_sound(request, data)
-    assert owes_answer(SCHEMAS, data) in (True, False, None)
+    assert expects_response(SCHEMAS, data) in (True, False, None)
     if request.body is not None and not request.remarks and not _is_of_overlay(request):
         written = _written(request)
         again = read_request(SCHEMAS, written)

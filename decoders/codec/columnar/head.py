@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-# The numbers of reasons, oddities and layouts; `codec/columnar/decoded.py` names them.
+# The numbers of reasons, oddities and layouts; `codec/columnar/frames.py` names them.
 NO_FAILURE: Final = -1
 TRUNCATED: Final = 0
 NULL_NOT_ALLOWED: Final = 1

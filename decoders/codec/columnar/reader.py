@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from decoders.codec.columnar import tape_format
-from decoders.codec.columnar.decoded import DecodedFrames
-from decoders.codec.columnar.frames import Frames
+from decoders.codec.columnar.frames import DecodedFrames, Frames
 from decoders.codec.columnar.head import HEAD
 from decoders.codec.columnar.kernel import read_frames
 from decoders.codec.columnar.machine import FOUND, REMARKS

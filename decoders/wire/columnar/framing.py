@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from decoders.codec.columnar.head import REQUEST_LEAD
 from decoders.compilation import inlined
 from decoders.frame.record import Direction
 from decoders.wire.assembly import PREFIX
-from decoders.wire.columnar.acknowledgements import REQUEST_HEADER
 from decoders.wire.columnar.fast_path import DONE, OUT_OF_BYTES, OUT_OF_ROWS, SLOW_PATH, FastPathState
 from decoders.wire.columnar.flows import TO_BROKER, UNSET
 from decoders.wire.columnar.pairing import RESPONSE_HEADER, process_request, process_response
@@ -65,7 +65,7 @@ def _read_prefix(state: FastPathState, at: Any, end: Any) -> Any:
         stream.prefix_length += 1
         at += 1
     if stream.prefix_length == PREFIX:
-        shortest = REQUEST_HEADER if packet.direction == TO_BROKER else RESPONSE_HEADER
+        shortest = REQUEST_LEAD if packet.direction == TO_BROKER else RESPONSE_HEADER
         if stream.prefix < shortest or stream.prefix > state.limits[0].max_frame:
             return -1
         stream.size, stream.capacity = stream.prefix, 0

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from decoders.codec.columnar.acknowledgement import UNDECIDED, expects_response
+from decoders.codec.columnar.head import REQUEST_LEAD
 from decoders.codec.columnar.memory import int16, int32, wide
 from decoders.compilation import inlined
 from decoders.frame.record import NO_RECORD, Flag, Kind, Pairing
 from decoders.protocol import API_VERSIONS, SASL_HANDSHAKE
-from decoders.wire.columnar.acknowledgements import REQUEST_HEADER, UNDECIDED, expects_response
 from decoders.wire.columnar.fast_path import DONE, OUT_OF_SLOTS, SLOW_PATH, FastPathState
 from decoders.wire.columnar.flows import TO_CLIENT, UNSET
 from decoders.wire.columnar.frames import FrameColumns
@@ -38,7 +39,7 @@ def process_request(state: FastPathState) -> Any:
     """Process a complete request. Returns DONE, or why that is not possible."""
     data, stream = state.data, state.stream_draft[0]
     row, frames, start = state.totals_draft[0].rows, state.frames, stream.start
-    if stream.filled < REQUEST_HEADER:
+    if stream.filled < REQUEST_LEAD:
         return SLOW_PATH
     api_key, api_version = wide(int16(data, start)), wide(int16(data, start + 2))
     expected = expects_response(data, start, start + stream.filled, state.layouts)

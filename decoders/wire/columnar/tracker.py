@@ -13,10 +13,10 @@ from itertools import dropwhile
 
 import numpy as np
 
+from decoders.codec.columnar.acknowledgement import produce_layouts
 from decoders.frame.record import Record
 from decoders.schema.registry import Schemas
 from decoders.wire.assembly import MAX_FRAME
-from decoders.wire.columnar.acknowledgements import produce_layouts
 from decoders.wire.columnar.fast_path import (
     DONE,
     LIMITS,

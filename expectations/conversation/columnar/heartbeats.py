@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from decoders.codec.columnar.decoded import DecodedFrames
+from decoders.codec.columnar.frames import DecodedFrames
 from decoders.protocol import HEARTBEAT_APIS
 from decoders.schema.registry import Schemas
 from expectations.conversation.bodies import Heartbeat, HeartbeatResponse

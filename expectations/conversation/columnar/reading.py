@@ -11,16 +11,15 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from decoders.codec.columnar.decoded import DecodedFrames
-from decoders.codec.columnar.frames import Frames
+from decoders.codec.columnar.acknowledgement import UNDECIDED, expected_responses, produce_layouts
+from decoders.codec.columnar.frames import DecodedFrames, Frames
 from decoders.codec.columnar.reader import ColumnarReader
 from decoders.frame.record import Kind
-from decoders.protocol import HEARTBEAT_APIS, PRODUCE
+from decoders.protocol import HEARTBEAT_APIS
 from decoders.schema.registry import Schemas
 from decoders.wire.columnar.frames import FrameBatch
 from expectations.conversation.bodies import LONGEST_SHARE_MEMBER_ID, Heartbeat, HeartbeatResponse
 from expectations.conversation.columnar import traits as frame_traits
-from expectations.conversation.columnar.acknowledgement import UNTOLD, Acknowledgements
 from expectations.conversation.columnar.heartbeats import heartbeat_bodies, heartbeat_columns
 from expectations.conversation.error_codes import error_code_paths, has_tagged_error_code
 from expectations.conversation.observe import REQUESTS_WITH_BODY, RESPONSES_WITH_BODY
@@ -59,7 +58,7 @@ class ObservationReader:
         wanted |= {_MEMBER_ID: members} if members else {}
         self._heartbeat_column = len(wanted)
         self._reader = ColumnarReader(schemas, wanted | heartbeat_columns(schemas))
-        self._acknowledgements = Acknowledgements(schemas)
+        self._produce_layouts = produce_layouts(schemas)
         tagged = [api.key for api in schemas.apis if has_tagged_error_code(api.response.struct)]
         self._telling_responses = np.array([*RESPONSES_WITH_BODY, *tagged], np.int16)
 
@@ -96,16 +95,16 @@ class ObservationReader:
         traits["pairing"], traits["flags"] = columns.pairings, columns.flags
         traits["is_cut"] = decoded.frames.is_cut
         traits["has_instance_id"] = heads["client_instance_id_begin"] >= 0
-        traits["acknowledgement"] = self._acknowledgements.read(decoded)
+        traits["expects_response"] = expected_responses(decoded, self._produce_layouts)
         frame_traits.gather_error_codes(decoded.found, self._error_columns, traits)
         return traits
 
     def _whole(self, decoded: DecodedFrames, traits: NDArray[np.void]) -> NDArray[np.bool_]:
         """Tell which frames columns tell all of, as far as it is not their body that tells."""
-        heads, is_request = decoded.heads, decoded.frames.is_request
+        heads = decoded.heads
         whole = heads["known"] & heads["has_correlation_id"] & (heads["failure_reason"] < 0)
         whole &= traits["error_code_count"] <= frame_traits.MOST_ERROR_CODES
-        whole &= ~(is_request & (heads["api_key"] == PRODUCE) & (traits["acknowledgement"] == UNTOLD))
+        whole &= traits["expects_response"] != UNDECIDED
         whole[decoded.remarks[:, 0]] = False
         found = decoded.found
         long_ids = (found[:, 1] == self._error_columns) & (found[:, 3] > LONGEST_SHARE_MEMBER_ID)

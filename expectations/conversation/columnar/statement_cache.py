@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from decoders.codec.columnar.decoded import DecodedFrames
+from decoders.codec.columnar.frames import DecodedFrames
 from decoders.frame.record import Kind, Record
 from decoders.schema.registry import Schemas
 from decoders.wire.columnar.frames import FrameBatch

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from decoders.codec.columnar.decoded import DecodedFrames
+from decoders.codec.columnar.frames import DecodedFrames
 from decoders.compilation import compiled, inlined
 
 MOST_ERROR_CODES: Final = 8
@@ -29,7 +29,7 @@ TRAITS: Final = np.dtype(
             "has_body",
             "is_cut",
             "has_instance_id",
-            "acknowledgement",
+            "expects_response",
             "error_code_count",
             "unused",
         ],
@@ -38,7 +38,8 @@ TRAITS: Final = np.dtype(
             *(np.int32, np.int16, np.int16),
             *["u1"] * 4,
             "i1",
-            *["u1"] * 6,
+            *["u1"] * 4,
+            *("i1", "u1"),
             (np.uint8, 5),
         ],
     }

@@ -13,7 +13,7 @@ from itertools import pairwise, starmap
 import numpy as np
 from numpy.typing import NDArray
 
-from decoders.codec.columnar.decoded import DecodedFrames
+from decoders.codec.columnar.frames import DecodedFrames
 from decoders.frame.record import Record
 from decoders.schema.registry import Schemas
 from decoders.wire.columnar.frames import FrameBatch

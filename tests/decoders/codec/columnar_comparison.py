@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from decoders.codec.columnar.decoded import DecodedFrames
-from decoders.codec.columnar.frames import Frames
+from decoders.codec.columnar.frames import DecodedFrames, Frames
 from decoders.codec.columnar.reader import ColumnarReader
 from decoders.codec.request import Request, read_request
 from decoders.codec.response import Response, read_response

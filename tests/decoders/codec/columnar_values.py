@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from decoders.codec.columnar.decoded import LAYOUTS, ODDITIES, REASONS, DecodedFrames
+from decoders.codec.columnar.frames import LAYOUTS, ODDITIES, REASONS, DecodedFrames
 from decoders.codec.columnar.head import TAGGED_LAYOUT
 from decoders.codec.columnar.projection import Column, ValueType
 from decoders.codec.request import ZERO_INSTANCE_ID

@@ -7,7 +7,7 @@ import struct
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoders.codec.acknowledgement import owes_answer
+from decoders.codec.acknowledgement import expects_response
 from decoders.codec.failure import DecodeFailure
 from decoders.codec.request import read_request, write_request
 from decoders.codec.response import read_response
@@ -34,7 +34,7 @@ def test_any_bytes_make_a_request(frame: bytes, cut: bool) -> None:
     request = read_request(SCHEMAS, frame, cut=cut)
     assert request.failure is None or isinstance(request.failure, DecodeFailure)
     assert request.failure is None or 0 <= request.failure.offset <= len(frame)
-    assert owes_answer(SCHEMAS, frame) in (True, False, None)
+    assert expects_response(SCHEMAS, frame) in (True, False, None)
 
 
 @settings(max_examples=400)

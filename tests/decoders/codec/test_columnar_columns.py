@@ -7,8 +7,7 @@ import uuid
 import numpy as np
 import pytest
 
-from decoders.codec.columnar.decoded import DecodedFrames
-from decoders.codec.columnar.frames import Frames
+from decoders.codec.columnar.frames import DecodedFrames, Frames
 from decoders.codec.columnar.projection import ValueType
 from decoders.codec.columnar.reader import ColumnarReader
 from decoders.codec.failure import Oddity, Reason

@@ -1,7 +1,7 @@
-"""Compiled: whether a Produce request expects a response, from its acks alone.
+"""Compiled: whether a request expects a response. Of a Produce, its acks decide.
 
-`decoders.codec.acknowledgement` is the scalar form and decides all cases. The layouts here are those of the
-release's versions; any other request is undecided.
+`codec/acknowledgement.py` is the scalar form and decides all cases. The layouts here are those of released
+versions; a Produce of any other version is undecided.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from decoders.codec.columnar.frames import DecodedFrames
+from decoders.codec.columnar.head import REQUEST_LEAD
 from decoders.codec.columnar.memory import int16, wide
 from decoders.codec.program import compile_message
-from decoders.compilation import inlined
+from decoders.compilation import compiled, inlined
 from decoders.protocol import PRODUCE
 from decoders.schema.registry import Api, Schemas
 
-REQUEST_HEADER: Final = 8
-"""Bytes of a request before its client ID: API key, version, correlation ID."""
 UNDECIDED: Final = -1
-"""The scalar form must read the whole request."""
+"""Only the scalar form can decide, which may have to read the whole request."""
 UNKNOWN_LAYOUT: Final = 0
 PLAIN: Final = 1
 """acks follows the client ID and the transactional ID."""
 FLEXIBLE: Final = 2
 """acks follows the client ID, the header's tagged fields and the transactional ID, a compact string."""
 
-_HEADER = ["requestApiKey", "requestApiVersion", "correlationId", "clientId"]
+_HEADER: Final = ["requestApiKey", "requestApiVersion", "correlationId", "clientId"]
 
 
 def produce_layouts(schemas: Schemas) -> NDArray[np.int64]:
@@ -50,14 +50,37 @@ def _layout(schemas: Schemas, api: Api, version: int) -> int:
     return FLEXIBLE if body.flexible else PLAIN
 
 
+def expected_responses(decoded: DecodedFrames, layouts: NDArray[np.int64]) -> NDArray[np.int8]:
+    """Return for each frame whether it expects a response: 0 or 1, or UNDECIDED; 1 for a response itself."""
+    frames = decoded.frames
+    (produces,) = np.nonzero(frames.is_request & (decoded.heads["api_key"] == PRODUCE))
+    begins, decided = frames.begins[produces], np.empty(len(produces), np.int8)
+    _decide(frames.data, begins, begins + frames.lengths[produces], layouts, decided)
+    expected = np.ones(len(frames), np.int8)
+    expected[produces] = decided
+    return expected
+
+
+@compiled(None)
+def _decide(data: Any, begins: Any, ends: Any, layouts: Any, decided: Any) -> None:
+    for number in range(len(begins)):
+        if ends[number] - begins[number] < REQUEST_LEAD:
+            decided[number] = UNDECIDED
+        else:
+            decided[number] = expects_response(data, begins[number], ends[number], layouts)
+
+
 @inlined
 def expects_response(data: Any, start: Any, end: Any, layouts: Any) -> Any:
-    """Return whether the request at `data[start:end]` expects a response: 0 or 1, or UNDECIDED."""
+    """Return whether the request at `data[start:end]` expects a response: 0 or 1, or UNDECIDED.
+
+    The request has at least the REQUEST_LEAD bytes up to and including its correlation ID.
+    """
     if int16(data, start) != PRODUCE:
         return 1
     version = wide(int16(data, start + 2))
     layout = layouts[version] if 0 <= version < len(layouts) else UNKNOWN_LAYOUT
-    place = _place_of_acks(data, start + REQUEST_HEADER, end, layout)
+    place = _place_of_acks(data, start + REQUEST_LEAD, end, layout)
     return UNDECIDED if place < 0 else int(int16(data, place) != 0)
 
 
