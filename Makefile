@@ -11,7 +11,7 @@ COMPILE := from streaming.settings.configuration import Configuration; from stre
 	Feeder(Configuration(), run=0)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test long bench lint docs lock clean packages
+.PHONY: help setup demo check test long bench lint docs lock clean packages
 .NOTPARALLEL:
 
 help:
@@ -23,6 +23,9 @@ setup: $(READY) ## make .venv, fetch the pinned jars and compile into the user c
 
 demo: setup ## the whole road on real traffic, on this machine
 	@$(BIN)/kipwatch demo
+
+check: setup lint ## the fast loop: lint, types and the fast tests, in parallel
+	$(BIN)/pytest -n auto --dist worksteal -m "not (jvm or e2e or long or slow or capture)"
 
 test: packages setup lint ## everything the project promises, checked
 	$(BIN)/pytest -m "not (jvm or e2e or long)"

@@ -62,7 +62,8 @@ class Exchange:
         """Add a request, or the bytes of one."""
         self.correlation_id += 1
         schemas = default_schemas()
-        on_header_v3 = schemas.api_named(api).request_header_version(version) == 3
+        known = schemas.api_named(api)
+        on_header_v3 = known is not None and known.request_header_version(version) == 3
         given = (instance_id or ZERO_ID) if on_header_v3 else None
         if frame is None:
             frame = write_request(

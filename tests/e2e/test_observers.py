@@ -75,7 +75,7 @@ class Seen:
     def alerts(self, status: str) -> set[tuple[str, str, str]]:
         """The alerts of one status that the webhook received: name, rule, client software."""
         return {
-            tuple(alert["labels"].get(name, "") for name in ("alertname", "rule", "client_software_name"))  # type: ignore[misc]
+            tuple(alert["labels"].get(name, "") for name in ("alertname", "rule", "client_software_name"))
             for hook in self.sent.hooks
             for alert in hook["alerts"]
             if alert["status"] == status

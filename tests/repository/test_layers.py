@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
+
+import grimp
 
 from tests.repository.tree import ROOT, modules
 
@@ -50,6 +55,21 @@ def test_the_import_contracts_are_kept() -> None:
     )
     assert ran.returncode == 0, ran.stdout
     assert " 0 broken" in ran.stdout
+
+
+def test_every_room_has_its_place_in_the_contract() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    layers = project["tool"]["importlinter"]["contracts"][0]["layers"]
+    placed = {room for layer in layers for room in re.split(r" [|:] ", layer)}
+    rooms = {path.parts[:2] for path in modules("decoders", "expectations", "streaming")}
+    assert {".".join(room).removesuffix(".py") for room in rooms} | {"dashboards"} == placed
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    graph = grimp.build_graph("decoders", "expectations", "streaming", "dashboards")
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    # A topological order exists only without a circle. CycleError names the modules of one.
+    assert len([*TopologicalSorter(imports).static_order()]) == len(imports)
 
 
 def test_decoders_and_expectations_do_no_input_or_output() -> None:

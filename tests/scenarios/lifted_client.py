@@ -45,8 +45,9 @@ class LiftedConnection:
             self._instance_id = self._instance_ids.setdefault(request.client_id or "", new_instance_id())
         if not self._is_lifted(request):
             answer = self._exchange(frame)
-            is_advertisement = answer is not None and request.api.key == API_VERSIONS
-            return self._lower(request, answer, request.api_version) if is_advertisement else answer
+            if answer is None or request.api.key != API_VERSIONS:
+                return answer
+            return self._lower(request, answer, request.api_version)
         answer = self._exchange(self._lift(request))
         return None if answer is None else self._lower(request, answer, request.api.versions.highest)
 

@@ -128,7 +128,9 @@ class Stage:
         return self.front.address
 
     @contextmanager
-    def watch(self, target: Address, passage: Any = relay.Unchanged, port: int = 0) -> Iterator[Watch]:
+    def watch(
+        self, target: Address, passage: Any = relayed_connection.Unchanged, port: int = 0
+    ) -> Iterator[Watch]:
         """Record what passes to a target, at a port if clients were told of one."""
         packets: list[Packet] = []
         with relay.Relay(target, packets.extend, passage=passage, port=port) as recording:

@@ -24,7 +24,9 @@ from decoders.frame.record import (
 )
 
 PORTS = st.integers(0, 0xFFFF)
-ADDRESSES = st.ip_addresses(v=4) | st.ip_addresses(v=6).filter(lambda address: address.ipv4_mapped is None)
+ADDRESSES = st.ip_addresses(v=4) | st.ip_addresses(v=6).filter(
+    lambda address: getattr(address, "ipv4_mapped", None) is None
+)
 ENDPOINTS = st.builds(lambda address, port: Endpoint.of(address.packed, port), ADDRESSES, PORTS)
 # The envelope fills names up with NUL, which no name holds.
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=NAME_BYTES).filter(

@@ -16,6 +16,7 @@ SCHEMAS = default_schemas()
 def codes(api: str, version: int, body: dict[str, Any]) -> tuple[int, ...]:
     """The error codes of an answer that was written and read again."""
     found = SCHEMAS.api_named(api)
+    assert found is not None
     answer = read_response(SCHEMAS, write_response(SCHEMAS, api, version, 1, body), found.key, version)
     assert answer.body is not None
     return error_codes(found.response, answer.body)

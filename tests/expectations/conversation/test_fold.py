@@ -25,6 +25,12 @@ def beat(exchange: Exchange, member_id: str, epoch: int) -> Record:
     return exchange.request("ConsumerGroupHeartbeat", 1, body, client_id="app")
 
 
+def cut_beat(exchange: Exchange, epoch: int) -> None:
+    """A heartbeat whose bytes were not all kept."""
+    beat(exchange, "A", epoch)
+    exchange.cut_last(12)
+
+
 def malform_name(exchange: Exchange) -> None:
     """A software name that is refused."""
     body = SOFTWARE | {"clientSoftwareName": "-x"}
@@ -109,7 +115,7 @@ STEPS: dict[str, Callable[[Exchange], object]] = {
     "nobody twice": lambda exchange: beats(exchange, 2, "", memberId="B"),
     "A refused": lambda exchange: beats(exchange, 2, "A", errorCode=25),
     "late beat": late_beat,
-    "unreadable beat": lambda exchange: (beat(exchange, "A", 1), exchange.cut_last(12)),
+    "unreadable beat": lambda exchange: cut_beat(exchange, 1),
     "silence": lambda exchange: exchange.wait(6),
     "negotiate": lambda exchange: exchange.negotiate(client_id="app"),
     "malformed name": malform_name,

@@ -44,6 +44,7 @@ def test_a_released_version_on_header_3_is_told_or_ambiguous(api: Api, version: 
 @given(st.binary(min_size=16, max_size=16))
 def test_metadata_13_on_header_3_is_told_whatever_the_id(instance_id: bytes) -> None:
     api = SCHEMAS.api_named("Metadata")
+    assert api is not None
     assert other_header(SCHEMAS, api, 13, frame_on(api, 13, 3, instance_id)) in (3, None)
     assert other_header(SCHEMAS, api, 13, frame_on(api, 13, 3, b"\xff" * 16)) == 3
 
@@ -51,4 +52,5 @@ def test_metadata_13_on_header_3_is_told_whatever_the_id(instance_id: bytes) -> 
 @given(st.binary(max_size=80))
 def test_any_bytes_are_taken(frame: bytes) -> None:
     api = SCHEMAS.api_named("Metadata")
+    assert api is not None
     assert other_header(SCHEMAS, api, 13, frame) in (1, 3, None)

@@ -32,6 +32,12 @@ def answer(exchange: Exchange, member_id: str | None, error_code: int = 0) -> No
             return
 
 
+def cut_beat(exchange: Exchange) -> None:
+    """A heartbeat whose bytes were not all kept."""
+    beat(exchange, "A")
+    exchange.cut_last(12)
+
+
 EVENTS: dict[str, Callable[[Exchange], object]] = {
     "A": lambda exchange: beat(exchange, "A"),
     "A joins": lambda exchange: beat(exchange, "A", 0),
@@ -42,7 +48,7 @@ EVENTS: dict[str, Callable[[Exchange], object]] = {
     "refused": lambda exchange: answer(exchange, None, 25),
     "silence": lambda exchange: exchange.wait(11),
     "gap": lambda exchange: exchange.gap(),
-    "unreadable": lambda exchange: (beat(exchange, "A"), exchange.cut_last(12)),
+    "unreadable": cut_beat,
     "closed": lambda exchange: exchange.close(),
     "evicted": lambda exchange: exchange.close(Closing.EVICTED),
 }

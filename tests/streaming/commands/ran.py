@@ -38,4 +38,4 @@ def run_process(*arguments: object, stdin: bytes = b"", **environment: str) -> R
     return Ran(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
 
-WITHOUT_JAVA = {"PATH": "/nowhere", "JAVA_HOME": ""}
+WITHOUT_JAVA: dict[str, Any] = {"PATH": "/nowhere", "JAVA_HOME": ""}

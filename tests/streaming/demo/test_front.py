@@ -20,7 +20,7 @@ from tests.exchange import ID_A, ID_B, SOFTWARE, ZERO_ID
 
 SCHEMAS = default_schemas()
 INVALID_REQUEST = 42
-HEARTBEAT = {"groupId": "g", "memberId": "m", "memberEpoch": 1}
+HEARTBEAT: dict[str, Any] = {"groupId": "g", "memberId": "m", "memberEpoch": 1}
 
 
 class Fronted:
@@ -118,7 +118,7 @@ def test_after_a_zero_id_any_id_is_forwarded(fronted: Fronted) -> None:
 
 def test_an_id_after_the_first_request_is_not_enforced(fronted: Fronted) -> None:
     """The KIP is about the ID of the first request."""
-    fronted.send(request("ApiVersions", 4, **SOFTWARE))
+    fronted.send(request("ApiVersions", 4, None, **SOFTWARE))
     assert fronted.reached()
     for instance_id in (ID_A, ID_B):
         fronted.send(heartbeat(instance_id))

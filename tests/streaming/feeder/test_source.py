@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from decoders.wire.packet import Packet
 from streaming.feeder.source import TruncatedCaptureError, open_capture, run_of_file
 from streaming.feeder.standard_input import standard_input
 from streaming.user_error import UserError
@@ -47,7 +48,7 @@ def test_a_complete_file_is_read_without_output(path: Path, capsys: pytest.Captu
 
 def test_a_truncated_file_yields_its_complete_packets_and_then_an_error(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
-    seen = []
+    seen: list[Packet] = []
     message = f"{path} ends inside a packet; all complete packets were read"
     with pytest.raises(TruncatedCaptureError, match=message), open_capture(path) as reader:
         seen.extend(reader)
@@ -57,7 +58,7 @@ def test_a_truncated_file_yields_its_complete_packets_and_then_an_error(path: Pa
 def test_damage_inside_a_file_is_a_user_error(path: Path) -> None:
     """The packets before it are yielded."""
     path.write_bytes(path.read_bytes() + b"\xff" * 16)
-    seen = []
+    seen: list[Packet] = []
     with pytest.raises(UserError, match=rf"{path}: damaged: the packet"), open_capture(path) as reader:
         seen.extend(reader)
     assert len(seen) == COUNT

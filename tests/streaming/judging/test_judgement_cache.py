@@ -95,7 +95,7 @@ class Renamed(Exchange):
         return body and body | {name: self._texts.get(text, text) for name, text in named.items()}
 
 
-def fetch(exchange: Exchange, **how: object) -> None:
+def fetch(exchange: Exchange, **how: Any) -> None:
     exchange.answer(exchange.request("Fetch", 12, client_id="app", **how), {})
 
 
@@ -164,6 +164,11 @@ def out_of_turn(exchange: Exchange, *order: int) -> None:
         exchange.answer(requests[number], {"memberId": "A", "heartbeatIntervalMs": interval})
 
 
+def in_turn(exchange: Exchange, *steps: Callable[[Exchange], object]) -> None:
+    for step in steps:
+        step(exchange)
+
+
 PULSES: dict[str, Callable[[Exchange], object]] = {
     "A twice": STEPS["A twice"],
     "A joins twice": STEPS["A joins twice"],
@@ -175,8 +180,8 @@ PULSES: dict[str, Callable[[Exchange], object]] = {
     "together": lambda exchange: out_of_turn(exchange, 0, 1),
     "crosswise": lambda exchange: out_of_turn(exchange, 1, 0),
     "with ID twice": lambda exchange: (DEEDS["look up"](exchange), DEEDS["look up"](exchange)),
-    "with other ID": lambda exchange: (fetch(exchange), DEEDS["look up with other ID"](exchange)),
-    "as other": lambda exchange: (fetch(exchange), DEEDS["fetch as other"](exchange)),
+    "with other ID": lambda exchange: in_turn(exchange, fetch, DEEDS["look up with other ID"]),
+    "as other": lambda exchange: in_turn(exchange, fetch, DEEDS["fetch as other"]),
     "learn ID": learn_id,
     "A with ID twice": lambda exchange: beats_with_id(exchange, "A"),
     "ID with ID twice": lambda exchange: beats_with_id(exchange, identifier_text(ID_A)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import msgspec
 import pytest
@@ -25,8 +25,13 @@ Page = dict[str, dict[tuple[str, ...], float]]
 
 def finding() -> Finding:
     """A finding whose other fields are empty."""
-    empty = {str: "", int: 0, dict[str, str]: {}, PublishedEvidence: PublishedEvidence(source="", bytes="")}
-    fields = {name: empty.get(kind) for name, kind in get_type_hints(Finding).items()}
+    empty: dict[Any, Any] = {
+        str: "",
+        int: 0,
+        dict[str, str]: {},
+        PublishedEvidence: PublishedEvidence(source="", bytes=""),
+    }
+    fields: dict[str, Any] = {name: empty.get(kind) for name, kind in get_type_hints(Finding).items()}
     return Finding(**fields | {"rule": RULE, "level": "violation", "role": "client", "occurrences": 1})
 
 

@@ -91,8 +91,8 @@ def test_a_batch_tells_its_duration_and_its_end(listening: Listening) -> None:
 
 def test_an_idle_query_is_alive(listening: Listening) -> None:
     idle = QueryIdleEvent(
-        "00000000-0000-0000-0000-000000000001",  # type: ignore[arg-type]
-        "00000000-0000-0000-0000-000000000002",  # type: ignore[arg-type]
+        "00000000-0000-0000-0000-000000000001",
+        "00000000-0000-0000-0000-000000000002",
         "2026-01-01T00:00:00.000Z",
     )
     before = time.time()

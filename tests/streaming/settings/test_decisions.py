@@ -46,7 +46,7 @@ def suppressed_by(today: date = UNTIL, **what: Any) -> tuple[list[str], Suppress
     ],
     ids=str,
 )
-def test_a_finding_is_suppressed_if_all_given_fields_match(what: dict[str, str]) -> None:
+def test_a_finding_is_suppressed_if_all_given_fields_match(what: dict[str, Any]) -> None:
     rules, use = suppressed_by(**what)
     assert rules == [RULE]
     assert (use.findings, use.warning) == (1, "")
@@ -62,7 +62,7 @@ def test_a_finding_is_suppressed_if_all_given_fields_match(what: dict[str, str])
     ],
     ids=str,
 )
-def test_a_suppression_that_matches_nothing_has_a_warning(what: dict[str, str]) -> None:
+def test_a_suppression_that_matches_nothing_has_a_warning(what: dict[str, Any]) -> None:
     rules, use = suppressed_by(**what)
     assert rules == []
     assert "matches no finding" in use.warning

@@ -32,7 +32,7 @@ def batch_of(records: Sequence[Record]) -> FrameBatch:
 
 def record_of(kind: Kind, sequence: int, **what: Any) -> Record:
     """A record of one of a few connections."""
-    ends = {"client": Endpoint("10.0.0.1:40000"), "server": Endpoint("10.0.0.2:9092")}
+    ends: dict[str, Any] = {"client": Endpoint("10.0.0.1:40000"), "server": Endpoint("10.0.0.2:9092")}
     return Record(
         kind=kind, run=1, sequence=sequence, captured_at=sequence * 1000, position=5, **ends, **what
     )

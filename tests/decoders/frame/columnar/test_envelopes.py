@@ -19,9 +19,16 @@ CLOSED = {"closing": Closing.FIN}
 
 def ordinary(record: Record, kind: Kind, same: Record) -> Record:
     """A frame of the same connection as another."""
-    ends = {"run": same.run, "client": same.client, "server": same.server}
-    names = {"cluster": same.cluster, "feeder": same.feeder}
-    return dataclasses.replace(record, kind=kind, closing=Closing.NONE, **ends, **names)
+    return dataclasses.replace(
+        record,
+        kind=kind,
+        closing=Closing.NONE,
+        run=same.run,
+        client=same.client,
+        server=same.server,
+        cluster=same.cluster,
+        feeder=same.feeder,
+    )
 
 
 FRAMES = st.builds(ordinary, RECORDS, st.sampled_from([Kind.REQUEST, Kind.RESPONSE]), st.just(RECORD))
