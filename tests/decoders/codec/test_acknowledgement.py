@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from decoders.codec.acknowledgement import expects_response
@@ -78,7 +80,7 @@ def test_compiled_code_decides_every_released_version() -> None:
 def test_compiled_code_decides_nothing_else_than_scalar_code(
     client_id: str | None, transactional_id: str | None
 ) -> None:
-    body = {"acks": 0, "transactionalId": transactional_id, "topicData": []}
+    body: dict[str, Any] = {"acks": 0, "transactionalId": transactional_id, "topicData": []}
     whole = [write_request(SCHEMAS, "Produce", version, 7, client_id, body) for version in range(3, 14)]
     frames = [frame[:end] for frame in whole for end in range(8, len(frame) + 1)]
     frames += [
