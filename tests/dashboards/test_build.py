@@ -1,4 +1,4 @@
-"""The generated files are what the builders make, and a drift is told by name."""
+"""The generated files are what the builders make, and a drift is reported by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dashboards.runbook import RUNBOOK
 
 
 def test_the_committed_files_have_not_drifted() -> None:
-    """Whoever changes a builder or a rule's page runs `python -m dashboards.build`."""
+    """After a change of a builder or a page, `make docs` writes them anew."""
     assert drifted(REPOSITORY) == []
 
 
