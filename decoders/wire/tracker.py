@@ -8,7 +8,7 @@ as EVICTED. When all together hold more than `max_held` bytes, those that hold m
 until half of it is free; their later segments join them mid-stream. The bytes that one connection holds are
 bounded by the largest frame, the largest hole and the requests in flight.
 
-A connection that was silent for `IDLE_AFTER` of capture time is closed as IDLE. A closed connection is
+A connection that was silent for `KEPT_FOR` of capture time is closed as IDLE. A closed connection is
 remembered for a while, so that its last segments do not open a new one.
 """
 
@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from decoders.codec.acknowledgement import expects_response as _expects_response
 from decoders.frame.record import Closing, Record
+from decoders.retention import KEPT_FOR
 from decoders.schema.registry import Schemas
 from decoders.wire.assembly import MAX_FRAME
 from decoders.wire.connection import Connection
@@ -33,8 +34,6 @@ from decoders.wire.segment import Segment, Skipped, SocketAddress, TcpFlag, read
 MAX_CONNECTIONS = 100_000
 MAX_HELD = 512 * 1024 * 1024
 """Bytes of memory that buffered segments, incomplete frames and requests in flight may take, roughly."""
-IDLE_AFTER = 24 * 3600 * 1_000_000_000
-"""Nanoseconds. A broker closes idle connections after 10 minutes (`connections.max.idle.ms`)."""
 TIME_WAIT = 60 * 1_000_000_000
 """Nanoseconds for which a closed connection is remembered: as long as Linux keeps the state TIME_WAIT."""
 
@@ -207,7 +206,7 @@ class Tracker:
     def _close_idle(self, segment: Segment) -> Iterator[Record]:
         while self._open:
             oldest = next(iter(self._open.values()))
-            if segment.captured_at - oldest.last_seen_at <= IDLE_AFTER:
+            if segment.captured_at - oldest.last_seen_at <= KEPT_FOR:
                 return
             yield from self._close(oldest, Closing.IDLE, segment)
 

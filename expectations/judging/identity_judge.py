@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from decoders.retention import KEPT_FOR
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.judging.finding import Finding, Subject, finding_of
 from expectations.judging.outcome import Outcome
-from expectations.judging.retention import KEPT_FOR
 from expectations.judging.terms import Terms
 from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.rule import Judgement, Level, Rule, Verdict, undecided

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from decoders.retention import KEPT_FOR
 from streaming.settings.kafka_client import librdkafka_settings
 from streaming.user_error import UserError
 
@@ -20,7 +21,7 @@ def create_topics(
     frames: str,
     findings: str,
     partitions: int = 2,
-    retention: timedelta = timedelta(days=1),
+    retention: timedelta = timedelta(microseconds=KEPT_FOR / 1_000),
     *,
     settings: Mapping[str, str | int | bool] = MappingProxyType({}),
 ) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from decoders.retention import KEPT_FOR, REPUBLISH_AFTER
 from expectations.conversation.in_flight import ApiVersion
 from expectations.conversation.window import ConnectionKey, Window
 from expectations.identity.claim import Claim, answered_claim
 from expectations.judging.judge import Judge, open_connection
 from expectations.judging.outcome import Outcome
-from expectations.judging.retention import KEPT_FOR, REPUBLISH_AFTER
 from streaming.judging.judgement_cache import JudgementCache
 from streaming.judging.report import OpenConnections, Report
 from streaming.judging.symbols import Symbols

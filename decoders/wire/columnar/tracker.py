@@ -15,6 +15,7 @@ import numpy as np
 
 from decoders.codec.columnar.acknowledgement import produce_layouts
 from decoders.frame.record import Record
+from decoders.retention import KEPT_FOR
 from decoders.schema.registry import Schemas
 from decoders.wire.assembly import MAX_FRAME
 from decoders.wire.columnar.fast_path import (
@@ -39,7 +40,7 @@ from decoders.wire.kafka_layer import SETTLING_TIME
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.pairing import IN_FLIGHT_COST, MAX_AGE, MAX_IN_FLIGHT
 from decoders.wire.segment import Segment, Skipped, read_segment
-from decoders.wire.tracker import IDLE_AFTER, MAX_CONNECTIONS, MAX_HELD, OnEnd, Tracker
+from decoders.wire.tracker import MAX_CONNECTIONS, MAX_HELD, OnEnd, Tracker
 
 _LATEST_TIME = np.iinfo(np.int64).max
 MAX_PAIRS = 1 << 20
@@ -83,7 +84,7 @@ class ColumnarTracker:
         self._drafts = tuple(np.zeros(1, kind) for kind in (PACKET, FLOW, STREAM, TOTALS))
         self._max_connections = max_connections
         self._max_held = max_held
-        limits = (IDLE_AFTER, SETTLING_TIME, MAX_AGE, max_frame, max_held, MAX_IN_FLIGHT, IN_FLIGHT_COST)
+        limits = (KEPT_FOR, SETTLING_TIME, MAX_AGE, max_frame, max_held, MAX_IN_FLIGHT, IN_FLIGHT_COST)
         self._limits = np.array([limits], LIMITS)
         self._watched = np.full(1 << 16, not ports)
         self._watched[list(ports)] = True
@@ -230,7 +231,7 @@ class ColumnarTracker:
     def _prepare_closings(self, segment: Segment, *, is_new: bool) -> None:
         """Restore the connections that the scalar tracker may close before it processes a segment."""
         earliest = int(self._totals["earliest"][0])
-        is_late = segment.captured_at - earliest > IDLE_AFTER
+        is_late = segment.captured_at - earliest > KEPT_FOR
         is_full = is_new and len(self._tracker.connections) >= self._max_connections
         is_heavy = self._totals["held"][0] + _max_added(segment) > self._max_held
         if is_late or is_full or is_heavy:
@@ -250,7 +251,7 @@ class ColumnarTracker:
 
 
 def _is_idle(connection: Connection, segment: Segment) -> bool:
-    return segment.captured_at - connection.last_seen_at > IDLE_AFTER
+    return segment.captured_at - connection.last_seen_at > KEPT_FOR
 
 
 def _max_added(segment: Segment) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from decoders.frame.record import Closing, Flag, Kind
+from decoders.retention import KEPT_FOR
 from decoders.wire.ledger import SkipReason
 from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
-from decoders.wire.tracker import IDLE_AFTER, TIME_WAIT
+from decoders.wire.tracker import TIME_WAIT
 from tests.decoders.wire.conversation import (
     CLIENT,
     HANDSHAKE,
@@ -113,7 +114,7 @@ class TestLimits:
         assert sum(ledger.captured for ledger in ledgers) == tracker.ledger.captured
 
     def test_a_silent_connection_is_closed_as_idle(self) -> None:
-        records = feed_all(new_tracker(), self.opening(1, 0) + self.opening(2, IDLE_AFTER + 1))
+        records = feed_all(new_tracker(), self.opening(1, 0) + self.opening(2, KEPT_FOR + 1))
         assert [(record.client, record.closing) for record in of_kind(records, Kind.CLOSED)] == [
             ("10.0.0.1:1", Closing.IDLE)
         ]

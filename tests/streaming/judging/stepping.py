@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decoders.retention import REPUBLISH_AFTER
 from decoders.schema.registry import default_schemas
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
@@ -10,7 +11,6 @@ from expectations.conversation.record_windows import windows_of
 from expectations.conversation.window import Window
 from expectations.judging.judge import ConnectionState, Judge
 from expectations.judging.outcome import Outcome
-from expectations.judging.retention import REPUBLISH_AFTER
 from streaming.judging.bucket_step import BucketStep
 from streaming.judging.report import Report
 from streaming.state.bucket import Bucket

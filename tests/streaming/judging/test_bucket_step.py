@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from decoders.retention import KEPT_FOR, REPUBLISH_AFTER
 from decoders.schema.registry import default_schemas
 from expectations.conversation.occurrence import Evidence
 from expectations.conversation.record_windows import windows_of
 from expectations.conversation.window import Window
 from expectations.judging.finding import Finding
 from expectations.judging.judge import Judge
-from expectations.judging.retention import KEPT_FOR, REPUBLISH_AFTER
 from expectations.judging.terms import Terms
 from streaming.judging.bucket_step import (
     BucketStep,

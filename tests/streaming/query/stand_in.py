@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark.sql import Row
 
 from decoders.frame.record import Record, pack
+from decoders.retention import REPUBLISH_AFTER
 from expectations.judging.finding import Finding
-from expectations.judging.retention import REPUBLISH_AFTER
 from expectations.judging.terms import Terms
 from streaming.judging.report import Report
 from streaming.query.identity_stage import TICK_INTERVAL, IdentityProcessor

@@ -1,0 +1,21 @@
+"""Retention periods: how long silent connections, their identities and the frames topic are kept.
+
+They are in one place because they depend on each other:
+
+- The feeder, the query's state and the identities that connections share keep a silent connection equally
+  long, KEPT_FOR: whichever forgot it first would take its next frame for a new connection's. A broker closes
+  idle connections much earlier, after 10 minutes (`connections.max.idle.ms`).
+- A connection that goes on claims its identities again every REPUBLISH_AFTER. KEPT_FOR must be much longer,
+  or identities of live connections would be forgotten and judged anew.
+- The frames topic keeps its records for KEPT_FOR by default, so a query that was down for less loses nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+KEPT_FOR: Final = 24 * 3600 * 1_000_000_000
+"""Nanoseconds after which a silent connection, an identity or a record of the frames topic is dropped."""
+REPUBLISH_AFTER: Final = 600_000
+"""Milliseconds after which grown findings and shown identities are published again."""
+assert KEPT_FOR > 2 * REPUBLISH_AFTER * 1_000_000
