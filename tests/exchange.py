@@ -154,10 +154,17 @@ class Exchange:
             for window in windows_of(default_schemas(), placed[start : start + size], said)
         ]
 
-    def judge(self, size: int = 10_000, rules: Sequence[Rule] = RULES, said: Said | None = None) -> Outcome:
+    def judge(
+        self,
+        size: int = 10_000,
+        rules: Sequence[Rule] = RULES,
+        said: Said | None = None,
+        judge: Judge | None = None,
+    ) -> Outcome:
         """Judge the exchange: checks and offences added up, findings as last published."""
         names = default_schemas().api_names
-        judge, identity_judge = Judge(names, Terms(rules)), IdentityJudge(names, Terms(rules))
+        judge = judge or Judge(names, Terms(rules))
+        identity_judge = IdentityJudge(names, Terms(rules))
         states: dict[bytes, ConnectionState] = {}
         identities, outcomes = IdentityState(), []
         for window in self.windows(size, said):

@@ -146,8 +146,7 @@ class Judge:
             self._ask(call, state, observation, outcome)
         if observation.kind is Kind.CLOSED:
             for rule in self._rules:
-                for judgement in rule.close(conversation, state_of(state.rules, rule)):
-                    self._add(state, rule, judgement, observation, outcome)
+                self._close(rule, state, observation, outcome)
 
     def _ask(
         self, call: RuleCall, state: ConnectionState, observation: Observation, outcome: Outcome
@@ -159,6 +158,10 @@ class Judge:
                 outcome.checks[call.conforming] = count + judgement.count
             else:
                 self._add(state, call.rule, judgement, observation, outcome)
+
+    def _close(self, rule: Rule, state: ConnectionState, closed: Observation, outcome: Outcome) -> None:
+        for judgement in rule.close(state.conversation, state_of(state.rules, rule)):
+            self._add(state, rule, judgement, closed, outcome)
 
     def _dispatch(self, observation: Observation, conversation: Conversation) -> Dispatch:
         """Return the rules to ask about such an observation on such a connection."""
