@@ -1,4 +1,4 @@
-"""How functions are compiled to machine code, and where that code is kept from one process to the next."""
+"""How functions are compiled to machine code, and where that code is cached."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any, Final, TypeVar
 import numba
 
 _OPTIONS: Final = {"_nrt": False}
-"""Without numba's runtime: arrays are the caller's, and counting the references to them would make the
-machine of the columnar reader thirty times as slow. numba has no public option for it."""
+"""Without numba's runtime: arrays belong to the caller, and counting references to them would make the
+columnar reader 30 times slower. numba has no public option for it."""
 _ROOT: Final = Path(__file__).parents[1]
 _IMPORT: Final = re.compile(r"^from (\S+) import", re.MULTILINE)
 
@@ -23,12 +23,12 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def compiled(signature: Any) -> Callable[[_Function], _Function]:
-    """Compile for one numba signature, or for whatever it is first called with if that is None.
+    """Compile for a numba signature, or, if that is None, for the types of the first call.
 
-    Machine code is kept in `kipwatch/numba/` of the user's cache directory, or of NUMBA_CACHE_DIR, in
-    a folder named by a digest of all sources that the function may depend on: those that its file
-    imports from its package and this one, and what those import. numba's own check looks at one file alone.
-    Where that folder cannot be written to, each process compiles anew, which takes seconds.
+    Machine code is cached in `kipwatch/numba/` of the user's cache directory, or of NUMBA_CACHE_DIR, in a
+    folder named by a digest of all sources that the function may depend on: those that its file imports from
+    its package and this one, and what those import. numba itself compares only the file of the function. If
+    that folder cannot be written to, each process compiles anew, which takes seconds.
     """
 
     def compile_function(function: _Function) -> _Function:
@@ -41,17 +41,17 @@ def compiled(signature: Any) -> Callable[[_Function], _Function]:
 
 
 def inlined(function: _Function) -> _Function:
-    """Make a function part of the compiled ones that call it: for what every frame needs."""
+    """Compile a function into its callers: for what every frame needs."""
     return numba.njit(function, forceinline=True, **_OPTIONS)  # type: ignore[no-any-return]
 
 
 def outlined(function: _Function) -> _Function:
-    """Let compiled functions call a function: for what is rare or large."""
+    """Compile a function that compiled functions call: for what is rare or large."""
     return numba.njit(function, **_OPTIONS)  # type: ignore[no-any-return]
 
 
 def sources_of(file: Path) -> list[Path]:
-    """List a file and all files of its package and of this one that it depends on, in a fixed order."""
+    """Return a file and all files of its package and of this one that it depends on, sorted."""
     packages = {Path(__file__).parent, *(parent for parent in file.parents if parent.parent == _ROOT)}
     found, waiting = set[Path](), [file]
     while waiting:
@@ -63,7 +63,7 @@ def sources_of(file: Path) -> list[Path]:
 
 
 def _imported(source: Path) -> Iterator[Path]:
-    """Give the modules that a file imports; of a package, all its files, as any may be meant."""
+    """Yield the files that a file imports; of a package, all of them."""
     for module in _IMPORT.findall(source.read_text("utf-8")):
         place = _ROOT.joinpath(*module.split("."))
         yield from place.glob("*.py") if place.is_dir() else [place.with_suffix(".py")]
@@ -71,7 +71,7 @@ def _imported(source: Path) -> Iterator[Path]:
 
 @functools.cache
 def _cache_directory(file: Path) -> Path | None:
-    """Make the folder for the functions of a file; None if it cannot be."""
+    """Create the folder for the functions of a file; return None if that fails."""
     digest = hashlib.sha256(numba.__version__.encode())
     try:
         for source in sources_of(file):
@@ -86,7 +86,7 @@ def _cache_directory(file: Path) -> Path | None:
 
 @contextmanager
 def _caching_in(directory: Path | None) -> Iterator[None]:
-    """Let numba, which looks when a function is defined, find this directory named."""
+    """Set numba's cache directory, which it reads when a function is defined."""
     named = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = "" if directory is None else str(directory)
     try:

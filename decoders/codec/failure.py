@@ -1,4 +1,4 @@
-"""Why bytes cannot be decoded, what is odd about bytes that can, and why a value cannot be encoded."""
+"""Why bytes cannot be decoded, what is odd in bytes that can, and why a value cannot be encoded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Reason(enum.StrEnum):
     """Why a frame cannot be decoded: the readers of Kafka 4.4.0 refuse all of these."""
 
     TRUNCATED = "truncated"
-    """The frame ends before the field does, or a length points beyond its end."""
+    """The frame ends before the field does, or a length exceeds what is left of it."""
     NULL_NOT_ALLOWED = "null-not-allowed"
     INVALID_LENGTH = "invalid-length"
     """A string longer than 32767 bytes, or a negative number of tagged fields or size of one."""
@@ -21,12 +21,12 @@ class Reason(enum.StrEnum):
 
 
 class Oddity(enum.StrEnum):
-    """What Kafka's readers tolerate although its writers never write it."""
+    """What Kafka's readers accept although its writers never write it."""
 
     TRAILING_BYTES = "trailing-bytes"
     """Bytes are left after the body."""
     TAG_SIZE_MISMATCH = "tag-size-mismatch"
-    """A tagged field is longer or shorter than the size that it was announced with."""
+    """A tagged field is longer or shorter than its stated size."""
     TAG_ORDER = "tag-order"
     """Tags that repeat or do not ascend."""
     OVERLONG_VARINT = "overlong-varint"
@@ -46,7 +46,7 @@ class Remark:
     offset: int
 
 
-class DecodeFailure(Exception):  # noqa: N818 - a failure is what a frame has, not what a program did
+class DecodeFailure(Exception):  # noqa: N818 - a property of a frame, not an error of the program
     """Bytes that cannot be decoded.
 
     `path` names the field as Kafka's JSON does, without indexes: `topics.partitions.index`, or

@@ -1,20 +1,18 @@
-"""Which of two layouts request header 3 has in a frame, and whether the frame proves that it has it.
+"""Which of its two layouts request header 3 has in a frame, and whether the frame proves it.
 
-KIP-1313 puts the client instance ID behind the client ID, before the tagged fields: the *plain*
-layout. A later revision of its implementation makes it a tagged field of that header: the *tagged*
-one. A release that has header 3 says in its schemas which it is. As long as the versions on header 3
-are known from the overlay alone, a later release may also use the same numbers for something else,
-and nobody may be accused on the strength of a guess. So such a frame is read only where one layout,
-and not the other, is proven:
+KIP-1313 puts the client instance ID after the client ID, before the tagged fields: the *plain* layout. A
+later revision of its implementation makes it a tagged field of that header: the *tagged* layout. A release
+that has header 3 states the layout in its schemas. As long as only the overlay has versions with header 3, a
+later release may give the same version numbers another meaning, and a guess must not lead to a finding. So
+such a frame is read only if it proves one layout and not the other:
 
-- *A complete frame* must decode to its last byte. In the plain layout it must not also decode to its
-  last byte as header 2 with the body of the version before. In the tagged layout it always does; what
-  proves it is the tag, since no release has ever put one into a header: the ID, in 16 bytes that are
-  not all zero, must be the one tagged field of the header. An ID of zero is not written at all there,
-  and so proves nothing.
-- *A cut frame* has no last byte. It must decode up to the cut. In the plain layout its header must
-  have no tagged field, and its ID must not begin with a zero byte: under header 2 that byte counts
-  tagged fields. So a zero ID in a cut frame stays unproven, and so does one random ID in 256.
+- *A complete frame* must decode to its last byte. In the plain layout it must not also decode to its last
+  byte as header 2 with the body of the version before. In the tagged layout it always does so; there the tag
+  is the proof, since no release has tagged fields in a header: the ID, 16 bytes that are not all zero, must
+  be the only tagged field of the header. A zero ID is not written in that layout, so it proves nothing.
+- *A cut frame* has no last byte. It must decode up to the cut. In the plain layout its header must have no
+  tagged field, and its ID must not begin with a zero byte, which under header 2 would be the number of tagged
+  fields. So a zero ID in a cut frame is not proven, nor is one random ID in 256.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ _HEADER_BEFORE: Final = 2
 
 
 def layout_of(header: Program) -> Layout | None:
-    """Tell where a request header has the instance ID; None if it has none."""
+    """Return where a request header has the instance ID; None if it has none."""
     if INSTANCE_ID not in header.names:
         return None
     is_tagged = any(field.name == INSTANCE_ID for field in header.tagged.values())
@@ -42,7 +40,7 @@ def layout_of(header: Program) -> Layout | None:
 
 
 def instance_id(reading: Reading) -> bytes | None:
-    """Give the 16 bytes of the instance ID that was read in a header."""
+    """Return the 16 bytes of the instance ID that was read in a header."""
     text = reading.header.get(INSTANCE_ID)
     return None if text is None else base64.urlsafe_b64decode(f"{text}==")
 
@@ -50,7 +48,7 @@ def instance_id(reading: Reading) -> bytes | None:
 def read_proven(
     schemas: Schemas, api: Api, version: int, frame: bytes, *, cut: bool, spans: Collection[str]
 ) -> tuple[Layout, Reading] | None:
-    """Read a frame of a version that only the overlay knows; None unless one layout alone is proven."""
+    """Read a frame of a version that only the overlay has; None unless exactly one layout is proven."""
     header_version, body = api.request_header_version(version), compile_message(api.request, version)
     readings = {
         layout: read_frame(frame, compile_message(header, header_version), body, cut, spans)
@@ -83,7 +81,7 @@ def _is_proven_in_part(layout: Layout, reading: Reading) -> bool:
 
 
 def _is_only_tag(reading: Reading) -> bool:
-    # An ID of another length than its tag tells, or a tag that is there twice, is remarked upon.
+    # A size other than the tag states, or a repeated tag, is a remark.
     is_odd = any(_is_of_header(remark) for remark in reading.remarks)
     return INSTANCE_ID in reading.header and UNKNOWN_TAGS not in reading.header and not is_odd
 

@@ -1,7 +1,7 @@
-"""Compiles a message at a version to the flat list of instructions that reader and writer run.
+"""Compiles a message at a version to the list of instructions that reader and writer run.
 
-All that depends on the version is settled here, once: which fields exist, which can be null, which
-lengths are compact, which fields are tagged. An interpreter only goes through the list.
+Everything that depends on the version is decided here, once: which fields exist, which may be null, which
+lengths are compact, which fields are tagged. An interpreter only walks through the list.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 from decoders.schema.model import Field, Message, Struct
 
 UNKNOWN_TAGS = "_taggedFields"
-"""Where a dict keeps tagged fields that the schema does not know, as a list of
+"""The key of a dict under which are tagged fields that the schema does not know, as a list of
 `{"tag": 7, "data": "<base64>"}`. No field of a schema can have this name."""
 
 
@@ -50,16 +50,16 @@ NUMBERS: Final = {
     Kind.INT64: struct.Struct(">q"),
     Kind.FLOAT64: struct.Struct(">d"),
 }
-"""How numbers and flags stand in the bytes."""
+"""How numbers and booleans are encoded."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Instruction:
     """One field at one version.
 
-    `compact` says that its length is an unsigned varint one above the length. `element` describes
-    the elements of an array and `program` the fields of a struct. `default` is what an absent field
-    stands for; it must not be changed.
+    `compact` says that its length is encoded as an unsigned varint of the length plus one. `element`
+    describes the elements of an array and `program` the fields of a struct. `default` is the value of an
+    absent field; it must not be modified.
     """
 
     kind: Kind
@@ -77,11 +77,10 @@ class Instruction:
 class Program:
     """A struct at one version.
 
-    `fields` come in the order of the wire. `tagged` are the fields of the tag section that follows
-    them where the struct is `flexible`, by tag; `tags_path` names that section in failures, and
-    `foreign_tags` are the tags of fields at other versions. `names` are the names of all fields.
-    `lost` are the defaults of the fields that this version cannot carry and that must not be dropped
-    in silence, `dropped` the names of those that may be.
+    `fields` are in wire order. A `flexible` struct has a tag section after them: `tagged` are its fields by
+    tag, `tags_path` names it in failures, and `foreign_tags` are the tags of fields that only other versions
+    have. `names` are the names of all fields. `lost` are the defaults of the fields that this version cannot
+    carry and that must not be dropped silently, `dropped` the names of those that may be.
     """
 
     fields: tuple[Instruction, ...]
@@ -96,9 +95,9 @@ class Program:
 
 @functools.cache
 def compile_message(message: Message, version: int) -> Program:
-    """Compile a message at a version, once for each pair.
+    """Compile a message at a version; the program is cached.
 
-    Paths of a header begin with `header.`, so that they are never taken for those of a body.
+    Paths of a header begin with `header.`, so that they differ from those of a body.
     """
     return _program(message, message.struct, version, "header." if message.kind == "header" else "")
 
@@ -163,5 +162,5 @@ def _absent_default(message: Message, field: Field, version: int) -> Any:
 
 
 def default_values(program: Program) -> dict[str, Any]:
-    """Give the struct whose fields all have their defaults, as the reader would print it."""
+    """Return the struct with all fields at their defaults, as the reader returns it."""
     return {instruction.name: copy.deepcopy(instruction.default) for instruction in program.fields}

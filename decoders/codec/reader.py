@@ -1,13 +1,13 @@
-"""The scalar interpreter: bytes → dict, slow and obvious.
+"""The scalar reader: bytes → dict. Simple code that defines what is right; the columnar reader follows it.
 
-The dict is what Kafka's own `*JsonConverter` classes print: lowerCamel names, a uuid as 22
-characters of unpadded base64url, bytes as padded base64, fields that the version lacks absent, and
-tagged fields absent while they have their default. In two things it says more: records come as
-base64, not as their size, and tagged fields that the schema does not know stand under `_taggedFields`.
+The dict is what Kafka's own `*JsonConverter` classes print: lowerCamel names, a UUID as 22 characters of
+unpadded base64url, bytes as padded base64, without the fields that the version lacks and without tagged
+fields that have their default. It has more in two cases: records are base64, not their size, and tagged
+fields that the schema does not know are under `_taggedFields`.
 
-What Kafka's readers tolerate is read as they read it, with a `Remark`; what they refuse is a
-`DecodeFailure`, and nothing else is ever raised, whatever the bytes. Nothing is allocated on the
-word of a length: it is held against the bytes that are there first. The depth is that of the schema.
+What Kafka's readers accept is read as they read it, with a `Remark` if it is odd; what they refuse is a
+`DecodeFailure`. Nothing else is raised, whatever the bytes. A length is compared with the bytes that are left
+before anything is allocated. Recursion is as deep as the schema.
 """
 
 from __future__ import annotations
@@ -22,24 +22,23 @@ from decoders.codec.failure import DecodeFailure, Oddity, Reason, Remark
 from decoders.codec.program import NUMBERS, UNKNOWN_TAGS, Instruction, Kind, Program
 
 Spans = dict[str, list[tuple[int, int]]]
-"""For each path asked for, where the contents of its fields begin and end in the frame."""
+"""For each requested path, where the contents of its fields begin and end in the frame."""
 
 _HIGHEST_STRING_LENGTH: Final = 0x7FFF
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
-"""Kafka, as Java does, reads an encoded surrogate as one replacement character; Python as one a byte."""
+"""Java reads an encoded surrogate as one replacement character, Python as one for each byte."""
 _REPLACEMENT: Final = "\ufffd".encode()
 _INT16: Final = NUMBERS[Kind.INT16]
 _INT32: Final = NUMBERS[Kind.INT32]
 
 
 class Reader:
-    """Reads structs off a frame, one after the other.
+    """Reads structs from a frame, one after the other.
 
-    `position` is the offset of the next byte, `remarks` what was odd so far (the first oddity of
-    its sort at each path). `spans` are kept for the given paths. They must name fields that are not
-    structs; an array has one span for each element. A span leaves out the length before a string,
-    bytes or records, and null has none.
+    `position` is the offset of the next byte, `remarks` are the oddities so far, each once for a path.
+    `spans` are collected for the given paths, which must name fields that are not structs; an array has one
+    span for each element. A span excludes the length before a string, bytes or records; null has none.
     """
 
     __slots__ = ("_remarks", "data", "position", "read", "spans")
@@ -63,7 +62,7 @@ class Reader:
         self._remarks.setdefault((oddity, path), Remark(oddity, path, offset))
 
     def fill(self, program: Program, values: dict[str, Any]) -> dict[str, Any]:
-        """Read a struct into `values`, which keep what was read when a later field fails."""
+        """Read a struct into `values`, which keeps what was read if a later field fails."""
         read = self.read
         for instruction in program.fields:
             values[instruction.name] = read[instruction.kind](self, instruction)
@@ -72,7 +71,7 @@ class Reader:
         return values
 
     def varint(self, path: str) -> int:
-        """Read an unsigned varint as Kafka does: into an int32, whose sign bit may come to be set."""
+        """Read an unsigned varint as Kafka does: into an int32, which may become negative."""
         start = self.position
         encoded = self.data[start : start + 5]
         if encoded and encoded[0] < 0x80:
@@ -89,7 +88,7 @@ class Reader:
         raise DecodeFailure(Reason.INVALID_VARINT if len(encoded) == 5 else Reason.TRUNCATED, path, start)
 
     def take(self, size: int, path: str, start: int) -> bytes:
-        """Read `size` bytes; `start` is where the field began whose content they are."""
+        """Read `size` bytes of a field that begins at `start`."""
         end = self.position + size
         if end > len(self.data):
             raise DecodeFailure(Reason.TRUNCATED, path, start)
@@ -211,7 +210,7 @@ def _struct(reader: Reader, instruction: Instruction) -> dict[str, Any] | None:
 
 
 def _is_present(reader: Reader, instruction: Instruction) -> bool:
-    # The marker before a nullable struct is a signed byte, but a varint in a tagged field.
+    # The marker of a nullable struct is a signed byte, but a varint in a tagged field.
     if instruction.tag is not None:
         return reader.varint(instruction.path) > 0
     return reader.take(1, instruction.path, reader.position)[0] < 0x80
@@ -223,7 +222,7 @@ def _array(reader: Reader, instruction: Instruction) -> list[Any] | None:
     length = _length(reader, instruction, _INT32)
     if length < 0:
         return None
-    # Kafka refuses an array with more elements than bytes are left, whatever an element takes.
+    # Kafka refuses an array with more elements than bytes are left, whatever the size of an element.
     if length > len(reader.data) - reader.position:
         raise DecodeFailure(Reason.TRUNCATED, instruction.path, start)
     read = reader.read[element.kind]
@@ -242,7 +241,7 @@ _READ: Final[dict[Kind, _Read]] = {
 
 
 def _marking(read: _Read) -> _Read:
-    """Let a reader of content also note where that content is, for the paths asked for."""
+    """Make a reader of content also collect the spans of requested paths."""
 
     def mark(reader: Reader, instruction: Instruction) -> Any:
         start = reader.position
@@ -256,7 +255,7 @@ def _marking(read: _Read) -> _Read:
 
 
 def _prefix_size(data: bytes, start: int, instruction: Instruction) -> int:
-    """Tell how many bytes the length before a content takes: none before one of fixed size."""
+    """Return the size of the length before a content, 0 if the content has a fixed size."""
     if instruction.kind not in (Kind.STRING, Kind.BYTES, Kind.RECORDS):
         return 0
     if not instruction.compact:

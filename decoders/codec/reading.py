@@ -1,4 +1,4 @@
-"""One attempt to read a frame as a header and a body, with all that came of it."""
+"""One attempt to read a frame as a header and a body, and its result."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from decoders.codec.reader import Reader, Spans
 class Reading:
     """What was read of a frame.
 
-    `header` holds the header fields that could be read, all of them if `has_header`. `body` is None
-    unless it was read whole. `failure` is why reading ended early; the end of a cut frame is none.
-    `is_exact` says that header and body together take the frame to its last byte.
+    `header` holds the header fields that were read, all of them if `has_header`. `body` is None unless it was
+    read whole. `failure` says why reading ended early; the end of a cut frame is not a failure. `is_exact`
+    says that header and body end at the last byte of the frame.
     """
 
     header: dict[str, Any]
@@ -32,7 +32,7 @@ class Reading:
 def read_frame(
     frame: bytes, header: Program, body: Program | None, cut: bool, spans: Collection[str]
 ) -> Reading:
-    """Read a frame without its length prefix; without a body program, only the header.
+    """Read a frame without its length prefix; if `body` is None, only the header.
 
     `cut` says that the frame's tail is missing. Raises nothing, whatever the bytes.
     """

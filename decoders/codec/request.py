@@ -1,8 +1,8 @@
 """A whole request frame: header and body, read and written.
 
-Which header a frame has follows from its API and version (`schema/header_versions.py`). A version known
-from the KIP-1313 overlay alone is believed only where the frame proves it (`codec/header_layout.py`).
-What is not proven is not known: `known` is False, as for a version that no schema has.
+The header version follows from the API and version (`schema/header_versions.py`). A version that only the
+KIP-1313 overlay has is believed only if the frame proves it (`codec/header_layout.py`). If it does not,
+`known` is False, as for a version that no schema has.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ UNREADABLE: Final = -1
 """The API key or version of a frame that is too short to have one."""
 
 ZERO_INSTANCE_ID: Final = bytes(16)
-"""The instance ID of a client that gives none."""
+"""The instance ID of a client that has none."""
 
 _INT16: Final = struct.Struct(">h")
 _LEAD: Final = struct.Struct(">hhi")
-"""What every request header begins with: API key, API version, correlation ID."""
+"""The beginning of every request header: API key, API version, correlation ID."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """What a request frame says.
 
-    `known` is False when the schemas do not have its API or version, or cannot prove that they do;
-    then only the API, version and correlation ID are given (of ApiVersions, whose header any version
-    allows to read, the header too). `header_version` is None unless the whole header was read:
-    only beside a number does `client_id` None mean null. `client_instance_id` is None where the
-    header has none and 16 zero bytes where it is zero; `layout` tells how a header carries it, and is
-    None for one that cannot. `body` is None unless it was read whole.
-    `failure` says why a frame that is known could not be read; the end of a `cut` frame is no reason.
+    `known` is False if the schemas do not have its API or version, or the frame does not prove it. Then only
+    the API, version and correlation ID are set, and for ApiVersions, whose header can be read at any version,
+    the header. `header_version` is None unless the whole header was read; only if it is a number does a
+    `client_id` of None mean null. `client_instance_id` is None if the header has none, and 16 zero bytes if
+    it is zero; `layout` says where the header has it, and is None for a header that cannot have it. `body` is
+    None unless it was read whole. `failure` says why a known frame could not be read; the end of a `cut`
+    frame is not a failure.
     """
 
     api_key: int
@@ -68,8 +68,8 @@ def read_request(
 ) -> Request:
     """Read a request frame without its length prefix. Raises nothing, whatever the bytes.
 
-    `cut` says that the frame's tail is missing. `spans` names the body fields whose place in the
-    frame is wanted, as paths (`topicData.partitionData.records`).
+    `cut` says that the frame's tail is missing. `spans` are the paths of body fields whose places in the
+    frame are requested (`topicData.partitionData.records`).
     """
     if len(frame) < _LEAD.size:
         return _too_short(schemas, frame, cut)
@@ -136,7 +136,7 @@ def _too_short(schemas: Schemas, frame: bytes, cut: bool) -> Request:
 
 def _header_only(schemas: Schemas, api: Api, frame: bytes, unknown: Request) -> Request:
     header = compile_message(schemas.request_header, api.request_header_version(unknown.api_version))
-    # A failure is nobody's fault here: the version may have another header in its own release.
+    # A failure is not reported: in its own release the version may have another header.
     reading = read_frame(frame, header, None, cut=True, spans=())
     return _request(unknown, layout_of(header), reading, known=False) if reading.has_header else unknown
 

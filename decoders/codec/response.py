@@ -1,11 +1,11 @@
 """A whole response frame: header and body, read and written.
 
-A response does not say what it answers: the API and version are those of the request it was paired
-with. Where that version is known from the KIP-1313 overlay alone, the answer counts as known only
-if it decodes under the overlay to its last byte, for the reason that `codec/request.py` gives.
+A response does not state its API and version: they are those of the request it was paired with. If only
+the KIP-1313 overlay has that version, the response is known only if it decodes under the overlay to its last
+byte, for the reason that `codec/header_layout.py` states.
 
-ApiVersions has an answer of its own to a version that the broker does not support: error 35 in the
-layout of version 0, whatever was asked (KIP-511). `body_version` tells which layout it was.
+A broker that does not support the version of an ApiVersions request responds with error 35 in the layout of
+version 0 (KIP-511). `body_version` says which layout a response has.
 """
 
 from __future__ import annotations
@@ -29,13 +29,12 @@ _ERROR_CODE: Final = struct.Struct(">h")
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What a response frame says, given the API and version that it answers.
+    """What a response frame says, given the API and version of its request.
 
-    `known` is False when the schemas do not have that API or version, or cannot prove that they do;
-    then only the correlation ID is given. `body_version` is the version whose layout the body has:
-    that of the request, or 0 for the answer to an unsupported ApiVersions. `body` is None unless it
-    was read whole. `failure` says why a frame that is known could not be read; the end of a `cut`
-    frame is no reason.
+    `known` is False if the schemas do not have that API or version, or the frame does not prove it. Then only
+    the correlation ID is set. `body_version` is the version whose layout the body has: that of the request,
+    or 0 for the response to an unsupported ApiVersions. `body` is None unless it was read whole. `failure`
+    says why a known frame could not be read; the end of a `cut` frame is not a failure.
     """
 
     api_key: int
@@ -63,8 +62,8 @@ def read_response(
 ) -> Response:
     """Read a response frame without its length prefix. Raises nothing, whatever the bytes.
 
-    `cut` says that the frame's tail is missing. `spans` names the body fields whose place in the
-    frame is wanted, as paths (`responses.partitions.records`).
+    `cut` says that the frame's tail is missing. `spans` are the paths of body fields whose places in the
+    frame are requested (`responses.partitions.records`).
     """
     api = schemas.api(api_key)
     if len(frame) < _INT32.size:
@@ -89,7 +88,7 @@ def write_response(
 ) -> bytes:
     """Write a response frame without its length prefix. `api` is a name or a key.
 
-    The answer to an unsupported ApiVersions is one of version 0. Raises EncodeError for an API or
+    The response to an unsupported ApiVersions has version 0. Raises EncodeError for an API or
     version that the schemas do not have, and for a value that the version cannot carry.
     """
     found = schemas.api_named(api) if isinstance(api, str) else schemas.api(api)
@@ -111,7 +110,7 @@ def _refusal(schemas: Schemas, api: Api, frame: bytes, unknown: Response, spans:
         return _response(unknown, api, 0, reading)
     if unknown.api_version not in api.versions:
         return unknown
-    # A broker may have refused in the layout that was asked for: wrong, but not undecodable.
+    # A broker may have refused in the layout of the request: wrong, but decodable.
     asked = _read_as(schemas, api, unknown.api_version, frame, cut=unknown.cut, spans=spans)
     if asked.is_exact:
         return _response(unknown, api, unknown.api_version, asked)

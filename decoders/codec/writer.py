@@ -1,8 +1,8 @@
-"""dict → bytes, as Kafka's own classes write them.
+"""The writer: dict → bytes, as Kafka's own classes write them.
 
-The dict is of the form that the reader gives. A missing key takes the field's default. A value that
-the version cannot carry is an EncodeError, unless it is the default or the schema calls the field
-ignorable: losing it in silence would change what the message says.
+The dict has the form that the reader returns. A missing key means the field's default. A value that the
+version cannot carry is an EncodeError, unless it is the default or the schema calls the field ignorable:
+dropping it silently would change the meaning of the message.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _unknown_tags(program: Program, values: Values) -> dict[int, bytes]:
 
 
 def _varint(out: bytearray, value: int) -> None:
-    # Masked as Kafka's readers do: a tag above 2^31 is read as a negative int32.
+    # Masked as in Kafka's readers, which read a tag of 2^31 or more as a negative int32.
     value &= 0xFFFFFFFF
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

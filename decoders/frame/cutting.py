@@ -1,17 +1,16 @@
-"""What of a frame may be kept.
+"""Removes record payloads and secrets from a frame before it is stored or judged.
 
-One pure function, used by the feeder before it publishes and by `check` before it judges, so that
-both judge the same bytes. Three things happen to a frame:
+The feeder does so before it publishes and `check` before it judges, so both judge the same bytes. Three
+things happen to a frame:
 
-- *cut*: it ends at the first byte of the first record payload, or after 256 KiB. Its true length
-  stays in the envelope, and nothing behind the cut can be judged;
-- *blanked*: the content of a field is overwritten by zero bytes. The frame still decodes, and only
-  that field has changed;
-- *not trusted*: where a guarded field cannot be told from the rest, nothing behind that place is
-  kept. In a frame of a guarded API that cannot be decoded, the rest is blanked from the failure on,
-  so that it still fails in the same way and at the same place. If no schema has its API or version,
-  only what every header begins with is left; so it is with an answer that is not matched to a
-  request.
+- *cut*: it ends before the first byte of the first record payload, or after 256 KiB. Its true length stays
+  in the envelope, and nothing after the cut can be judged.
+- *blanked*: the content of a field is overwritten with zero bytes. The frame still decodes, and only that
+  field has changed.
+- *distrusted*: if a guarded field cannot be located, nothing after that place is kept. A frame of a guarded
+  API that cannot be decoded is blanked from the failure on, so that it still fails in the same way and at the
+  same place. If no schema has its API or version, only the beginning that all headers share is kept, and
+  likewise of a response that is not matched to a request.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ from decoders.frame.record import Kind, Pairing, Record
 from decoders.schema.registry import Api, Schemas
 
 MAX_KEPT = 256 * 1024
-"""Bytes of a frame that are kept at most."""
+"""The most bytes of a frame that are kept."""
 _REQUEST_LEAD = 8
 """API key, API version and correlation ID."""
 _RESPONSE_LEAD = 4
 """The correlation ID."""
 _LONGEST_LENGTH = 5
-"""Bytes that a length takes at most: an unsigned varint of 32 bits."""
+"""The most bytes of a length: an unsigned varint of 32 bits."""
 
 _Read = Callable[[bytes], Request | Response]
 
 
 class Guard(NamedTuple):
-    """The fields of a message, as paths, before which it is cut, and those that are blanked."""
+    """The fields of a message before which it is cut, and those that are blanked, as paths."""
 
     cut: tuple[str, ...] = ()
     blanked: tuple[str, ...] = ()
@@ -56,7 +55,7 @@ GUARDED_REQUESTS: Mapping[str, Guard] = {
     "RenewDelegationToken": Guard(blanked=("hmac",)),
     "ExpireDelegationToken": Guard(blanked=("hmac",)),
     "AlterUserScramCredentials": Guard(blanked=("upsertions.salt", "upsertions.saltedPassword")),
-    # A forwarded request, which may be any of the others.
+    # A forwarded request of any API.
     "Envelope": Guard(blanked=("requestData", "requestPrincipal")),
     "PushTelemetry": Guard(blanked=("metrics",)),
 }
@@ -75,15 +74,15 @@ GUARDED_RESPONSES: Mapping[str, Guard] = {
 
 
 def cut(schemas: Schemas, record: Record) -> Record:
-    """Give the record with no more of its frame than may be kept."""
+    """Return the record with only those bytes of its frame that may be kept."""
     kept = _kept(schemas, record)[:MAX_KEPT]
     return record if kept is record.frame else dataclasses.replace(record, frame=kept)
 
 
 def blank(schemas: Schemas, record: Record) -> Record:
-    """Give the record with what `cut` would cut away blanked instead, so that its frame keeps its length.
+    """Return the record with the bytes that `cut` removes blanked, so that its frame keeps its length.
 
-    Only such a frame can be cut again with the same result where a version must be proven by its last byte.
+    If the last byte of a frame must prove its version, only such a frame can be cut again with equal results.
     """
     kept = _kept(schemas, record, _blanking)
     return record if kept is record.frame else dataclasses.replace(record, frame=kept)
@@ -144,12 +143,12 @@ def _paired_api(schemas: Schemas, record: Record) -> Api | None:
 
 
 def _guarded(guard: Guard, read: _Read, frame: bytes, lead: int) -> bytes:
-    """Cut and blank a frame that `read` reads as if whole, with spans of its guarded fields."""
+    """Cut and blank a frame. `read` reads it as a whole one and notes the spans of its guarded fields."""
     found = read(frame)
     if not found.known:
         return frame[:lead]
     if found.failure is not None:
-        frame = _failing_alike(read, frame, found.failure)
+        frame = _with_same_failure(read, frame, found.failure)
     payloads = [begin for path in guard.cut for begin, end in found.spans.get(path, ()) if begin < end]
     frame = frame[: min(payloads, default=len(frame))]
     blanked = [span for path in guard.blanked for span in found.spans.get(path, ())]
@@ -159,10 +158,10 @@ def _guarded(guard: Guard, read: _Read, frame: bytes, lead: int) -> bytes:
     return _blanked(frame, blanked + behind)
 
 
-def _failing_alike(read: _Read, frame: bytes, failure: DecodeFailure) -> bytes:
-    """Blank all that follows a failure but the bytes that cause it: a length, at most.
+def _with_same_failure(read: _Read, frame: bytes, failure: DecodeFailure) -> bytes:
+    """Blank everything after a failure, except the bytes that cause it: a length, at most.
 
-    What begins at the failure may be a guarded field of which only the end is missing.
+    A guarded field may begin at the failure, with only its end missing.
     """
     for kept in range(failure.offset, failure.offset + _LONGEST_LENGTH + 1):
         candidate = frame[:kept].ljust(len(frame), b"\0")

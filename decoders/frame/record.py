@@ -1,8 +1,8 @@
 """The topic record: one frame, or one event of a connection, in an envelope of fixed layout.
 
-The feeder writes these records to `kipwatch.frames`; the query and `check` read them. Everything
-that is needed to decode a frame on its own stands in its envelope: an answer names the request it
-was paired with and that request's API and version.
+The feeder writes these records to `kipwatch.frames`; the query and `check` read them. A frame can be decoded
+from its record alone: the envelope of a response names the request it was paired with, and that request's
+API and version.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ ENVELOPE_VERSION = 1
 NO_RECORD = 0
 """No record of a connection has this sequence number: they start at 1."""
 NAME_BYTES = 24
-"""The longest name of a cluster or feeder in UTF-8; the envelope has no place for more."""
+"""The most bytes of a cluster's or feeder's name in UTF-8: the envelope has no room for more."""
 
 
 class Kind(enum.IntEnum):
-    """What a record tells."""
+    """What a record reports."""
 
     REQUEST = 1
     RESPONSE = 2
@@ -31,11 +31,11 @@ class Kind(enum.IntEnum):
     HEARTBEAT = 6
     SASL_TOKEN = 7
     INVALID_SIZE = 8
-    """A length before a frame that none has: below 4, or beyond what a broker takes."""
+    """A frame length that cannot be: below 4, or above what a broker accepts."""
 
 
 class Pairing(enum.IntEnum):
-    """How an answer relates to the requests before it."""
+    """How a response relates to the requests before it."""
 
     NONE = 0
     MATCHED = 1
@@ -45,7 +45,7 @@ class Pairing(enum.IntEnum):
 
 
 class Closing(enum.IntEnum):
-    """Why a connection is no longer followed."""
+    """Why a connection is no longer tracked."""
 
     NONE = 0
     FIN = 1
@@ -70,7 +70,7 @@ class Flag(enum.IntFlag):
     MID_STREAM = 1
     """On OPENED: the beginning of the connection was not seen."""
     SETTLED = 2
-    """On REQUEST: surely sent after the latest ApiVersions answer of its connection was read."""
+    """On REQUEST: certainly sent after the client read the latest ApiVersions response of its connection."""
 
 
 class RecordError(ValueError):
@@ -93,12 +93,11 @@ class Endpoint(str):
 class Record:
     """One record of a connection.
 
-    `(run, sequence)` orders the records of a connection; sequences are shared by all connections
-    of a run. `captured_at` is in nanoseconds since the epoch. `frame` holds the captured bytes of
-    the frame without its length prefix, `true_length` how many there were (of a GAP: how many
-    bytes were lost, 0 if unknown; of an INVALID_SIZE: the length claimed, as an unsigned 32-bit
-    number). `position` is the byte offset in the capture file. All numbers fit a signed 64-bit one
-    but `run`, which has no sign.
+    `(run, sequence)` orders the records of a connection; all connections of a run share one sequence.
+    `captured_at` is in nanoseconds since the epoch. `frame` holds the captured bytes of the frame without its
+    length prefix, `true_length` is its length on the wire (of a GAP: the number of lost bytes, 0 if unknown;
+    of an INVALID_SIZE: the claimed length, as an unsigned 32-bit number). `position` is the byte offset in
+    the capture file. All numbers are signed 64-bit integers, except `run`, which is unsigned.
     """
 
     kind: Kind
@@ -150,7 +149,7 @@ ENVELOPE = (
     ("feeder", f"{NAME_BYTES}s"),
     ("captured_length", "I"),
 )
-"""The envelope's fields in their order, each with its code in the module `struct`; all are big-endian."""
+"""The fields of the envelope in order, each with its format code of the module `struct`; all big-endian."""
 _ENVELOPE = struct.Struct(">" + "".join(code for _, code in ENVELOPE))
 
 
@@ -170,7 +169,7 @@ def _endpoint(address: bytes, port: int) -> Endpoint:
 
 
 def pack(record: Record) -> bytes:
-    """Lay a record out as a topic value. The connection is not in it: it is the topic's key."""
+    """Encode a record as a topic value. The connection is not part of it, but the topic's key."""
     return (
         _ENVELOPE.pack(
             ENVELOPE_VERSION,
@@ -198,10 +197,7 @@ def pack(record: Record) -> bytes:
 
 
 def unpack(connection: bytes, value: bytes) -> Record:
-    """Read a topic value back.
-
-    Raises RecordError when the bytes are not a whole record of this envelope version.
-    """
+    """Decode a topic value. Raises RecordError if it is not a whole record of this envelope version."""
     if len(value) < _ENVELOPE.size or value[0] != ENVELOPE_VERSION:
         raise RecordError(f"not a record of envelope version {ENVELOPE_VERSION}: {value[:8].hex()}")
     (
@@ -229,7 +225,7 @@ def unpack(connection: bytes, value: bytes) -> Record:
     ) = _ENVELOPE.unpack_from(value)
     frame = value[_ENVELOPE.size :]
     if len(frame) != captured_length:
-        raise RecordError(f"the envelope promises {captured_length} bytes, {len(frame)} are there")
+        raise RecordError(f"the envelope says {captured_length} bytes, the frame has {len(frame)}")
     try:
         return Record(
             kind=Kind(kind),

@@ -1,4 +1,4 @@
-"""The default of a field, from the text that its schema gives for it."""
+"""The default of a field, parsed from its schema."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _TRUTH: Final = {"": False, "false": False, "true": True}
 
 
 def parse_default(type_: str, stated: Any, *, always_nullable: bool) -> Any:
-    """Give the value, in the form of the codec, that an absent field of a type stands for.
+    """Return the value of an absent field of a type, in the form that the codec uses.
 
-    `stated` is the schema's `default`, a text or a bare number or truth, None if there is none.
+    `stated` is the schema's `default`: a string, a number, a boolean, or None if there is none.
     `always_nullable` says that every version of the field allows null. Raises ValueError.
     """
     if stated == "null":

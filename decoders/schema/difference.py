@@ -1,8 +1,7 @@
 """What changed between two releases: APIs, their versions, their headers and their fields.
 
-A version that both releases have should have the same bytes in both: a field that changed there is
-told as such. A version that only the newer one has is held against the version before it, so that
-what it brought stands out.
+A version that both releases have should be encoded alike in both, so a field that changed there is reported.
+A version that only the newer release has is compared with the version before it, to show what is new.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ class Renaming:
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """A field that is there, gone or different at a version; `before` or `after` is None where it is not.
+    """A field that was added, removed or changed at a version; `before` or `after` is None if it is absent.
 
-    `path` is the field's path as Kafka's JSON names it, `compared_with` the version of the older
-    release, or for a new version the one before it in the newer release.
+    `path` is the field's path as Kafka's JSON names it. `compared_with` is the version of the older release,
+    or, for a new version, the one before it in the newer release.
     """
 
     version: int
@@ -42,7 +41,7 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A property of a message that is another: `versions`, `flexible`, `unstable`, `header of v3`."""
+    """A property of a message that changed: `versions`, `flexible`, `unstable`, `header of v3`."""
 
     what: str
     before: str
@@ -71,7 +70,7 @@ class Difference:
 
 
 def difference(older: Table, newer: Table) -> Difference:
-    """Compare two tables as they stand, without any overlay. Raises SchemaError as `messages_of`."""
+    """Compare two tables without any overlay. Raises SchemaError as `messages_of` does."""
     before, after = messages_of(older), messages_of(newer)
     were, are = _apis(before), _apis(after)
     return Difference(
@@ -114,7 +113,7 @@ def _message_changes(before: Mapping[str, Message], after: Mapping[str, Message]
 
 
 def _identity(message: Message) -> tuple[str, int | str]:
-    """Tell what makes a message the same in two releases: the key of its API, or else its name."""
+    """Return what identifies a message in both releases: its API key, or else its name."""
     return message.kind, message.name if message.api_key is None else message.api_key
 
 
@@ -177,7 +176,7 @@ def _description(field: Field, version: int) -> str:
 
 
 def _default(field: Field) -> str:
-    """Write a default; "" for the one that a field of its type has unless its schema says otherwise."""
+    """Write a default as text; "" for the usual default of a field of its type."""
     if field.default is None:
         return "" if field.type == "records" else "null"
     return "" if field.default in ("", 0, [], {}, ZERO_UUID) else json.dumps(field.default).strip('"')

@@ -1,4 +1,4 @@
-"""A piece of a schema's JSON, read property by property; what is not of the right form is refused."""
+"""A JSON object of a schema, read property by property; malformed properties are refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 
 
 def is_name(text: str) -> bool:
-    """Whether messages, structs and fields may be called so."""
+    """Return whether messages, structs and fields may have this name."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -22,8 +22,8 @@ def is_name(text: str) -> bool:
 class Document:
     """The JSON object of a message, struct or field.
 
-    `file` and `where`, the path of the field in it ("" for the message), are named by the SchemaError
-    that every method raises for a property that is not as it must be.
+    Every method raises SchemaError for a malformed property. The error names `file` and `where`, the path of
+    the field in it ("" for the message).
     """
 
     properties: Mapping[str, Any]
@@ -34,11 +34,11 @@ class Document:
         return name in self.properties
 
     def get(self, name: str) -> Any:
-        """Give a property as it stands, None if it is absent."""
+        """Return a property as it is, None if it is absent."""
         return self.properties.get(name)
 
     def at(self, where: str) -> Document:
-        """Name another place in what is refused from here on."""
+        """Return the same object, with another place named in errors."""
         return Document(self.properties, self.file, where)
 
     def refused(self, reason: str) -> SchemaError:
@@ -70,14 +70,14 @@ class Document:
         return int(str(value))
 
     def truth(self, name: str) -> bool:
-        # Schemas write truth both bare and quoted.
+        # Schemas write booleans both bare and quoted.
         value = self.properties.get(name, False)
         if value not in (True, False, "true", "false"):
             raise self.refused(f"{name} is {value!r}, not true or false")
         return value in (True, "true")
 
     def versions(self, name: str, absent: VersionRange | None = None) -> VersionRange:
-        """Read a range of versions; `absent` is what it is where it may be left out."""
+        """Read a range of versions; `absent` is its value if it is optional and missing."""
         if name not in self.properties and absent is not None:
             return absent
         text = self.text(name)

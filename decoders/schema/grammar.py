@@ -1,4 +1,4 @@
-"""Reads one message schema from its JSON form, and refuses what the language does not allow."""
+"""Reads one message schema from its JSON, and refuses what the schema language does not allow."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OF_STRUCT: Final = frozenset({"name", "versions", "fields", "about"})
 
 
 def parse_message(properties: Mapping[str, Any], file: str) -> Message:
-    """Build the message that a schema describes; `file` is named by the SchemaError of a bad one."""
+    """Return the message that a schema describes. Raises SchemaError, which names `file`."""
     document = Document(properties, file)
     try:
         return _Parser(document).message()
@@ -51,7 +51,7 @@ class _Parser:
         document, kind = self._document, self._kind()
         versions = document.versions("validVersions")
         if versions.is_open:
-            raise document.refused(f"validVersions {versions} is open: nobody could tell which there are")
+            raise document.refused(f"validVersions {versions} is open: it must name the latest version")
         self._flexible = document.versions("flexibleVersions", None if versions else NO_VERSIONS)
         if self._flexible and not self._flexible.is_open:
             raise document.refused(f"flexibleVersions {self._flexible} must be none or open, such as 2+")
@@ -113,7 +113,7 @@ class _Parser:
             self._struct(struct, (f"<{name}>",))
 
     def _struct(self, document: Document, path: tuple[str, ...]) -> Struct:
-        """Read a struct; `path` holds the names of the fields and common structs it stands in."""
+        """Read a struct; `path` holds the names of the fields and common structs that contain it."""
         document = document.at(".".join(path))
         fields = tuple(self._field(field, path) for field in document.documents("fields"))
         names = [field.name for field in fields]
@@ -163,8 +163,8 @@ class _Parser:
             return self._struct(Document({**document.properties, "name": name}, document.file), path)
         if common is None:
             raise document.refused(f"struct {name} is defined nowhere")
-        # The types of the structs around this one stand in the path as `<name>`: a struct that
-        # contained itself would have no end.
+        # The path has the types of the structs around this one as `<name>`. A struct that contains itself
+        # would have no end.
         if f"<{name}>" in path:
             raise document.refused(f"struct {name} contains itself")
         return self._struct(common, (*path, f"<{name}>"))

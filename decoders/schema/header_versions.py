@@ -1,20 +1,19 @@
 """Which header version an API version uses: the rule and every exception to it.
 
-The rule (Kafka's ApiMessageTypeGenerator): a flexible body stands behind request header 2 and
-response header 1, any other behind request header 1 and response header 0. It looks at the version
-number as it stands, known or not: ApiVersions v99 has request header 2.
+The rule (Kafka's ApiMessageTypeGenerator): a flexible body has request header 2 and response header 1, any
+other has request header 1 and response header 0. The rule needs only the version number, known or not:
+ApiVersions v99 has request header 2.
 
 The exceptions:
 
-- ApiVersions: its answer always has response header 0, because a client that has not yet learned
-  what the broker supports must be able to read it (KIP-511).
+- ApiVersions: its response always has header 0, because a client that does not yet know what the broker
+  supports must be able to read it (KIP-511).
 - ControlledShutdown v0 has request header 0, the one without a client ID. Kafka 4.0 removed it.
-- A schema that states `headerVersions` is believed. KIP-1313 introduces that property for
-  its request header 3; the overlay states it for what it changes. So OffsetDelete goes
-  from request header 1 (v0) to 3 (v1) and never uses 2, while its answer goes from 0 to 1.
-- What a version beyond the overlay uses is for its release to say: until then it has the header of the
-  latest version that was released.
-- SaslHandshake has no flexible version and gets none from KIP-1313: its header stays 1.
+- A schema's `headerVersions` take precedence. KIP-1313 introduces that property for its request header 3; the
+  overlay states it for what it changes. So OffsetDelete goes from request header 1 (v0) to 3 (v1) without
+  using 2, while its response goes from 0 to 1.
+- A version beyond the overlay has the header of the latest released version, until a release says otherwise.
+- SaslHandshake has no flexible version, and KIP-1313 adds none: its header stays 1.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ class Layout(enum.StrEnum):
     """Where a request header has the client instance ID."""
 
     PLAIN = "plain"
-    """Between the client ID and the tagged fields, as KIP-1313 says."""
+    """Between the client ID and the tagged fields, as in KIP-1313."""
     TAGGED = "tagged"
-    """In a tagged field, as a later revision of its implementation has it."""
+    """In a tagged field, as in a later revision of its implementation."""
 
 
 def request_header_version(request: Message, version: int) -> int:
-    """Tell the request header version, 0 to 3, of any version number of an API."""
+    """Return the request header version, 0 to 3, of any version number of an API."""
     stated = _stated(request, version)
     if stated is not None:
         return stated
@@ -50,7 +49,7 @@ def request_header_version(request: Message, version: int) -> int:
 
 
 def response_header_version(response: Message, version: int) -> int:
-    """Tell the response header version, 0 or 1, of any version number of an API."""
+    """Return the response header version, 0 or 1, of any version number of an API."""
     if response.api_key == API_VERSIONS:
         return 0
     stated = _stated(response, version)
@@ -62,8 +61,8 @@ def response_header_version(response: Message, version: int) -> int:
 def parse_header_versions(stated: Mapping[str, Any], valid: VersionRange) -> HeaderVersions:
     """Read a schema's `headerVersions`: a map from ranges of its versions to header versions.
 
-    The ranges must not overlap or leave one out, the last must be open, and together they must cover
-    the valid versions (KIP-1313, "Changes to the Kafka protocol message schemas"). Raises ValueError.
+    The ranges must not overlap or leave gaps, the last must be open, and together they must cover the valid
+    versions (KIP-1313, "Changes to the Kafka protocol message schemas"). Raises ValueError.
     """
     read = [(VersionRange.parse(key), _header_version(key, header)) for key, header in stated.items()]
     parsed = tuple(sorted(read, key=lambda entry: entry[0].lowest))

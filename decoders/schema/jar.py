@@ -1,7 +1,7 @@
-"""Reads the message schemas of a kafka-clients jar into the compact table that is committed.
+"""Reads the message schemas of a kafka-clients jar into the table that is committed.
 
-The jar carries them as `common/message/*.json`: JSON with whole-line comments. The table keeps
-what decides bytes (names, types, versions, tags, nullability, defaults) and no prose.
+The jar has them as `common/message/*.json`: JSON with whole-line comments. The table keeps what affects the
+encoding (names, types, versions, tags, nullability, defaults) and no prose.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _release(jar: zipfile.ZipFile, path: Path) -> str:
         key, _, value = line.partition("=")
         if key.strip() == "version" and value.strip():
             return value.strip()
-    raise SchemaError(str(path), "", f"{_RELEASE_FILE} does not tell the release")
+    raise SchemaError(str(path), "", f"{_RELEASE_FILE} does not state the release")
 
 
 def _digest(files: dict[str, bytes]) -> str:
@@ -99,7 +99,7 @@ def _message(name: str, content: bytes) -> dict[str, Any]:
 
 
 def _consistent(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    # Kafka 3.9 states a property twice, with one value; two values would leave a choice.
+    # Kafka 3.9 states a property twice with the same value. Two different values would be ambiguous.
     properties = dict(pairs)
     for name, value in pairs:
         if properties[name] != value:

@@ -1,8 +1,8 @@
 """The schema language of Kafka's messages: version ranges, fields, structs, messages.
 
-The language is defined by Kafka's message generator (its README travels in the kafka-clients jar
-as `common/message/README.md`). Only what decides bytes is kept; what is not understood is refused,
-because a guess would decode other people's frames wrongly.
+The language is defined by Kafka's message generator (its README is in the kafka-clients jar as
+`common/message/README.md`). Only what affects the encoding is kept. What is not understood is refused,
+because a guess would decode frames wrongly.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SchemaError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class VersionRange:
-    """The versions from `lowest` to `highest`, both included; empty when `highest` is lower."""
+    """The versions from `lowest` to `highest`, both included; empty if `highest` is lower."""
 
     lowest: int
     highest: int
@@ -93,10 +93,10 @@ HeaderVersions = tuple[tuple[VersionRange, int], ...]
 class Field:
     """A field of a struct.
 
-    `name` is the name as Kafka's JSON prints it (`memberId`). `type` is a primitive type or
-    `struct`; of an array it is the type of the elements. `default` is the value of an absent field
-    in the form the codec uses: None for null, `{}` for a struct with all its fields at their
-    defaults. `flexible_versions` overrides that of the message.
+    `name` is as Kafka's JSON prints it (`memberId`). `type` is a primitive type or `struct`; for an array it
+    is the type of the elements. `default` is the value of an absent field in the form the codec uses: None
+    for null, `{}` for a struct with all fields at their defaults. `flexible_versions` overrides that of the
+    message.
     """
 
     name: str
@@ -114,7 +114,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Struct:
-    """Fields in the order of the wire."""
+    """Fields in wire order."""
 
     name: str
     fields: tuple[Field, ...]
@@ -124,8 +124,8 @@ class Struct:
 class Message:
     """A request, response, header or stored data, over all its versions.
 
-    Messages are equal only to themselves, so that programs compiled from them can be cached by
-    identity. `header_versions` holds what the schema itself says about headers, most often nothing.
+    Messages are compared by identity, so that programs compiled from them can be cached. `header_versions` is
+    what the schema states about headers, most often nothing.
     """
 
     name: str

@@ -1,18 +1,17 @@
-"""KIP-1313 as a named overlay on a table that does not know it.
+"""KIP-1313 as an overlay: the versions that it adds to a release that does not have it.
 
-No release speaks request header 3 yet. The overlay adds what the KIP's section "Kafka Protocol
-Changes" says to the table of a release that lacks `headerVersions`; a table that has them already
-knows better and is left alone.
+No release has request header 3 yet. The overlay adds the changes of the KIP's section "Kafka Protocol
+Changes" to the table of a release that lacks `headerVersions`; a table that has them is not changed.
 
 - Every API with valid versions, SaslHandshake excepted, gets one more version. It uses request
   header 3 and has the body of the version before it. Request and response state `headerVersions`.
-- Request header 3 adds ClientInstanceId, a uuid, to the fields of header 2.
+- Request header 3 adds ClientInstanceId, a UUID, to the fields of header 2.
 - OffsetDelete v1 is also the first flexible version of its API.
-- GetTelemetrySubscriptions v1, in request and answer, and PushTelemetry v1, in the request, have no
-  ClientInstanceId in the body: the header carries it.
+- GetTelemetrySubscriptions v1, in request and response, and PushTelemetry v1, in the request, have no
+  ClientInstanceId in the body: the header has it.
 
-The KIP's later revision, whose text is not published with it, carries the ID as a tagged field of
-header 3. It is taken to be tag 0, the first that the header has free.
+The KIP's later revision, whose text is not published with it, has the ID in a tagged field of header 3. The
+overlay assumes tag 0, the first free tag of the header.
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ _ADDED_TO_HEADER: Final = {
 
 
 def is_needed(table: Table) -> bool:
-    """Whether the table is of a release that knows nothing of header versions."""
+    """Return whether the table is of a release without `headerVersions`."""
     return not any("headerVersions" in message for message in table["messages"])
 
 
 def apply(table: Table, released: Mapping[str, Message]) -> Table:
-    """Give back the table with the KIP's versions added; the given one stays as it is.
+    """Return the table with the KIP's versions added; the given one is not changed.
 
-    `released` are the messages that the table describes, by name.
+    `released` are the messages of the table by name.
     """
     return {**table, "messages": [_amended(message, released) for message in table["messages"]]}
 
@@ -91,7 +90,7 @@ def _with_version(message: dict[str, Any], released: Message) -> dict[str, Any]:
 
 
 def _header_versions(released: Message, added: int) -> dict[str, str]:
-    """Write the map that the KIP asks of every schema, from version 0 on."""
+    """Write the map that the KIP requires of every schema, from version 0 on."""
     if released.kind == "request":
         used = [request_header_version(released, version) for version in range(added)] + [HEADER_VERSION]
     else:
@@ -101,7 +100,7 @@ def _header_versions(released: Message, added: int) -> dict[str, str]:
 
 
 def _in_ranges(used: list[int]) -> dict[str, str]:
-    """Gather versions, counted from 0, that use the same header; the last range is open."""
+    """Group consecutive versions from 0 on that use the same header; the last range is open."""
     stated, lowest = {}, 0
     for header_version, group in groupby(used):
         highest = lowest + len(list(group)) - 1

@@ -1,4 +1,4 @@
-"""All message schemas of a release: which APIs there are, in which versions, and since when."""
+"""All message schemas of a release: its APIs and their versions, with the overlay if needed."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ COMMITTED_TABLE = Path(__file__).with_name("kafka-4.4.0.json")
 class Api:
     """One API: its request and response over all versions.
 
-    `versions` holds what the schemas describe, overlay included; it is empty for an API that is
-    known without versions (keys 4 to 7 since Kafka 4.0). `release_versions` leaves the overlay out
-    and is None when the release has no valid version. `unstable_version` is the latest one when
-    its release does not yet promise to keep it.
+    `versions` are those that the schemas describe, overlay included; empty for an API without versions (keys
+    4 to 7 since Kafka 4.0). `release_versions` excludes the overlay and is None if the release has no valid
+    version. `unstable_version` is the latest one if its release does not yet guarantee it.
     """
 
     key: int
@@ -37,14 +36,14 @@ class Api:
     unstable_version: int | None
 
     def is_overlay(self, version: int) -> bool:
-        """Whether the version is known from the overlay alone."""
+        """Return whether only the overlay has the version."""
         return version in self.versions and not self.is_released(version)
 
     def is_released(self, version: int) -> bool:
         return self.release_versions is not None and version in self.release_versions
 
     def request_header_version(self, version: int) -> int:
-        """Tell the request header version of any version number, known or not."""
+        """Return the request header version of any version number, known or not."""
         if (
             version > self.versions.highest
             and self.release_versions
@@ -54,7 +53,7 @@ class Api:
         return header_versions.request_header_version(self.request, version)
 
     def response_header_version(self, version: int) -> int:
-        """Tell the response header version of any version number, known or not."""
+        """Return the response header version of any version number, known or not."""
         return header_versions.response_header_version(self.response, version)
 
 
@@ -62,9 +61,9 @@ class Api:
 class Schemas:
     """The APIs by key, and the two headers. `data` holds the schemas of stored records by name.
 
-    `release` names the Kafka release, `digest` its schema files, `overlay` the overlay applied, if
-    one was. `request_headers` holds the request header in each layout that it may have: two with the
-    overlay, of which `request_header` is the plain one, and otherwise the one of the release.
+    `release` names the Kafka release, `digest` its schema files, `overlay` the applied overlay, if any.
+    `request_headers` has the request header in each layout that it may have: two with the overlay, of which
+    `request_header` is the plain one, and otherwise the one of the release.
     """
 
     release: str
@@ -86,7 +85,7 @@ class Schemas:
 
     @classmethod
     def of(cls, table: Table) -> Schemas:
-        """Build the schemas of a table, with the KIP-1313 overlay where it is needed."""
+        """Build the schemas of a table, with the KIP-1313 overlay if it is needed."""
         released = messages_of(table)
         has_overlay = overlay.is_needed(table)
         known = messages_of(overlay.apply(table, released)) if has_overlay else released
@@ -132,8 +131,8 @@ def default_schemas() -> Schemas:
 def schemas_of(text: str | None) -> Schemas:
     """Load a table from its text, None for the committed one; once per process.
 
-    The text is what travels to other processes: programs are compiled once for each Schemas, and one
-    that was sent with every task would be compiled anew each time.
+    Other processes are sent the text: programs are compiled once for each Schemas object, so one that was
+    sent with every task would be compiled anew each time.
     """
     return Schemas.of(read_table(COMMITTED_TABLE) if text is None else parse_table(text, "table"))
 
@@ -170,7 +169,7 @@ def _apis(known: Mapping[str, Message], released: Mapping[str, Message]) -> list
 
 
 def _api(request: Message, known: Mapping[str, Message], released: Mapping[str, Message]) -> Api:
-    assert request.api_key is not None  # the grammar demands one of every request
+    assert request.api_key is not None  # the grammar requires one of every request
     release = released[request.name]
     return Api(
         key=request.api_key,

@@ -1,4 +1,4 @@
-"""The compact table of a release's message schemas: as text, and as messages that fit together."""
+"""The table of a release's message schemas: read from text, written as text, checked as a whole."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Table = dict[str, Any]
 
 
 def parse_table(text: str, source: str) -> Table:
-    """Read a table from its text. Raises SchemaError, naming the source, for what is none."""
+    """Read a table from text. Raises SchemaError, which names the source, if the text is not a table."""
     try:
         table = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -27,16 +27,16 @@ def parse_table(text: str, source: str) -> Table:
 
 
 def dump_table(table: Table) -> str:
-    """Write a table as JSON text, one message a line, always the same for the same table."""
+    """Write a table as JSON text with one message on each line; equal tables give equal texts."""
     lines = ",\n".join(json.dumps(message, separators=(",", ":")) for message in table["messages"])
     head = "".join(f'"{key}": {json.dumps(table[key])},\n' for key in ("release", "digest"))
     return f'{{\n{head}"messages": [\n{lines}\n]\n}}\n'
 
 
 def messages_of(table: Table) -> dict[str, Message]:
-    """Build the messages of a table by name.
+    """Return the messages of a table by name.
 
-    Raises SchemaError if one is not valid, two have one name, or a header or a response is missing.
+    Raises SchemaError if one is not valid, two have the same name, or a header or a response is missing.
     """
     messages: dict[str, Message] = {}
     for document in table["messages"]:
@@ -53,7 +53,7 @@ def messages_of(table: Table) -> dict[str, Message]:
 
 
 def response_name(request: Message) -> str:
-    """Name the response of a request."""
+    """Return the name of a request's response."""
     return f"{request.name.removesuffix('Request')}Response"
 
 

@@ -1,7 +1,7 @@
-"""What Kafka's own generator demands of `headerVersions` beyond the text of KIP-1313.
+"""What Kafka's own generator requires of `headerVersions` beyond the text of KIP-1313.
 
-A schema that falls short of it decodes all the same, so these are remarks and refuse nothing: they
-tell who imports a release that its table is not what Kafka's build would have accepted.
+A schema that breaks these rules can still be used, so they are remarks and refuse nothing. They say that
+Kafka's build would not have accepted the schemas of an imported release.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class SchemaRemark:
 
 
 def remarks(messages: Mapping[str, Message]) -> list[SchemaRemark]:
-    """Hold the `headerVersions` of a table's messages against the stricter rules.
+    """Check the `headerVersions` of a table's messages against the stricter rules.
 
-    `messages` are those of a whole table by name. One that states none is passed over.
+    `messages` are those of a whole table by name. A message without `headerVersions` is skipped.
     """
     return [
         SchemaRemark(message.name, f"headerVersions: {reason}")
@@ -56,7 +56,7 @@ def _reasons(message: Message, header: Message) -> Iterator[str]:
 def _reasons_of_range(message: Message, versions: VersionRange, used: int, header: Message) -> Iterator[str]:
     if message.kind == "response" and message.api_key == API_VERSIONS:
         if used != 0:
-            yield f"versions {versions} use header {used}: this answer has header 0 at every version"
+            yield f"versions {versions} use header {used}: this response has header 0 at every version"
     # A header version that is no longer valid may serve message versions that are not valid either.
     elif used not in header.versions and _overlap(versions, message.versions):
         yield f"versions {versions} use header {used}, and {header.name} has only {header.versions}"

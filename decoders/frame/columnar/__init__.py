@@ -1,1 +1,1 @@
-"""Topic records and what may be kept of frames, a column at a time."""
+"""Topic records packed, unpacked, cut and joined in batches."""

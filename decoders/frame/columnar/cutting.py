@@ -1,7 +1,7 @@
-"""What of a column of frames may be kept: `decoders/frame/cutting.py`, at speed.
+"""Removes record payloads and secrets from batches of frames, as `frame/cutting.py` does from one.
 
-Frames of the APIs that carry record payloads are read as columns, to know where these begin. Any other
-frame that may not be kept as it is goes through the scalar code: there are few.
+Frames of APIs with record payloads go through the columnar reader, which finds where these begin. Other
+frames that may not be kept as they are go through the scalar code: there are few.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from decoders.schema.registry import Schemas
 from decoders.wire.columnar.frames import FrameBatch
 
 _KEPT: Final = 0
-"""An API of which everything may be kept."""
+"""The API has nothing to remove."""
 _CUT: Final = 1
-"""One whose frames end where their payload begins, and have nothing else to guard."""
+"""Its frames end where their payload begins, and have nothing to blank."""
 _GUARDED: Final = 2
-"""Any other, or none that is known."""
+"""Any other API, or an unknown one: the scalar code decides."""
 _KEYS: Final = 1 << 16
 _PAYLOAD: Final = "payload"
 
 
 class ColumnarCutter:
-    """Cuts batches. One thread may do so at a time."""
+    """Cuts batches. Not for several threads at once."""
 
     def __init__(self, schemas: Schemas) -> None:
         requests = [api.request for api in schemas.apis]
@@ -46,7 +46,7 @@ class ColumnarCutter:
         self._reader = ColumnarReader(schemas, {_PAYLOAD: payloads} if payloads else None)
 
     def cut(self, batch: FrameBatch) -> FrameBatch:
-        """Give the batch with no more of its frames than may be kept. What is blanked, is so in its data."""
+        """Return the batch with only those bytes of its frames that may be kept. Blanks in its own data."""
         frames = batch.frames
         lengths = frames.lengths.copy()
         treatments = self._treatment(batch)
@@ -73,7 +73,7 @@ class ColumnarCutter:
     def _up_to_payload(
         self, batch: FrameBatch, numbers: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Tell how much of frames stands before their payload, and whether they were read without a doubt."""
+        """Return how many bytes of frames precede their payload, and whether they were read for certain."""
         frames = batch.frames
         begins, lengths = frames.starts[numbers], frames.lengths[numbers]
         read = self._reader.read(
@@ -87,7 +87,7 @@ class ColumnarCutter:
                 frames.paired_api_versions[numbers],
             )
         )
-        # From the last to the first, so that the first payload of a frame is what stays.
+        # In reverse, so that the first payload of a frame is written last.
         payloads = read.found[read.found[:, 3] > 0][::-1]
         lengths[payloads[:, 0]] = payloads[:, 2] - begins[payloads[:, 0]]
         is_certain = read.heads["known"] & (read.heads["failure_reason"] < 0)
@@ -102,7 +102,7 @@ class ColumnarCutter:
 
 
 def _treatments(messages: Iterable[Message], guards: Mapping[str, Guard]) -> NDArray[np.uint8]:
-    """Tell what is done with the frames of an API, by key as a number without a sign."""
+    """Return what is done with the frames of each API, indexed by API key as an unsigned number."""
     treatments = np.full(_KEYS, _GUARDED, np.uint8)
     for message in messages:
         guard = guards.get(_api_name(message), Guard())

@@ -1,4 +1,4 @@
-"""Topic records as columns: the envelopes of a batch unpacked at once, equal to `unpack` of each."""
+"""Topic records → a batch of frames: envelopes unpacked in compiled code, equal to `unpack` of each."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _PAIRED_API_VERSION: Final = offset_of("paired_api_version")
 _POSITION: Final = offset_of("position")
 _TRUE_LENGTH: Final = offset_of("true_length")
 _ENDPOINTS: Final = offset_of("client_address")
-"""Client and server, then the names of cluster and feeder."""
+"""Addresses of client and server, then the names of cluster and feeder."""
 _CAPTURED_LENGTH: Final = offset_of("captured_length")
 _SIZE: Final = ENVELOPE_TYPE.itemsize
 
 MOST_OPENINGS: Final = 100_000
-"""Connections of which it is remembered who they are."""
+"""How many identities of connections are cached."""
 _REQUEST: Final = int(Kind.REQUEST)
 _RESPONSE: Final = int(Kind.RESPONSE)
 _LAST_DIRECTION: Final = int(max(Direction))
@@ -58,8 +58,9 @@ _Integers = NDArray[np.int64]
 class Unpacked:
     """Topic records as a batch.
 
-    `rows` (int64) are the records' rows in the topic's batch by number: those of the frames, then those
-    of the events. `unreadable` counts what are no records. An event is whatever is no ordinary frame.
+    `rows` (int64) gives the row of each record in the topic's batch: those of the frames, then those of the
+    events. `unreadable` counts the rows that are not records. Every record that is not an ordinary request or
+    response is an event.
     """
 
     batch: FrameBatch
@@ -68,7 +69,7 @@ class Unpacked:
 
 
 def unpack_columns(keys: pa.Array, values: pa.Array) -> Unpacked:
-    """Unpack topic records, given as binary columns of their keys and values."""
+    """Unpack topic records from binary columns of their keys and values."""
     return _Unpacking(keys, values).unpacked()
 
 
@@ -96,7 +97,7 @@ class _Unpacking:
     def _number_connections(
         self, first: _Integers, is_frame: NDArray[np.bool_], columns: FrameColumns
     ) -> list[Record]:
-        """Give a record of each connection; one whose names cannot be read has no frames."""
+        """Return a record of each connection. The frames of one whose names cannot be read are left out."""
         named = np.flatnonzero(first >= 0)
         keys, envelopes = self._keys.dictionary.to_pylist(), self._identities(first[named])
         records = {
@@ -111,7 +112,7 @@ class _Unpacking:
         return list(openings.values())
 
     def _identities(self, rows: _Integers) -> bytes:
-        """Give the envelopes of rows, of an empty request and with nothing but the connection's identity."""
+        """Return envelopes of empty requests with nothing but the identities of the rows' connections."""
         envelopes: NDArray[np.uint8] = self._data[self._begins[rows][:, np.newaxis] + np.arange(_SIZE)]
         for begin, end in ((_KIND, _RUN), (_SEQUENCE, _ENDPOINTS), (_CAPTURED_LENGTH, _SIZE)):
             envelopes[:, begin:end] = 0
@@ -125,7 +126,7 @@ class _Unpacking:
 
 @functools.lru_cache(maxsize=MOST_OPENINGS)
 def _opening(connection: bytes, envelope: bytes) -> Record | None:
-    """Read an envelope that is nothing but identity: the same in every batch of a connection."""
+    """Unpack an envelope of a connection's identity, which is the same in every batch."""
     return _read_record(connection, envelope)
 
 
@@ -137,7 +138,7 @@ def _read_record(connection: bytes, value: bytes) -> Record | None:
 
 
 def _contents(values: pa.Array) -> tuple[NDArray[np.uint8], _Integers]:
-    """Give the bytes of large_binary values, and where in them each begins; the last number is the end."""
+    """Return the bytes of large_binary values, and the offset of each (int64), with the end as the last."""
     _, offsets, data = values.buffers()
     if not len(values) or data is None:
         return np.empty(0, np.uint8), np.zeros(len(values) + 1, np.int64)
@@ -155,7 +156,7 @@ def _number(data: Any, at: Any, size: int) -> Any:
 
 @inlined
 def _is_frame(data: Any, begin: Any, size: Any) -> Any:
-    """Whether this is an ordinary request or answer, as far as it can be told without its names."""
+    """Return whether this is an ordinary request or response, as far as all but its names show."""
     if size < _SIZE or data[begin + _VERSION] != ENVELOPE_VERSION:
         return False
     kind = data[begin + _KIND]
@@ -168,22 +169,22 @@ def _is_frame(data: Any, begin: Any, size: Any) -> Any:
 
 @inlined
 def _has_identity(data: Any, begin: Any, other: Any) -> Any:
-    """Whether two records are of one run, one feeder and one connection's ends."""
-    alike = True
+    """Return whether two records have the same run, endpoints, cluster and feeder."""
+    equal = True
     for at in range(_RUN, _SEQUENCE):
-        alike &= data[begin + at] == data[other + at]
+        equal &= data[begin + at] == data[other + at]
     for at in range(_ENDPOINTS, _CAPTURED_LENGTH):
-        alike &= data[begin + at] == data[other + at]
-    return alike
+        equal &= data[begin + at] == data[other + at]
+    return equal
 
 
 @compiled(None)
 def _read(  # noqa: PLR0917 - compiled functions are called by position
     data: Any, begins: Any, connections: Any, first: Any, is_frame: Any, columns: Any
 ) -> None:
-    """Read the rows that are ordinary frames with the identity of their connection's first one.
+    """Read the rows that are ordinary frames and have the identity of their connection's first frame.
 
-    `first` holds the row of that one, -1 where there is none.
+    `first` is the row of that first frame, -1 if there is none.
     """
     for row in range(len(begins) - 1):
         begin, connection = begins[row], connections[row]

@@ -1,4 +1,4 @@
-"""Several batches of frames made one, for whoever gains by many frames at a time."""
+"""Several batches of frames joined into one, for code that is faster with many frames at once."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from decoders.frame.record import Record
 from decoders.wire.columnar.frames import FrameBatch, FrameColumns
 
 ENOUGH: Final = 128 * 1024 * 1024
-"""Bytes of frames at which a batch is not made larger."""
+"""Bytes of frames from which on a batch is not enlarged."""
 
 
 def joined(batches: Iterable[FrameBatch], least: int) -> Iterator[FrameBatch]:
-    """Join batches that follow on each other until they hold so many records, or ENOUGH bytes.
+    """Join consecutive batches until they hold at least `least` records, or ENOUGH bytes.
 
-    The batches may be written over as soon as the next one is asked for: their frames are copied.
+    Frames are copied, so a batch may be overwritten as soon as the next one is requested.
     """
     joining = _Joining()
     for batch in batches:
@@ -52,7 +52,7 @@ class _Joining:
         self.size += len(frames.starts) + len(batch.events)
 
     def _renumbered(self, batch: FrameBatch) -> NDArray[np.int32]:
-        """Give the connections of a batch the numbers that they have here."""
+        """Return the connections of a batch by their numbers in the joined batch."""
         given, places = np.unique(batch.frames.connections, return_inverse=True)
         numbers = [self._number(batch.openings[number]) for number in given.tolist()]
         return np.array(numbers, np.int32)[places]

@@ -1,4 +1,4 @@
-"""The envelope of a topic record as numpy has it, made from the one table in `frame/record.py`."""
+"""The envelope of a topic record as a numpy type, made from the table in `frame/record.py`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from decoders.frame.record import ENVELOPE
 
 
 def _format(code: str) -> str:
-    # Addresses and names are bytes without a meaning here; numpy would take NUL bytes off a string.
+    # Addresses and names are plain bytes here: numpy would strip NUL bytes from a string.
     return f"V{code[:-1]}" if code.endswith("s") else f">{code}"
 
 
 ENVELOPE_TYPE: Final = np.dtype([(name, _format(code)) for name, code in ENVELOPE])
-"""A structured type of the envelope's size, with its fields by name."""
+"""A structured type with the size of the envelope and its fields by name."""
 
 
 def offset_of(name: str) -> int:
-    """Tell at which byte of the envelope a field begins."""
+    """Return the byte offset of a field in the envelope."""
     assert ENVELOPE_TYPE.fields is not None
     return int(ENVELOPE_TYPE.fields[name][1])

@@ -1,4 +1,4 @@
-"""Topic records from columns: what `pack` makes of each frame of a batch, without a `Record` for it."""
+"""A batch of frames → topic records: as `pack` encodes each, without a `Record` for each."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _OF_FRAMES: Final = {
     "true_length": "true_lengths",
     "captured_length": "lengths",
 }
-"""The envelope's fields that are of each frame, with their columns; the others are of its connection."""
+"""The fields of the envelope that differ by frame, with their columns; the others are the connection's."""
 
 
 class PackedFrames:
-    """The frames of a batch as topic records, by row. Good as long as the batch is."""
+    """The frames of a batch as topic records, by row. Valid as long as the batch is."""
 
     def __init__(self, batch: FrameBatch) -> None:
         self._keys = [opening.connection for opening in batch.openings]
@@ -40,19 +40,19 @@ class PackedFrames:
         self._data: memoryview = batch.data.data
 
     def key(self, row: int) -> bytes:
-        """Give the connection's ID."""
+        """Return the connection's ID."""
         connection: bytes = self._keys[self._connections[row]]
         return connection
 
     def value(self, row: int) -> bytes:
-        """Give the envelope and the frame."""
+        """Return the envelope and the frame."""
         begin, start = row * ENVELOPE_TYPE.itemsize, self._starts[row]
         envelope = self._envelopes[begin : begin + ENVELOPE_TYPE.itemsize]
         return b"".join((envelope, self._data[start : start + self._lengths[row]]))
 
 
 def _envelopes(batch: FrameBatch) -> NDArray[np.void]:
-    # A record of each connection says what all have in common; what is of each frame is put over it.
+    # One envelope for each connection, into which the fields that differ by frame are written.
     named, numbers = np.unique(batch.frames.connections, return_inverse=True)
     blank = (dataclasses.replace(batch.openings[each], kind=Kind.REQUEST) for each in named.tolist())
     envelopes: NDArray[np.void] = np.frombuffer(b"".join(map(pack, blank)), ENVELOPE_TYPE)[numbers]

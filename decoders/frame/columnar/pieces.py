@@ -1,4 +1,4 @@
-"""Pieces of bytes that stand anywhere, copied one behind the other."""
+"""Slices of an array, copied one after the other."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from decoders.compilation import compiled
 def gathered(
     data: NDArray[np.uint8], begins: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Copy `data[begins[i] : begins[i] + lengths[i]]` of every i.
+    """Copy `data[begins[i] : begins[i] + lengths[i]]` for each i.
 
-    Gives the copies, and where each begins in them; the last number is the end.
+    Returns the copies, and the offset of each in them (int64), with the end as the last.
     """
     offsets = np.zeros(len(begins) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])

@@ -98,9 +98,9 @@ def test_another_envelope_version_is_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize("change", [b"x", None])
-def test_a_frame_longer_or_shorter_than_promised_is_refused(change: bytes | None) -> None:
+def test_a_frame_longer_or_shorter_than_the_envelope_says_is_refused(change: bytes | None) -> None:
     value = pack(Record(**{name: getattr(RECORD, name) for name in Record.__slots__} | {"frame": b"frame"}))
-    with pytest.raises(RecordError, match=r"promises 5 bytes, \d are there"):
+    with pytest.raises(RecordError, match=r"says 5 bytes, the frame has \d"):
         unpack(bytes(16), value + change if change else value[:-1])
 
 

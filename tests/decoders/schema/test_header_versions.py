@@ -116,7 +116,7 @@ GOOD_REQUEST, GOOD_RESPONSE = {"0-1": "1", "2": "2", "3+": "3"}, {"0-1": "0", "2
             GOOD_REQUEST,
             GOOD_RESPONSE,
             18,
-            ["versions 2+ use header 1: this answer has header 0 at every version"],
+            ["versions 2+ use header 1: this response has header 0 at every version"],
         ),
     ],
 )

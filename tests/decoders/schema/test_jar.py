@@ -209,7 +209,7 @@ def test_what_is_not_a_kafka_clients_jar_is_refused(tmp_path: Path) -> None:
         Schemas.load(tmp_path / "missing.jar")
     with pytest.raises(SchemaError, match="is it a kafka-clients jar"):
         read_jar(jar_of(tmp_path, []))
-    with pytest.raises(SchemaError, match="does not tell the release"):
+    with pytest.raises(SchemaError, match="does not state the release"):
         read_jar(jar_of(tmp_path, HEADERS, release=""))
 
 
