@@ -14,7 +14,7 @@ from decoders.schema.registry import default_schemas
 from expectations.conversation.occurrence import Evidence
 from expectations.conversation.record_windows import Said, windows_of
 from expectations.conversation.window import Window
-from expectations.identity.claim import Claim, answered_claim
+from expectations.identity.claim import Claim, responded_claim
 from expectations.judging.identity_judge import IdentityJudge, IdentityState
 from expectations.judging.judge import ConnectionState, Judge, open_connection
 from expectations.judging.outcome import Outcome
@@ -72,7 +72,7 @@ class Exchange:
         flags = Flag.SETTLED if settled else Flag.NONE
         return self._add(Kind.REQUEST, frame=frame, flags=flags, direction=Direction.TO_BROKER)
 
-    def answer(
+    def respond(
         self,
         request: Record,
         body: dict[str, Any] | None = None,
@@ -80,7 +80,7 @@ class Exchange:
         version: int | None = None,
         frame: bytes | None = None,
     ) -> Record:
-        """Add the answer to a request, or its bytes; `version` is that of the body where it differs."""
+        """Add the response to a request, or its bytes; `version` is that of the body if it differs."""
         key, asked = (int.from_bytes(request.frame[at : at + 2]) for at in (0, 2))
         correlation_id = int.from_bytes(request.frame[4:8])
         written = asked if version is None else version
@@ -97,13 +97,13 @@ class Exchange:
         )
 
     def stray(self, pairing: Pairing, frame: bytes = bytes(4)) -> Record:
-        """Add an answer that is not paired with a request."""
+        """Add a response that is not paired with a request."""
         return self._add(Kind.RESPONSE, frame=frame, direction=Direction.TO_CLIENT, pairing=pairing)
 
     def negotiate(self, version: int = 4, **how: Any) -> None:
         """Ask for the versions and be told ADVERTISED."""
         request = self.request("ApiVersions", version, SOFTWARE, **how)
-        self.answer(request, advertisement())
+        self.respond(request, advertisement())
 
     def gap(self, direction: Direction = Direction.TO_BROKER, size: int = 100) -> None:
         """Lose bytes."""
@@ -186,7 +186,7 @@ class Exchange:
 def claims_of(outcome: Outcome, window: Window) -> list[Claim]:
     """All that a window tells of identities."""
     answered = [
-        answered_claim(window.connection.cluster, window.connection.server, *asked)
+        responded_claim(window.connection.cluster, window.connection.server, *asked)
         for asked in outcome.answered
     ]
     return outcome.claims + answered
@@ -204,7 +204,7 @@ def added_up(outcomes: Sequence[Outcome]) -> Outcome:
 
 
 def advertisement(error_code: int = 0) -> dict[str, Any]:
-    """An ApiVersions answer's body."""
+    """The body of an ApiVersions response."""
     ranges = [
         {"apiKey": key, "minVersion": lowest, "maxVersion": highest}
         for key, (lowest, highest) in ADVERTISED.items()

@@ -1,8 +1,8 @@
 """Claims: what one connection showed of an identity that other connections may share.
 
-A claim is a snapshot. The connection tells it when the identity first appears, when what it says
-of it changes, and when it leaves; the latest snapshot of a claim holds everything before it. So
-claims may be merged in any order, and twice.
+A claim is a snapshot. A connection makes one when the identity first appears, when its facts change,
+and when the connection ends. The latest snapshot includes all earlier ones, so claims may be merged
+in any order, and more than once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class IdentityKind(enum.IntEnum):
 
 
 class Identity(msgspec.Struct, frozen=True, array_like=True):
-    """One identity in a cluster. `name` is its text, two parts of which a zero byte keeps apart."""
+    """One identity in a cluster. `name` is its text; a zero byte separates the parts of a name of two."""
 
     kind: IdentityKind
     cluster: str
@@ -37,11 +37,11 @@ class Identity(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Negotiated(msgspec.Struct, frozen=True, array_like=True):
-    """How a connection came to its versions. Times are 0 where it did not happen.
+    """When a connection negotiated versions, in nanoseconds since the epoch; 0 where it did not happen.
 
-    `asked_at` is when ApiVersions was first asked, `used_at` when anything else but SASL was,
-    `rebootstrap_at` when ApiVersions was answered 129, `described_at` when Metadata or
-    DescribeCluster first told the client of the cluster.
+    `asked_at` is when the first ApiVersions request was sent, `used_at` when the first other request
+    but SASL was, `rebootstrap_at` when ApiVersions was refused with error 129, `described_at` when
+    Metadata or DescribeCluster first described the cluster to the client.
     """
 
     asked_at: int = 0
@@ -51,9 +51,9 @@ class Negotiated(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True):
-    """A request of an advertised version that the broker would not take.
+    """A request of an advertised version that the broker refused.
 
-    `by_error` tells that it was refused by error 35, not by closing the connection.
+    `by_error` is True if it was refused with error 35, False if by closing the connection.
     """
 
     api_key: int
@@ -67,10 +67,10 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
     Times are nanoseconds since the epoch. `first_sequence` and `since` are those of the first frame
     that shows it, `until` is the time of the latest one, `before_until` that of the one before.
 
-    `opened_at` is when the connection began. `whole` tells that it was seen from there on without a
-    loss, `began_whole` that it was until the identity was first shown. `has_left` tells that nothing
-    more will come. `initial_client_id` is told only where the very first request is known. `evidence`
-    is given once, with the first snapshot; `as_of` counts the snapshots.
+    `opened_at` is when the connection began. `whole` is True if it was seen from there on without a
+    loss, `began_whole` if it was until the identity was first shown. `has_left` is True if nothing
+    more will come. `initial_client_id` is set only if the very first request is known. `evidence`
+    comes with the first snapshot only; `as_of` counts the snapshots.
     """
 
     identity: Identity
@@ -106,17 +106,17 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def order(self) -> tuple[int, bytes, int]:
-        """What claims are ordered by: their beginning."""
+        """The sort key of claims: their beginning."""
         return self.since, self.connection, self.first_sequence
 
     def merged(self, other: Claim) -> Claim:
-        """Give the later snapshot, with the evidence of whichever has it."""
+        """Return the later of two snapshots, with the evidence of the one that has it."""
         latest, earlier = (self, other) if self.as_of >= other.as_of else (other, self)
         return msgspec.structs.replace(latest, evidence=latest.evidence or earlier.evidence)
 
 
-def answered_claim(cluster: str, server: str, api_key: int, api_version: int) -> Claim:
-    """Tell that a broker has answered an API version at least once, on whatever connection."""
+def responded_claim(cluster: str, server: str, api_key: int, api_version: int) -> Claim:
+    """Return the claim that a broker has responded to an API version on any connection."""
     return Claim(
         identity=Identity(IdentityKind.BROKER, cluster, server),
         connection=b"",

@@ -1,4 +1,4 @@
-"""The frames topic as a table: a row a record, its envelope and what decoding it says."""
+"""The frames topic as a table: one row per record, with its envelope and the decoded header."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ COLUMNS = {
     "server": "string",
 }
 """Every column and its pandas type. Names of enumerations are as in `decoders.frame.record`, the
-connection is hex, times are nanoseconds since the epoch; what a record cannot say is null."""
+connection is hex, times are nanoseconds since the epoch; what a record does not hold is null."""
 
 
 def frame_table(schemas: Schemas, records: Iterable[tuple[int, int, Record]]) -> pandas.DataFrame:
-    """Decode records, each with its partition and offset."""
+    """Return the table of records, each given with its partition and offset."""
     rows = [
         {"partition": partition, "offset": offset, **_envelope(record), **_decoded(schemas, record)}
         for partition, offset, record in records

@@ -1,7 +1,7 @@
-"""What must hold of the frames topic, whoever wrote it: the quality of our own data, not of the clients.
+"""The suite over the frames topic: expectations on the quality of our own data, not on the clients.
 
-One suite over a bounded slice, as `frame_table` makes it. What needs the order of records is the
-rules' affair; here stands what a row, a pair of columns or a key can show.
+It checks a bounded slice, as `frame_table` makes it: single rows, pairs of columns, and keys. What
+depends on the order of records is left to the rules.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from expectations.suites.frame_table import COLUMNS
 
 CRITICAL, WARNING = "critical", "warning"
 FIRST_PLAUSIBLE_TIME = 10**18
-"""September 2001 in nanoseconds: a time in another unit lies before it."""
+"""September 2001 in nanoseconds; a time in another unit is earlier."""
 CONNECTION_ID = r"^[0-9a-f]{32}$"
 REQUEST_LEAD = 8
 """Bytes of a request up to its correlation ID, which every version of every API has."""
@@ -30,8 +30,8 @@ _FRAME = Column("kind").is_in([Kind.REQUEST.name, Kind.RESPONSE.name])
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """How one expectation fared: how many rows it did not expect, and how much that weighs."""
+class ExpectationOutcome:
+    """The result of one expectation: how many rows do not meet it, and how severe that is."""
 
     id: str
     success: bool
@@ -41,19 +41,19 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class SuiteResult:
-    """How a table of so many rows fared."""
+    """The results of all expectations on a table of `rows` rows."""
 
     rows: int
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[ExpectationOutcome, ...]
 
     @property
     def success(self) -> bool:
-        """Whether every expectation held."""
+        """Whether every expectation is met."""
         return all(outcome.success for outcome in self.outcomes)
 
 
 def run_frames_suite(frames: pandas.DataFrame) -> SuiteResult:
-    """Hold a table of frames against the suite. Writes no file and asks no network."""
+    """Validate a table of frames. Writes no file and uses no network."""
     context = great_expectations.get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False, "metric_calculations": False}
     table = context.data_sources.add_pandas("kipwatch").add_dataframe_asset("frames")
@@ -71,7 +71,7 @@ def run_frames_suite(frames: pandas.DataFrame) -> SuiteResult:
 
 
 def frames_suite() -> list[Any]:
-    """Make the expectations: of the table, of identity and order, of envelopes, of what was decoded."""
+    """Return the expectations: on the table, on identity and order, on envelopes, on decoding."""
     return [*_of_the_table(), *_of_identity(), *_of_the_envelope(), *_of_decoding()]
 
 
@@ -85,7 +85,7 @@ def _of_the_table() -> list[Any]:
 
 
 def _of_identity() -> list[Any]:
-    """A capture that is fed twice repeats its records: harmless to judgements, but worth a warning."""
+    """A capture that is fed twice repeats its records: harmless to verdicts, but worth a warning."""
     return [
         expect.ExpectColumnValuesToMatchRegex(
             column="connection", regex=CONNECTION_ID, **_label("connection-is-16-bytes", CRITICAL)
@@ -172,12 +172,14 @@ def _label(identifier: str, severity: str) -> dict[str, Any]:
 
 
 def _pairs(owner: Kind, states: type[Pairing] | type[Closing]) -> list[tuple[str, str]]:
-    """The one kind that owns a column has one of its states, all other kinds have NONE."""
+    """Return the valid pairs: the one kind that owns a column has a state, all other kinds have NONE."""
     owned = [(owner.name, state.name) for state in states if state]
     return owned + [(kind.name, "NONE") for kind in Kind if kind is not owner]
 
 
-def _outcome(result: Any) -> Outcome:
+def _outcome(result: Any) -> ExpectationOutcome:
     expectation = result.expectation_config
     unexpected = result.result.get("unexpected_count", int(not result.success))
-    return Outcome(expectation.meta["id"], bool(result.success), unexpected, expectation.severity.value)
+    return ExpectationOutcome(
+        expectation.meta["id"], bool(result.success), unexpected, expectation.severity.value
+    )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from decoders.retention import KEPT_FOR, REPUBLISH_AFTER
 from expectations.conversation.in_flight import ApiVersion
 from expectations.conversation.window import ConnectionKey, Window
-from expectations.identity.claim import Claim, answered_claim
+from expectations.identity.claim import Claim, responded_claim
 from expectations.judging.judge import Judge, open_connection
 from expectations.judging.outcome import Outcome
 from streaming.judging.judgement_cache import JudgementCache
@@ -104,5 +104,5 @@ def _answered_by(bucket: Bucket, key: ConnectionKey) -> set[ApiVersion]:
 def _newly_answered(answered: set[ApiVersion], key: ConnectionKey, outcome: Outcome) -> Iterator[Claim]:
     """Claim once, not per connection, that a server answers an API version."""
     for api_key, api_version in sorted(outcome.answered - answered):
-        yield answered_claim(key.cluster, key.server, api_key, api_version)
+        yield responded_claim(key.cluster, key.server, api_key, api_version)
     answered |= outcome.answered

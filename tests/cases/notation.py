@@ -79,7 +79,7 @@ class Player:
         self.choices: list[str] = []
         self._exchanges: dict[str, Exchange] = {}
         self._current = ""
-        self._unanswered: dict[tuple[str, str], list[Record]] = {}
+        self._in_flight: dict[tuple[str, str], list[Record]] = {}
         self._mid_stream = False
 
     @property
@@ -95,7 +95,7 @@ class Player:
         if message:
             words = _words(message[3])
             body = yaml.safe_load(_with_identifiers(message[4])) if message[4] else {}
-            speak = self._request if message[1] == "client >" else self._answer
+            speak = self._request if message[1] == "client >" else self._respond
             speak(message[2], words, body)
         elif not any(self._event(pattern, act, line) for pattern, act in self._events()):
             raise ValueError(f"not a line of the notation: {line}")
@@ -153,9 +153,9 @@ class Player:
         )
         self._shorten(cut)
         _refuse(words)
-        self._unanswered.setdefault((self._current, api), []).append(sent)
+        self._in_flight.setdefault((self._current, api), []).append(sent)
 
-    def _answer(self, api: str, words: dict[str, str], body: dict[str, Any]) -> None:
+    def _respond(self, api: str, words: dict[str, str], body: dict[str, Any]) -> None:
         for name in words.keys() & PAIRINGS.keys():
             self.exchange.stray(PAIRINGS[name])
             return
@@ -163,9 +163,9 @@ class Player:
             body = {"apiKeys": _ranges(ADVERTISED)} | body
         given, cut = words.pop("bytes", None), words.pop("cut", None)
         version = _version(words) if words else None
-        request = self._unanswered[self._current, api].pop(0)
+        request = self._in_flight[self._current, api].pop(0)
         frame = bytes.fromhex(given) if given else None
-        self.exchange.answer(request, body, version=version, frame=frame)
+        self.exchange.respond(request, body, version=version, frame=frame)
         self._shorten(cut)
         _refuse(words)
 

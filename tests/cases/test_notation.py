@@ -45,7 +45,7 @@ def test_a_case_without_all_its_parts_is_refused(tmp_path: Path, page: str) -> N
         read_page(path)
 
 
-def test_an_answer_belongs_to_the_oldest_request_of_its_api() -> None:
+def test_a_response_belongs_to_the_oldest_request_of_its_api() -> None:
     _, one, _, other, first, second = records(
         "client > OffsetDelete v0",
         "client > Metadata v13",

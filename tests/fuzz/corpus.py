@@ -1,4 +1,4 @@
-"""Writes the corpus that fuzzing starts from anew: `python -m tests.fuzz.corpus`.
+"""Writes the corpus that fuzzing starts from: `python -m tests.fuzz.corpus`.
 
 One small frame of each kind for the APIs that differ most, and one packet of each link layer.
 """
@@ -58,7 +58,7 @@ LINK_LAYERS = {
 
 
 def seeds() -> Iterator[tuple[str, bytes]]:
-    """Give each input of the corpus with its name."""
+    """Yield each input of the corpus with its name."""
     for name, version in APIS:
         api = SCHEMAS.api_named(name)
         assert api is not None
@@ -86,7 +86,7 @@ def _response(api: Api, version: int) -> bytes:
 
 
 def main() -> None:
-    """Replace what the folder holds."""
+    """Replace the contents of the folder."""
     FOLDER.mkdir(exist_ok=True)
     for old in FOLDER.iterdir():
         old.unlink()

@@ -1,4 +1,4 @@
-"""What holds of any bytes: the codec and the packet layers give a value or a failure, and never raise.
+"""What holds for any bytes: the codec and the packet layers return a value or a failure, and never raise.
 
 The first byte of an input says what the rest is; the corpus and hypothesis begin from the same form.
 """
@@ -19,31 +19,31 @@ from decoders.wire.segment import LinkType, Segment, Skipped, read_segment
 
 SCHEMAS: Final = default_schemas()
 ASKED: Final = struct.Struct(">hh")
-"""What stands before a response: key and version of the API that was asked."""
+"""What precedes a response in an input: key and version of its request's API."""
 Kind = Callable[[bytes], None]
-"""What an input may be: holds its bytes to their promises."""
+"""Checks the promises of one kind of input."""
 _LINK_TYPES: Final = tuple(LinkType)
 
 
 def a_request(data: bytes) -> None:
-    """Hold a request frame to its promises."""
+    """Check the promises of a request frame."""
     request = read_request(SCHEMAS, data)
     _is_sound(request, data)
     assert expects_response(SCHEMAS, data) in (True, False, None)
     if request.body is not None and not request.remarks and not _is_of_overlay(request):
-        written = _written(request)
+        written = _written_request(request)
         again = read_request(SCHEMAS, written)
         assert again.failure is None
-        assert _written(again) == written
+        assert _written_request(again) == written
 
 
 def a_cut_request(data: bytes) -> None:
-    """Hold a request frame without its tail to its promises."""
+    """Check the promises of a request frame without its tail."""
     _is_sound(read_request(SCHEMAS, data, cut=True), data)
 
 
 def a_response(data: bytes) -> None:
-    """Hold a response frame, with what it answers before it, to its promises."""
+    """Check the promises of a response frame, which its request's API precedes."""
     if len(data) < ASKED.size:
         return
     (key, version), frame = ASKED.unpack_from(data), data[ASKED.size :]
@@ -51,14 +51,14 @@ def a_response(data: bytes) -> None:
     response = read_response(SCHEMAS, frame, key, version)
     _is_sound(response, frame)
     if response.body is not None and not response.remarks:
-        written = _answered(response)
+        written = _written_response(response)
         again = read_response(SCHEMAS, written, key, version)
         assert again.failure is None
-        assert _answered(again) == written
+        assert _written_response(again) == written
 
 
 def a_packet(data: bytes) -> None:
-    """Hold a packet, with a byte for its link type before it, to the promises of the layers."""
+    """Check the promises of the packet layers; a byte for the link type precedes the packet."""
     link_type = _LINK_TYPES[data[0] % len(_LINK_TYPES)] if data else LinkType.ETHERNET
     content = data[1:]
     segment = read_segment(Packet(0, link_type, content, len(content)))
@@ -70,7 +70,7 @@ KINDS: Final[tuple[Kind, ...]] = (a_request, a_cut_request, a_response, a_packet
 
 
 def examine(data: bytes) -> None:
-    """Hold any bytes to the promises of what their first byte says that they are."""
+    """Check the promises of an input, whose kind is its first byte."""
     if data:
         KINDS[data[0] % len(KINDS)](data[1:])
 
@@ -88,7 +88,7 @@ def _is_of_overlay(request: Request) -> bool:
     return request.api is not None and request.api.is_overlay(request.api_version)
 
 
-def _written(request: Request) -> bytes:
+def _written_request(request: Request) -> bytes:
     assert request.correlation_id is not None
     assert request.body is not None
     return write_request(
@@ -101,7 +101,7 @@ def _written(request: Request) -> bytes:
     )
 
 
-def _answered(response: Response) -> bytes:
+def _written_response(response: Response) -> bytes:
     assert response.correlation_id is not None
     assert response.body_version is not None
     assert response.body is not None

@@ -1,6 +1,6 @@
 """The coverage-guided fuzz target: `python -m tests.fuzz.target FOUND CORPUS -max_total_time=60`.
 
-The arguments are libFuzzer's. It ends with status 0 where every input kept its promises.
+The arguments are libFuzzer's. It exits 0 if every input kept its promises.
 """
 
 from __future__ import annotations

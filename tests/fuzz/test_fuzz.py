@@ -17,7 +17,7 @@ LONG = 300
 
 
 def fuzz(seconds: int, work: Path) -> int:
-    """Fuzz for some seconds and give the number of inputs; what was found is left in `work`."""
+    """Fuzz for some seconds and return the number of inputs; what was found is left in `work`."""
     found = work / "found"
     found.mkdir()
     limits = [f"-max_total_time={seconds}", "-max_len=1024", "-timeout=10", "-rss_limit_mb=2048"]

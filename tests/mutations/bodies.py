@@ -1,4 +1,4 @@
-"""Bodies for every API version: what a client would ask, and what a broker would answer.
+"""Bodies for every API version: what a client sends, and what a broker returns.
 
 Arrays of structures hold one element, so that every field of the schema is on the wire.
 """
@@ -29,7 +29,7 @@ _REQUESTS: Mapping[str, Mapping[str, Any]] = {
     **{api: {"groupId": GROUP, "memberId": MEMBER_ID, "memberEpoch": 1} for api in HEARTBEAT_APIS},
     **{api: {"groupId": GROUP, "memberId": MEMBER_ID} for api in ("ShareFetch", "ShareAcknowledge")},
 }
-_ANSWERS: Mapping[str, Mapping[str, Any]] = {
+_RESPONSES: Mapping[str, Mapping[str, Any]] = {
     **{
         api: {"memberId": MEMBER_ID, "memberEpoch": 1, "heartbeatIntervalMs": 5_000} for api in HEARTBEAT_APIS
     },
@@ -40,23 +40,23 @@ _ANSWERS: Mapping[str, Mapping[str, Any]] = {
 
 
 def request_body(api: Api, version: int, **given: Any) -> dict[str, Any]:
-    """What a client asks."""
+    """The body of a request."""
     if api.name == "ApiVersions":
         return (SOFTWARE if version >= 3 else {}) | given
     own = _existing(api.request.struct, version, _REQUESTS.get(api.name, {}))
     return filled(api.request.struct, version) | own | given
 
 
-def answer_body(api: Api, version: int, error_code: int = 0, **given: Any) -> dict[str, Any]:
-    """What a broker answers, with an error code in every field that there is for one."""
+def response_body(api: Api, version: int, error_code: int = 0, **given: Any) -> dict[str, Any]:
+    """The body of a response, with the error code in every error field."""
     if api.name == "ApiVersions":
         return {"errorCode": error_code, **given}
-    own = _existing(api.response.struct, version, _ANSWERS.get(api.name, {}))
+    own = _existing(api.response.struct, version, _RESPONSES.get(api.name, {}))
     return filled(api.response.struct, version, error_code) | own | given
 
 
 def filled(struct: Struct, version: int, error_code: int = 0) -> dict[str, Any]:
-    """Give each array of structures one element, and each error field the error."""
+    """Return values in which each array of structures has one element, and each error field the error."""
     values: dict[str, Any] = {}
     for field in struct.fields:
         if version not in field.versions:

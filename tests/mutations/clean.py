@@ -1,4 +1,4 @@
-"""Conversations of every kind, as they should be: nothing in them breaks a rule."""
+"""Clean conversations of every kind: nothing in them breaks a rule."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.mutations.bodies import (
     NODE_ID,
     OTHER_ID,
     OTHER_MEMBER_ID,
-    answer_body,
     known_ranges,
     ranges,
     request_body,
+    response_body,
 )
 from tests.mutations.script import FIRST, SCHEMAS, SECOND_ONE, Ask, Close, Script, Send, Step
 
@@ -31,9 +31,9 @@ SASL_APIS = ("SaslHandshake", "SaslAuthenticate")
 
 
 def ask(name: str, version: int, *, on: str = FIRST, **body: Any) -> Ask:
-    """A request with its answer. On header v3 it gives the instance ID and no client ID."""
+    """A request with its response. On header v3 it carries the instance ID and no client ID."""
     api = api_named(name)
-    exchange = Ask(name, version, request_body(api, version, **body), answer_body(api, version), on=on)
+    exchange = Ask(name, version, request_body(api, version, **body), response_body(api, version), on=on)
     if exchange.header == 3:
         return dataclasses.replace(exchange, client_id=None, instance_id=INSTANCE_ID)
     return exchange
@@ -62,7 +62,7 @@ def negotiate(version: int, *, on: str = FIRST, **body: Any) -> Ask:
 
 
 def script(name: str, *steps: Step) -> Script:
-    """A script whose ApiVersions answers list all that is asked in it, and that the client closes."""
+    """A script whose ApiVersions responses list all APIs that it uses, and that the client closes."""
     asked = {step.api for step in steps if isinstance(step, Ask)}
     connections = dict.fromkeys(step.on for step in steps)
     closed = {step.on for step in steps if isinstance(step, Close)}
@@ -71,13 +71,13 @@ def script(name: str, *steps: Step) -> Script:
 
 
 def _advertising(step: Ask, asked: set[str]) -> Ask:
-    if step.api != "ApiVersions" or step.answer is None or step.answer.get("errorCode"):
+    if step.api != "ApiVersions" or step.response is None or step.response.get("errorCode"):
         return step
-    return dataclasses.replace(step, answer={**step.answer, "apiKeys": known_ranges(asked)})
+    return dataclasses.replace(step, response={**step.response, "apiKeys": known_ranges(asked)})
 
 
 def _token(text: bytes) -> tuple[Send, Send]:
-    """A raw SASL token and its empty answer."""
+    """A raw SASL token and its empty response."""
     sent = struct.pack(">i", len(text)) + text
     return Send(Direction.TO_BROKER, sent), Send(Direction.TO_CLIENT, bytes(4))
 
@@ -86,9 +86,9 @@ def _plain() -> Script:
     released = ("Metadata", "FindCoordinator", "ListOffsets", "Fetch", "JoinGroup", "SyncGroup", "Heartbeat")
     asked = [ask(name, newest(name) - 1) for name in released]
     produce = ask("Produce", newest("Produce") - 1)
-    unanswered = dataclasses.replace(ask("Produce", newest("Produce") - 1, acks=0), answer=None)
+    without_response = dataclasses.replace(ask("Produce", newest("Produce") - 1, acks=0), response=None)
     leave = ask("LeaveGroup", newest("LeaveGroup") - 1)
-    return script("plain", negotiate(4), *asked, produce, unanswered, produce, leave)
+    return script("plain", negotiate(4), *asked, produce, without_response, produce, leave)
 
 
 def _renewed() -> Script:
@@ -132,7 +132,7 @@ def membership(name: str, version: int, member_id: str = MEMBER_ID, *, on: str =
     epochs = (JOIN, 1, 1, LEAVE, JOIN, 1, LEAVE)
     beats = [ask(name, version, on=on, memberId=member_id, memberEpoch=epoch) for epoch in epochs]
     return [
-        dataclasses.replace(beat, answer={**(beat.answer or {}), "memberId": member_id}) for beat in beats
+        dataclasses.replace(beat, response={**(beat.response or {}), "memberId": member_id}) for beat in beats
     ]
 
 
@@ -157,19 +157,19 @@ def _fallback() -> Iterator[Script]:
     for version in (3, 4, 5):
         refused = dataclasses.replace(
             negotiate(version),
-            answer={"errorCode": UNSUPPORTED_VERSION, "apiKeys": ranges((18, 0, version - 1))},
-            answer_version=0,
+            response={"errorCode": UNSUPPORTED_VERSION, "apiKeys": ranges((18, 0, version - 1))},
+            response_version=0,
         )
         yield script(f"fallback from v{version}", refused, negotiate(version - 1), ask("Metadata", 13))
 
 
 def _overreached() -> Iterator[Script]:
-    """A client that knows the broker's range and asks for more, which nobody forbids for ApiVersions."""
+    """A client that knows the broker's range and asks for more, which is allowed for ApiVersions."""
     for version in (3, 4, 5):
         listed = ranges((18, 0, version - 1))
-        known = dataclasses.replace(negotiate(version - 1), answer={"errorCode": 0, "apiKeys": listed})
+        known = dataclasses.replace(negotiate(version - 1), response={"errorCode": 0, "apiKeys": listed})
         refused = {"errorCode": UNSUPPORTED_VERSION, "apiKeys": listed}
-        more = dataclasses.replace(negotiate(version), answer=refused, answer_version=0)
+        more = dataclasses.replace(negotiate(version), response=refused, response_version=0)
         yield Script(f"more than advertised, v{version}", (known, more, Close()))
 
 
@@ -239,4 +239,4 @@ KINDS = (
     *_two_members(),
     _two_instances(),
 )
-"""Conversations that hold together; the sweeps below add every API version."""
+"""Conversations of every kind; `sweeps.py` adds every API version."""

@@ -15,7 +15,7 @@ from tests.mutations.bodies import (
     MEMBER_ID,
     ONE_ID,
     OTHER_MEMBER_ID,
-    answer_body,
+    response_body,
 )
 from tests.mutations.kip_1313_alignment import with_member_id
 from tests.mutations.mutator import breaks
@@ -37,8 +37,8 @@ def _needs_member_id(ask: Ask) -> bool:
 
 
 def _without_member(ask: Ask, member_id: str, error_code: int) -> Ask:
-    answer = answer_body(ask.known, ask.version, error_code, memberId="")
-    return dataclasses.replace(ask, body={**ask.body, "memberId": member_id}, answer=answer)
+    response = response_body(ask.known, ask.version, error_code, memberId="")
+    return dataclasses.replace(ask, body={**ask.body, "memberId": member_id}, response=response)
 
 
 @breaks("kip1082/member-id-empty")
@@ -57,7 +57,7 @@ def name_null(script: Script) -> Iterator[Script]:
     """The broker cannot read it and closes."""
     for place, ask in _heartbeats(script):
         if (ask.api, ask.version) != ("ConsumerGroupHeartbeat", 0) and not ask.known.is_overlay(ask.version):
-            yield script.broken_off(place, Direction.TO_CLIENT, alter=_null_member_id, answer=None)
+            yield script.broken_off(place, Direction.TO_CLIENT, alter=_null_member_id, response=None)
 
 
 def _null_member_id(frame: bytes) -> bytes:
@@ -88,11 +88,11 @@ def go_on_as_another(script: Script) -> Iterator[Script]:
 
 @breaks("kip1082/member-id-changed")
 def retry_as_another(script: Script) -> Iterator[Script]:
-    """The answer to the join is lost with the connection."""
+    """The response to the join is lost with the connection."""
     for place in _places_of(script, JOIN)[:1]:
-        join = script.changed(place, answer=None).steps[place]
+        join = script.changed(place, response=None).steps[place]
         assert isinstance(join, Ask)
-        retry = dataclasses.replace(with_member_id(join, OTHER_MEMBER_ID), answer=None)
+        retry = dataclasses.replace(with_member_id(join, OTHER_MEMBER_ID), response=None)
         mutant = script.put(place, join, retry)
         yield mutant.broken_off(place + 1, Direction.TO_CLIENT)
 
@@ -154,7 +154,7 @@ def _with_long_member_id(ask: Ask) -> Ask:
 def rename_the_member(script: Script) -> Iterator[Script]:
     for place, ask in _heartbeats(script):
         renamed = MEMBER_ID if ask.body["memberId"] == OTHER_MEMBER_ID else OTHER_MEMBER_ID
-        yield script.changed(place, answer={**(ask.answer or {}), "memberId": renamed})
+        yield script.changed(place, response={**(ask.response or {}), "memberId": renamed})
 
 
 @breaks("kip1082/member-id-assigned-late")

@@ -34,7 +34,7 @@ def _identified(script: Script) -> Iterator[tuple[int, Ask]]:
 def give_one_id(script: Script) -> Iterator[Script]:
     for place, ask in _identified(script):
         for half in HALVES:
-            yield script.broken_off(place, body={**ask.body, **half}, answer=REFUSED)
+            yield script.broken_off(place, body={**ask.body, **half}, response=REFUSED)
 
 
 @breaks("kip1242/half-identified-accepted")
@@ -48,7 +48,7 @@ def accept_one_id(script: Script) -> Iterator[Script]:
 def mean_another_broker(script: Script) -> Iterator[Script]:
     for place, ask in _identified(script):
         for ids in ELSEWHERE:
-            yield script.broken_off(place, body={**ask.body, **ids}, answer=MISROUTED)
+            yield script.broken_off(place, body={**ask.body, **ids}, response=MISROUTED)
 
 
 @breaks("kip1242/misrouted-accepted")
@@ -73,14 +73,14 @@ def _authenticates_later(script: Script, place: int, ask: Ask) -> bool:
 def send_the_client_away(script: Script) -> Iterator[Script]:
     for place, ask in negotiations(script):
         if ask.body.get("clusterId") is None:
-            yield script.broken_off(place, answer=MISROUTED)
+            yield script.broken_off(place, response=MISROUTED)
 
 
 @breaks("kip1242/rebootstrap-ignored")
 def go_on_although_misrouted(script: Script) -> Iterator[Script]:
     for place, ask in _identified(script):
         if any(later > place for later, _ in script.asks(ask.on)):
-            yield script.changed(place, body={**ask.body, **ELSEWHERE[0]}, answer=MISROUTED)
+            yield script.changed(place, body={**ask.body, **ELSEWHERE[0]}, response=MISROUTED)
 
 
 @breaks("kip1242/rebootstrap-with-ids")
@@ -88,7 +88,7 @@ def come_back_with_the_ids(script: Script) -> Iterator[Script]:
     for place, ask in _identified(script):
         if not script.before(place) and ask.on != SECOND_ONE:
             misrouted = dataclasses.replace(ask, body={**ask.body, **ELSEWHERE[0]})
-            told = dataclasses.replace(misrouted, answer=MISROUTED)
+            told = dataclasses.replace(misrouted, response=MISROUTED)
             again = dataclasses.replace(misrouted, on=SECOND_ONE)
             steps = (told, Close(), again, Close(on=SECOND_ONE))
             yield dataclasses.replace(script, steps=steps)

@@ -17,8 +17,8 @@ from tests.mutations.bodies import (
     ONE_ID,
     OTHER_ID,
     TELEMETRY_APIS,
-    answer_body,
     ranges,
+    response_body,
 )
 from tests.mutations.clean import ask as asked
 from tests.mutations.mutator import breaks
@@ -45,7 +45,7 @@ def is_bound(script: Script, place: int) -> bool:
 
 
 def refused(ask: Ask) -> dict[str, Any]:
-    return answer_body(ask.known, ask.version, INVALID_REQUEST)
+    return response_body(ask.known, ask.version, INVALID_REQUEST)
 
 
 def refuse(script: Script, place: int) -> Script:
@@ -53,8 +53,8 @@ def refuse(script: Script, place: int) -> Script:
     ask = script.steps[place]
     assert isinstance(ask, Ask)
     if ask.api == "ApiVersions":
-        return script.broken_off(place, answer=refused(ask))
-    return script.changed(place, answer=refused(ask))
+        return script.broken_off(place, response=refused(ask))
+    return script.changed(place, response=refused(ask))
 
 
 @breaks("kip1313/instance-id-zero")
@@ -117,7 +117,7 @@ def accept_zero(script: Script) -> Iterator[Script]:
 
 
 def _has_error_field(ask: Ask) -> bool:
-    return error_codes(ask.known.response, ask.answer or {}) == (0,)
+    return error_codes(ask.known.response, ask.response or {}) == (0,)
 
 
 @breaks("kip1313/client-id-missing-first")
@@ -165,12 +165,12 @@ def _on_older_headers(script: Script) -> Iterator[tuple[int, Ask]]:
 
 @breaks("kip1313/header-v3-before-negotiation")
 def begin_with_header_v3(script: Script) -> Iterator[Script]:
-    """The broker does not know header v3: it closes, or answers a version that it does not know."""
+    """The broker does not know header v3: it closes, or refuses a version that it does not know."""
     for place, ask in script.targets():
         if ask.api == "ApiVersions" and ask.header == 3 and not script.before(place):
-            yield script.broken_off(place, Direction.TO_CLIENT, answer=None)
+            yield script.broken_off(place, Direction.TO_CLIENT, response=None)
             refusal = {"errorCode": UNSUPPORTED_VERSION, "apiKeys": ranges((18, 0, 5))}
-            yield script.broken_off(place, answer=refusal)
+            yield script.broken_off(place, response=refusal)
 
 
 @breaks("kip1313/header-version-mismatch")
@@ -183,7 +183,7 @@ def use_another_header(script: Script) -> Iterator[Script]:
         for header in {1, 2, 3} - {ask.header}:
             if _only_makes_sense(ask, header):
                 yield script.broken_off(
-                    place, Direction.TO_CLIENT, alter=_BehindHeader(ask.header, header), answer=None
+                    place, Direction.TO_CLIENT, alter=_BehindHeader(ask.header, header), response=None
                 )
 
 
@@ -193,12 +193,12 @@ to hold."""
 
 
 def _only_makes_sense(ask: Ask, header: int) -> bool:
-    """Whether a request tells that it is behind this header.
+    """Whether a request proves that it is behind this header.
 
     It does not if it also decodes behind its own, with bytes left over, or behind a third, or if what
     does not decode may not be kept.
     """
-    read = read_request(SCHEMAS, _BehindHeader(ask.header, header)(ask.request(1)))
+    read = read_request(SCHEMAS, _BehindHeader(ask.header, header)(ask.request_frame(1)))
     is_tolerated = read.known and read.failure is None
     is_ambiguous = (ask.api, ask.version, header) in AMBIGUOUS
     return not (is_tolerated or is_ambiguous or ask.api in GUARDED_REQUESTS)

@@ -25,7 +25,7 @@ def refuse_a_handshake(script: Script) -> Iterator[Script]:
     for place, ask in script.targets():
         if ask.api == "SaslHandshake" and any(earlier.header == 3 for earlier in script.before(place)):
             for version in (0, 1):
-                handshake = dataclasses.replace(ask, version=version, answer=refused(ask))
+                handshake = dataclasses.replace(ask, version=version, response=refused(ask))
                 yield script.put(place, handshake).broken_off(place)
 
 
@@ -49,16 +49,16 @@ def push_under_another_id_than_the_headers(script: Script) -> Iterator[Script]:
 def assign_nothing(script: Script) -> Iterator[Script]:
     for place, ask in _subscriptions(script):
         if "clientInstanceId" not in ask.body:
-            yield script.changed(place, answer={**(ask.answer or {}), "clientInstanceId": ZERO_TEXT})
+            yield script.changed(place, response={**(ask.response or {}), "clientInstanceId": ZERO_TEXT})
 
 
 @breaks("kip1313/telemetry-id-not-echoed")
-def answer_another_id(script: Script) -> Iterator[Script]:
+def respond_with_another_id(script: Script) -> Iterator[Script]:
     for place, ask in _subscriptions(script):
         if "clientInstanceId" in ask.body:
             yield script.read_as("kip1313=text")
-            for answered in (ZERO_TEXT, OTHER_MEMBER_ID):
-                yield script.changed(place, answer={**(ask.answer or {}), "clientInstanceId": answered})
+            for returned in (ZERO_TEXT, OTHER_MEMBER_ID):
+                yield script.changed(place, response={**(ask.response or {}), "clientInstanceId": returned})
 
 
 def _subscriptions(script: Script) -> Iterator[tuple[int, Ask]]:
@@ -70,10 +70,10 @@ def _subscriptions(script: Script) -> Iterator[tuple[int, Ask]]:
 
 
 def _with_identity(script: Script, place: int, ask: Ask, given: str) -> Script:
-    answer = dict(ask.answer or {})
-    if "clientInstanceId" in answer:
-        answer["clientInstanceId"] = given
-    return script.changed(place, body={**ask.body, "clientInstanceId": given}, answer=answer)
+    response = dict(ask.response or {})
+    if "clientInstanceId" in response:
+        response["clientInstanceId"] = given
+    return script.changed(place, body={**ask.body, "clientInstanceId": given}, response=response)
 
 
 @breaks("kip1313/member-id-differs")
@@ -87,10 +87,10 @@ def with_member_id(ask: Ask, member_id: str) -> Ask:
     """A heartbeat, or a Share request, of another member; the broker takes it as it is."""
     if "memberId" not in ask.body:
         return ask
-    answer = dict(ask.answer or {})
-    if "memberId" in answer:
-        answer["memberId"] = member_id
-    return dataclasses.replace(ask, body={**ask.body, "memberId": member_id}, answer=answer)
+    response = dict(ask.response or {})
+    if "memberId" in response:
+        response["memberId"] = member_id
+    return dataclasses.replace(ask, body={**ask.body, "memberId": member_id}, response=response)
 
 
 @breaks("kip1313/instance-id-shared")

@@ -19,10 +19,12 @@ Entries = list[dict[str, int]]
 
 
 def _with_entries(ask: Ask, change: Callable[[Entries], Entries]) -> Ask:
-    """An answer that lists something else, if it lists anything."""
-    if ask.api != "ApiVersions" or ask.answer is None or ask.answer.get("errorCode"):
+    """A request whose response lists something else, if it lists anything."""
+    if ask.api != "ApiVersions" or ask.response is None or ask.response.get("errorCode"):
         return ask
-    return dataclasses.replace(ask, answer={**ask.answer, "apiKeys": change(list(ask.answer["apiKeys"]))})
+    return dataclasses.replace(
+        ask, response={**ask.response, "apiKeys": change(list(ask.response["apiKeys"]))}
+    )
 
 
 def _listing(script: Script, change: Callable[[Entries], Entries]) -> Script:
@@ -55,14 +57,14 @@ def leave_the_range(script: Script) -> Iterator[Script]:
         for low, high in beside:
             if low <= high:
                 listed = _listing(script, _with_range(ask.known.key, (low, high)))
-                yield listed.broken_off(place, Direction.TO_CLIENT, answer=None)
+                yield listed.broken_off(place, Direction.TO_CLIENT, response=None)
 
 
 @breaks("kip35/api-not-advertised")
 def use_what_is_not_listed(script: Script) -> Iterator[Script]:
     for place, ask in _requests(script):
         listed = _listing(script, _with_range(ask.known.key))
-        yield listed.broken_off(place, Direction.TO_CLIENT, answer=None)
+        yield listed.broken_off(place, Direction.TO_CLIENT, response=None)
 
 
 @breaks("kip35/advertised-version-refused")
@@ -76,7 +78,7 @@ def close_upon_what_is_listed(script: Script) -> Iterator[Script]:
             continue
         steps: list[Step] = []
         for name in ("one", "two", "three"):
-            said = [*before, dataclasses.replace(ask, answer=None)]
+            said = [*before, dataclasses.replace(ask, response=None)]
             steps += [dataclasses.replace(request, on=name) for request in said]
             steps.append(Close(Direction.TO_CLIENT, name))
         yield dataclasses.replace(script, steps=tuple(steps))
@@ -88,13 +90,13 @@ def refuse_a_listed_version_of_api_versions(script: Script) -> Iterator[Script]:
         if ask.header < 3 and _has_listed(script, place):
             own = ranges((API_VERSIONS, 0, 6))
             refused = {"errorCode": UNSUPPORTED_VERSION, "apiKeys": own}
-            yield script.broken_off(place, answer=refused, answer_version=0)
+            yield script.broken_off(place, response=refused, response_version=0)
 
 
 def _has_listed(script: Script, place: int) -> bool:
-    """Whether the broker has already told its versions on the connection of a step."""
-    answers = [ask.answer or {} for ask in script.before(place) if ask.api == "ApiVersions"]
-    return any(not answer.get("errorCode") for answer in answers)
+    """Whether the broker has advertised its versions on the connection before a step."""
+    responses = [ask.response or {} for ask in script.before(place) if ask.api == "ApiVersions"]
+    return any(not response.get("errorCode") for response in responses)
 
 
 @breaks("kip35/range-inverted")

@@ -20,7 +20,7 @@ MALFORMED_IN_BOTH = ("RP Console", "", "name@host")
 def negotiations(script: Script) -> Iterator[tuple[int, Ask]]:
     """The ApiVersions requests that are accepted."""
     for place, ask in script.targets():
-        if ask.api == "ApiVersions" and ask.answer is not None and not ask.answer.get("errorCode"):
+        if ask.api == "ApiVersions" and ask.response is not None and not ask.response.get("errorCode"):
             yield place, ask
 
 
@@ -37,7 +37,7 @@ def _claims_of_one_connection(script: Script) -> Iterator[tuple[int, Ask]]:
 def _malformed(script: Script, field: str) -> Iterator[Script]:
     for place, ask in _claims(script):
         for value in MALFORMED:
-            mutant = script.broken_off(place, body={**ask.body, field: value}, answer=REFUSED)
+            mutant = script.broken_off(place, body={**ask.body, field: value}, response=REFUSED)
             yield mutant
             if value in MALFORMED_IN_BOTH:
                 yield mutant.read_as("kip511=text")
@@ -65,20 +65,20 @@ def refuse_a_wellformed_name(script: Script) -> Iterator[Script]:
     """On connections with instance IDs the refusal may be for those."""
     for place, ask in _claims(script):
         if all(asked.header < 3 for asked in (*script.before(place), ask)):
-            yield script.broken_off(place, answer=REFUSED)
+            yield script.broken_off(place, response=REFUSED)
 
 
 @breaks("kip511/connection-kept")
 def go_on_after_a_refusal(script: Script) -> Iterator[Script]:
     for place, ask in _claims_of_one_connection(script):
         if any(later > place for later, _ in script.asks(ask.on)):
-            yield script.changed(place, body={**ask.body, NAME: "RP Console"}, answer=REFUSED)
+            yield script.changed(place, body={**ask.body, NAME: "RP Console"}, response=REFUSED)
 
 
 def _refusals(script: Script) -> Iterator[tuple[int, Ask]]:
     """The ApiVersions requests whose version the broker does not have."""
     for place, ask in script.targets():
-        if ask.answer is not None and ask.answer.get("errorCode") == UNSUPPORTED_VERSION:
+        if ask.response is not None and ask.response.get("errorCode") == UNSUPPORTED_VERSION:
             yield place, ask
 
 
@@ -86,8 +86,8 @@ def _refusals(script: Script) -> Iterator[tuple[int, Ask]]:
 def refuse_in_another_layout(script: Script) -> Iterator[Script]:
     for place, ask in _refusals(script):
         for version in range(1, ask.version + 1):
-            yield script.changed(place, answer_version=version)
-        yield script.changed(place, alter_answer=_behind_header_1)
+            yield script.changed(place, response_version=version)
+        yield script.changed(place, alter_response=_behind_header_1)
 
 
 def _behind_header_1(frame: bytes) -> bytes:
@@ -96,18 +96,18 @@ def _behind_header_1(frame: bytes) -> bytes:
 
 
 @breaks("kip511/unsupported-answer-not-v0")
-def answer_what_is_not_supported(script: Script) -> Iterator[Script]:
+def respond_to_what_is_not_supported(script: Script) -> Iterator[Script]:
     for place, ask in _refusals(script):
         if script.before(place):
-            yield script.broken_off(place, answer=REFUSED, answer_version=ask.version)
-            accepted = script.before(place)[0].answer
-            yield script.broken_off(place, answer=accepted, answer_version=ask.version)
+            yield script.broken_off(place, response=REFUSED, response_version=ask.version)
+            accepted = script.before(place)[0].response
+            yield script.broken_off(place, response=accepted, response_version=ask.version)
 
 
 @breaks("kip511/unsupported-answer-without-range")
 def refuse_without_a_range(script: Script) -> Iterator[Script]:
     for place, ask in _refusals(script):
-        mutant = script.changed(place, answer={**(ask.answer or {}), "apiKeys": []})
+        mutant = script.changed(place, response={**(ask.response or {}), "apiKeys": []})
         for later, retry in script.asks():
             if later > place and retry.api == "ApiVersions":
                 mutant = mutant.put(later, dataclasses.replace(retry, version=0, body={}))

@@ -1,7 +1,7 @@
-"""A script: what is said on which connection, how it is performed as packets, and how it is judged.
+"""A script: what is sent on which connection, how it becomes packets, and how it is judged.
 
-A step is a value, so a mutator makes a mutant by replacing one. Between two steps pass two seconds,
-which is enough for a client to have surely read every answer.
+A step is a value, so a mutator makes a mutant by replacing one. Two seconds pass between two steps,
+enough for a client to have certainly read every response.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ Alteration = Callable[[bytes], bytes]
 
 @dataclass(frozen=True)
 class Ask:
-    """A request and its answer, None if it gets none.
+    """A request and its response, None if it gets none.
 
-    `alter` and `alter_answer` change the frames that the fields would make. `answer_version` is that of
-    the answer's body where it is not the request's.
+    `alter` and `alter_response` change the frames that the fields make. `response_version` is that of
+    the response's body, if it is not the request's.
     """
 
     api: str
     version: int
     body: Mapping[str, Any] = field(default_factory=dict)
-    answer: Mapping[str, Any] | None = field(default_factory=dict)
+    response: Mapping[str, Any] | None = field(default_factory=dict)
     client_id: str | None = "app"
     instance_id: bytes = ZERO_ID
     on: str = FIRST
-    answer_version: int | None = None
+    response_version: int | None = None
     alter: Alteration | None = None
-    alter_answer: Alteration | None = None
+    alter_response: Alteration | None = None
     after: float = INTERVAL
 
     @property
@@ -68,7 +68,7 @@ class Ask:
         """The request header that the version calls for."""
         return self.known.request_header_version(self.version)
 
-    def request(self, correlation_id: int) -> bytes:
+    def request_frame(self, correlation_id: int) -> bytes:
         """Write the request's frame."""
         instance_id = self.instance_id if self.header == 3 else None
         frame = write_request(
@@ -76,18 +76,18 @@ class Ask:
         )
         return self.alter(frame) if self.alter else frame
 
-    def response(self, correlation_id: int) -> bytes | None:
-        """Write the answer's frame."""
-        if self.answer is None:
+    def response_frame(self, correlation_id: int) -> bytes | None:
+        """Write the response's frame, None if there is none."""
+        if self.response is None:
             return None
-        version = self.version if self.answer_version is None else self.answer_version
-        frame = write_response(SCHEMAS, self.api, version, correlation_id, self.answer)
-        return self.alter_answer(frame) if self.alter_answer else frame
+        version = self.version if self.response_version is None else self.response_version
+        frame = write_response(SCHEMAS, self.api, version, correlation_id, self.response)
+        return self.alter_response(frame) if self.alter_response else frame
 
 
 @dataclass(frozen=True)
 class Send:
-    """Bytes in one direction that are no frame of the schemas, with their length before them or without."""
+    """Bytes in one direction that are no frame of the schemas, with or without a length prefix."""
 
     direction: Direction
     data: bytes
@@ -111,7 +111,7 @@ Step = Ask | Send | Close
 class Script:
     """Steps in their order, the readings they are judged by, and the hosts of the clients by connection.
 
-    Of a script with a `focus` only the step at that place is to be broken.
+    If a script has a `focus`, mutators break only the step at that place.
     """
 
     name: str
@@ -148,7 +148,7 @@ class Script:
         return dataclasses.replace(self, steps=tuple(steps))
 
     def broken_off(self, place: int, by: Direction = Direction.TO_BROKER, **changes: Any) -> Script:
-        """This script up to a step, changed, upon which that connection is closed and nothing more said."""
+        """This script up to a step, which is changed; then all connections are closed."""
         last = dataclasses.replace(self.steps[place], **changes)
         others = sorted({step.on for step in self.steps[:place]} - {last.on})
         left = [Close(on=name) for name in others if not self._is_closed(name, place)]
@@ -202,11 +202,11 @@ class Performance:
 
     def _ask(self, ask: Ask, connection: SyntheticConnection) -> None:
         correlation_id = self._correlation_ids[ask.on] = self._correlation_ids.get(ask.on, 0) + 1
-        request, answer = ask.request(correlation_id), ask.response(correlation_id)
+        request, response = ask.request_frame(correlation_id), ask.response_frame(correlation_id)
         self._packets += connection.sent(self._at, Direction.TO_BROKER, prefixed(request))
         self._at += SECOND // 1_000
-        if answer is not None:
-            self._packets += connection.sent(self._at, Direction.TO_CLIENT, prefixed(answer))
+        if response is not None:
+            self._packets += connection.sent(self._at, Direction.TO_CLIENT, prefixed(response))
 
     def _connection(self, name: str) -> SyntheticConnection:
         if name not in self._connections:

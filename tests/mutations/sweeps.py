@@ -1,4 +1,4 @@
-"""Every version of every API in a clean conversation of its own, and all that is clean."""
+"""Every version of every API in a clean conversation of its own, and the list of all clean ones."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def every_older_version() -> Iterator[Script]:
 
 
 def focused(whole: Script, place: int) -> Script:
-    """A script of which only one step is to be broken."""
+    """A script of which mutators break only one step."""
     return dataclasses.replace(whole, focus=place)
 
 

@@ -28,13 +28,13 @@ def found_in(script: Script) -> set[str]:
 
 
 def implied_by(rule: str) -> set[str]:
-    """A rule, what its page says the offence may break besides, and what those may."""
-    implied, told = set[str](), [rule]
-    while told:
-        latest = told.pop()
+    """A rule and all rules that its offence may also break, by their pages and in turn."""
+    implied, pending = set[str](), [rule]
+    while pending:
+        latest = pending.pop()
         if latest not in implied:
             implied.add(latest)
-            told += rule_named(latest).implies
+            pending += rule_named(latest).implies
     return implied
 
 
@@ -56,7 +56,7 @@ def test_every_rule_has_a_mutator_and_nothing_else_has() -> None:
 
 
 def test_every_version_of_every_api_is_broken_somewhere() -> None:
-    """Of requests that no rule holds to an API, every version of every API is misused."""
+    """A rule on all APIs has a mutant for every version of every API."""
     asked = {
         (ask.api, ask.version)
         for mutant in mutants_of("wire/correlation-mismatch")

@@ -39,14 +39,14 @@ def _follows_tokens(script: Script, place: int) -> bool:
 def end_a_request_early(script: Script) -> Iterator[Script]:
     for place, _ask in _released(script):
         if not _follows_tokens(script, place):
-            yield script.broken_off(place, TO_CLIENT, alter=_shorter, answer=None)
+            yield script.broken_off(place, TO_CLIENT, alter=_shorter, response=None)
 
 
 @breaks("wire/malformed-response")
-def end_an_answer_early(script: Script) -> Iterator[Script]:
+def end_a_response_early(script: Script) -> Iterator[Script]:
     for place, ask in _released(script):
-        if ask.answer is not None:
-            yield script.broken_off(place, alter_answer=_shorter)
+        if ask.response is not None:
+            yield script.broken_off(place, alter_response=_shorter)
 
 
 @breaks("wire/trailing-bytes")
@@ -56,10 +56,10 @@ def leave_bytes_behind_a_request(script: Script) -> Iterator[Script]:
 
 
 @breaks("wire/trailing-bytes")
-def leave_bytes_behind_an_answer(script: Script) -> Iterator[Script]:
+def leave_bytes_behind_a_response(script: Script) -> Iterator[Script]:
     for place, ask in _released(script):
-        if ask.answer is not None:
-            yield script.changed(place, alter_answer=_longer)
+        if ask.response is not None:
+            yield script.changed(place, alter_response=_longer)
 
 
 @breaks("wire/unknown-api")
@@ -67,7 +67,7 @@ def use_an_unknown_version(script: Script) -> Iterator[Script]:
     for place, ask in script.targets():
         if ask.api != "ApiVersions":
             listed = _listing(script, _with_range(ask.known.key, (0, NO_VERSION)))
-            yield listed.broken_off(place, TO_CLIENT, alter=_at_no_version, answer=None)
+            yield listed.broken_off(place, TO_CLIENT, alter=_at_no_version, response=None)
 
 
 @breaks("wire/unknown-api")
@@ -75,7 +75,7 @@ def use_an_unknown_api(script: Script) -> Iterator[Script]:
     listed = _listing(script, _with_range(NO_API, (0, NO_VERSION)))
     for place, _ask in script.targets():
         if script.before(place) and not _follows_tokens(script, place):
-            yield listed.broken_off(place, TO_CLIENT, alter=_of_no_api, answer=None)
+            yield listed.broken_off(place, TO_CLIENT, alter=_of_no_api, response=None)
 
 
 def _at_no_version(frame: bytes) -> bytes:
@@ -87,10 +87,10 @@ def _of_no_api(frame: bytes) -> bytes:
 
 
 @breaks("wire/correlation-mismatch")
-def answer_under_another_id(script: Script) -> Iterator[Script]:
+def respond_under_another_id(script: Script) -> Iterator[Script]:
     for place, ask in script.targets():
-        if ask.answer is not None:
-            yield script.broken_off(place, alter_answer=_of_another_request)
+        if ask.response is not None:
+            yield script.broken_off(place, alter_response=_of_another_request)
 
 
 def _of_another_request(frame: bytes) -> bytes:
@@ -98,9 +98,9 @@ def _of_another_request(frame: bytes) -> bytes:
 
 
 @breaks("wire/answer-without-request")
-def answer_twice(script: Script) -> Iterator[Script]:
+def respond_twice(script: Script) -> Iterator[Script]:
     for place, ask in script.targets():
-        if ask.answer is not None and not _is_raw(ask):
+        if ask.response is not None and not _is_raw(ask):
             again = Send(TO_CLIENT, prefixed(bytes(8)), ask.on)
             yield script.put(place, ask, again).broken_off(place + 1)
 
@@ -111,10 +111,10 @@ def _is_raw(ask: Ask) -> bool:
 
 
 @breaks("wire/answer-without-request")
-def answer_what_is_owed_nothing(script: Script) -> Iterator[Script]:
+def respond_to_what_expects_nothing(script: Script) -> Iterator[Script]:
     for place, ask in script.targets():
         if ask.api == "Produce":
-            yield script.changed(place, body={**ask.body, "acks": 0}, answer=ask.answer or {})
+            yield script.changed(place, body={**ask.body, "acks": 0}, response=ask.response or {})
 
 
 @breaks("wire/frame-size-invalid")
@@ -129,7 +129,7 @@ def announce_an_impossible_size(script: Script) -> Iterator[Script]:
 
 
 @breaks("wire/frame-size-invalid")
-def answer_with_an_impossible_size(script: Script) -> Iterator[Script]:
+def respond_with_an_impossible_size(script: Script) -> Iterator[Script]:
     for place, ask in script.targets():
         if script.focus is None and not _is_raw(ask):
             wrong = Send(TO_CLIENT, _announcing(3), ask.on)

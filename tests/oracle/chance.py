@@ -1,4 +1,4 @@
-"""Chance: random values of any message, in the form that the reader gives them, and damaged bytes.
+"""Random values of any message, in the form that the reader returns, and damaged bytes.
 
 Tens of thousands are drawn in a test, faster than hypothesis draws them; it has tests of its own.
 """

@@ -1,4 +1,4 @@
-"""Our reading and writing of a message held against Kafka's verdict on it."""
+"""Compares our reading and writing of a message with Kafka's."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from decoders.codec.failure import DecodeFailure, Oddity
 from decoders.codec.program import Instruction, Kind, Program
 from decoders.codec.reader import Reader
 from decoders.codec.writer import write
-from tests.oracle.judge import Asked, Verdict
+from tests.oracle.judge import JudgedMessage, KafkaVerdict
 
 
-def difference(program: Program, asked: Asked) -> str | None:
-    """Tell in what our codec differs from Kafka's on the bytes of a message, None if in nothing.
+def difference(program: Program, judged: JudgedMessage) -> str | None:
+    """Return how our codec differs from Kafka's on the bytes of a message, None if it does not.
 
     Where Kafka accepts the bytes, value, number of bytes read and bytes written must be equal and its
     second decoder must agree; where it refuses them, ours must be a DecodeFailure. Messages whose tags
     repeat or do not ascend are compared by value alone: neither Kafka's writer nor its second decoder
     takes them.
     """
-    reader = Reader(asked.data)
+    reader = Reader(judged.data)
     try:
         values = reader.fill(program, {})
     except DecodeFailure as failure:
-        found = None if asked.verdict.json is None else f"only we refuse it: {failure}"
+        found = None if judged.verdict.json is None else f"only we refuse it: {failure}"
     else:
-        found = _of_values(program, values, reader, asked.verdict)
-    return found and f"{asked.pair.message} v{asked.pair.version} {asked.data.hex()}: {found}"
+        found = _of_values(program, values, reader, judged.verdict)
+    return found and f"{judged.pair.message} v{judged.pair.version} {judged.data.hex()}: {found}"
 
 
-def _of_values(program: Program, values: dict[str, Any], reader: Reader, verdict: Verdict) -> str | None:
+def _of_values(program: Program, values: dict[str, Any], reader: Reader, verdict: KafkaVerdict) -> str | None:
     if verdict.json is None:
         return f"only Kafka refuses it: {verdict.reason}"
     if (ours := printed(program, values)) != (kafkas := json.loads(verdict.json)):
@@ -47,10 +47,10 @@ def _of_values(program: Program, values: dict[str, Any], reader: Reader, verdict
 
 
 def printed(program: Program, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a struct as Kafka's JsonConverter prints it.
+    """Return a struct as Kafka's JsonConverter prints it.
 
-    Of records it prints the size alone, of unknown tagged fields nothing, and numbers that JSON cannot
-    write as text.
+    It prints only the size of records, omits unknown tagged fields, and prints numbers that JSON cannot
+    represent as text.
     """
     known = {one.name: one for one in (*program.fields, *program.tagged.values())}
     shown = ((one, values[name]) for name, one in known.items() if name in values)

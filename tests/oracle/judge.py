@@ -1,4 +1,4 @@
-"""Kafka's own message classes, asked about bytes: the Java program of this folder, compiled and run."""
+"""Kafka's own message classes, as the reference: the Java program of this folder, compiled and run."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Pair(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What Kafka makes of the bytes of a message.
+class KafkaVerdict:
+    """How Kafka decodes the bytes of a message.
 
     `json` is what its JsonConverter prints, None where the bytes are refused, for the `reason` given.
     `read` is how many bytes were read and `written` what Kafka writes for what it read. `agreed` says
@@ -40,12 +40,12 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class JudgedMessage:
     """A message of which Kafka has judged the bytes."""
 
     pair: Pair
     data: bytes
-    verdict: Verdict
+    verdict: KafkaVerdict
 
 
 class Oracle:
@@ -59,23 +59,23 @@ class Oracle:
         self._command = [str(java()), "-cp", f"{classes}:{jars}", "Oracle"]
 
     def pairs(self) -> dict[Pair, int]:
-        """Give every request and response at every version with its header version; of a header -1."""
+        """Return the header version of every request and response at every version, -1 for a header."""
         rows = (line.split("\t") for line in self._run("list"))
         return {Pair(message, int(version)): int(header) for message, version, header in rows}
 
-    def make(self, pairs: Iterable[Pair], seed: int, count: int) -> Iterator[Asked]:
+    def make(self, pairs: Iterable[Pair], seed: int, count: int) -> Iterator[JudgedMessage]:
         """Let Kafka make `count` random messages of each pair, most of their fields not at the default."""
         asked = [f"{pair.message}\t{pair.version}" for pair in pairs]
         for line in self._run("make", str(seed), str(count), asked=asked):
             message, version, data, verdict = line.split("\t", 3)
-            yield Asked(Pair(message, int(version)), bytes.fromhex(data), _verdict(verdict))
+            yield JudgedMessage(Pair(message, int(version)), bytes.fromhex(data), _verdict(verdict))
 
-    def judge(self, messages: Iterable[tuple[Pair, bytes]]) -> Iterator[Asked]:
+    def judge(self, messages: Iterable[tuple[Pair, bytes]]) -> Iterator[JudgedMessage]:
         """Let Kafka judge the bytes of messages."""
         questions = list(messages)
         asked = [f"{pair.message}\t{pair.version}\t{data.hex()}" for pair, data in questions]
         for (pair, data), line in zip(questions, self._run("judge", asked=asked), strict=True):
-            yield Asked(pair, data, _verdict(line))
+            yield JudgedMessage(pair, data, _verdict(line))
 
     def _run(self, *arguments: str, asked: Iterable[str] = ()) -> list[str]:
         ran = subprocess.run(
@@ -96,6 +96,6 @@ def _compiler() -> str:
     return found
 
 
-def _verdict(line: str) -> Verdict:
+def _verdict(line: str) -> KafkaVerdict:
     read, written, agreed, printed, reason = line.split("\t")
-    return Verdict(int(read), bytes.fromhex(written), agreed == "true", printed or None, reason)
+    return KafkaVerdict(int(read), bytes.fromhex(written), agreed == "true", printed or None, reason)

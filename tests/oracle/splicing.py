@@ -1,4 +1,4 @@
-"""Frames of KIP-1313 cut and pasted from frames that Kafka made. No code of ours writes them.
+"""Frames of KIP-1313, spliced from frames that Kafka wrote, without any encoder of ours.
 
 A request on header 3 is one on header 2 with another version number and the instance ID put in: in the
 plain layout 16 bytes between client ID and tagged fields, in the tagged one the header's one tagged field.
@@ -29,7 +29,7 @@ def tagged_header_3(header_2: bytes, key: int, version: int, instance_id: bytes)
 
 
 def has_tags(header_2: bytes) -> bool:
-    """Tell whether a request header has tagged fields."""
+    """Whether a request header has tagged fields."""
     return header_2[end_of_client_id(header_2)] > 0
 
 
@@ -39,7 +39,7 @@ def _begun(header_2: bytes, key: int, version: int) -> bytes:
 
 
 def end_of_client_id(header: bytes) -> int:
-    """Tell how many bytes of a request header end with the client ID."""
+    """Return the offset behind the client ID in a request header."""
     (size,) = _INT16.unpack_from(header, 8)
     return 10 + max(int(size), 0)
 
@@ -50,7 +50,7 @@ def without(body: bytes, begin: int) -> bytes:
 
 
 def flexible_offset_delete_request(body: bytes) -> bytes:
-    """Give the body of an OffsetDelete v0 request the lengths and tags of a flexible version."""
+    """Convert the body of an OffsetDelete v0 request to the lengths and tags of a flexible version."""
     old = BytesIO(body)
     new = _string(old)
     topics = _int32(old)
@@ -62,7 +62,7 @@ def flexible_offset_delete_request(body: bytes) -> bytes:
 
 
 def flexible_offset_delete_response(body: bytes) -> bytes:
-    """Do the same for the answer: error code and throttle time come first."""
+    """Convert the body of a response in the same way: error code and throttle time come first."""
     old = BytesIO(body)
     new = old.read(2 + 4)
     topics = _int32(old)

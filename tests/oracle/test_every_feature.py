@@ -21,7 +21,7 @@ from decoders.schema.grammar import parse_message
 from decoders.schema.model import Message
 from tests.oracle import chance
 from tests.oracle.comparison import difference
-from tests.oracle.judge import Asked, Oracle, Pair
+from tests.oracle.judge import JudgedMessage, Oracle, Pair
 
 NAMES = (
     "AllTypeMessage",
@@ -64,8 +64,8 @@ def program(jar: Path, pair: Pair) -> Program:
     return compile_message(messages(jar)[pair.message], pair.version)
 
 
-def differences(jar: Path, asked: list[Asked]) -> list[str]:
-    found = (difference(program(jar, one.pair), one) for one in asked)
+def differences(jar: Path, messages: list[JudgedMessage]) -> list[str]:
+    found = (difference(program(jar, one.pair), one) for one in messages)
     return [one for one in found if one and not OF_ANOTHER_MIND.search(one)]
 
 

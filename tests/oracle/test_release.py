@@ -18,7 +18,7 @@ from decoders.schema.model import Message
 from decoders.schema.registry import default_schemas
 from tests.oracle import chance
 from tests.oracle.comparison import difference
-from tests.oracle.judge import Asked, Oracle, Pair
+from tests.oracle.judge import JudgedMessage, Oracle, Pair
 
 SCHEMAS = default_schemas()
 MESSAGES: dict[str, Message] = {
@@ -50,8 +50,8 @@ def program(pair: Pair) -> Program:
     return compile_message(MESSAGES[pair.message], pair.version)
 
 
-def differences(asked: list[Asked]) -> list[str]:
-    return [found for one in asked if (found := difference(program(one.pair), one))]
+def differences(messages: list[JudgedMessage]) -> list[str]:
+    return [found for one in messages if (found := difference(program(one.pair), one))]
 
 
 def header_version(pair: Pair) -> int:

@@ -1,4 +1,4 @@
-"""A frame on header 3 of every API that KIP-1313 bumps, and its answer, spliced from what Kafka made."""
+"""A request on header 3 of each API that KIP-1313 bumps, and its response, spliced from Kafka's frames."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from decoders.schema.header_versions import Layout
 from decoders.schema.registry import Api, default_schemas
 from tests.oracle import splicing
 from tests.oracle.comparison import printed
-from tests.oracle.judge import Asked, Oracle, Pair
+from tests.oracle.judge import JudgedMessage, Oracle, Pair
 
 SCHEMAS = default_schemas()
 SASL_HANDSHAKE, API_VERSIONS, OFFSET_DELETE, GET_TELEMETRY, PUSH_TELEMETRY = 17, 18, 47, 71, 72
@@ -130,7 +130,7 @@ def spliced(oracle: Oracle, layout: Layout) -> Iterator[Spliced]:
         )
 
 
-def made(oracle: Oracle, header: Pair, kind: str) -> Iterator[tuple[Asked, Bumped, Asked]]:
+def made(oracle: Oracle, header: Pair, kind: str) -> Iterator[tuple[JudgedMessage, Bumped, JudgedMessage]]:
     """Let Kafka make a header and a body for each frame."""
     pairs = {Pair(f"{api.name}{kind}", newest): (api, newest) for api, newest in BUMPED}
     bodies = oracle.make(pairs, SEED, OF_EACH)
@@ -139,8 +139,8 @@ def made(oracle: Oracle, header: Pair, kind: str) -> Iterator[tuple[Asked, Bumpe
         yield one, pairs[body.pair], body
 
 
-def expected(api: Api, body: Asked) -> dict[str, Any]:
-    """Tell what Kafka printed of the version before, without the ID where the KIP takes it out."""
+def expected(api: Api, body: JudgedMessage) -> dict[str, Any]:
+    """Return what Kafka printed of the version before, without the ID that the KIP takes out."""
     value: dict[str, Any] = json.loads(body.verdict.json or "")
     if api.key in (GET_TELEMETRY, PUSH_TELEMETRY):
         value.pop("clientInstanceId", None)

@@ -1,4 +1,4 @@
-"""A passage that alters the answers of a broker on their way to the client."""
+"""A passage that alters the responses of a broker on their way to the client."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ PREFIX = 4
 
 
 class Altered:
-    """The passage of one connection. A chunk is taken for one answer: each is asked and read by itself."""
+    """The passage of one connection. Each chunk is one response: requests are sent one at a time."""
 
     def __init__(self, alter: Alter) -> None:
         self._alter = alter
 
     def take(self, direction: Direction, chunk: bytes) -> bytes:
-        """Alter an answer."""
+        """Alter a response."""
         if direction is Direction.TO_BROKER:
             return chunk
         frame = self._alter(chunk[PREFIX:])

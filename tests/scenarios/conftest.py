@@ -17,7 +17,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
-    """Whatever stands on the stage needs Java."""
+    """Tests that use the stage need Java."""
     for item in items:
         if "stage" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.jvm)

@@ -36,20 +36,20 @@ class LiftedConnection:
         self._ranges = {API_VERSIONS: (0, schemas.by_key[API_VERSIONS].versions.highest)}
         self._requests = 0
 
-    def answer(self, frame: bytes) -> bytes | None:
-        """Answer one request, None if the broker closed or owes nothing."""
+    def respond(self, frame: bytes) -> bytes | None:
+        """Return the response to a request, None if the broker closed or the request expects none."""
         request = read_request(self._schemas, frame)
         assert request.api is not None and request.body is not None
         self._requests += 1
         if self._requests == 1:
             self._instance_id = self._instance_ids.setdefault(request.client_id or "", new_instance_id())
         if not self._is_lifted(request):
-            answer = self._exchange(frame)
-            if answer is None or request.api.key != API_VERSIONS:
-                return answer
-            return self._lower(request, answer, request.api_version)
-        answer = self._exchange(self._lift(request))
-        return None if answer is None else self._lower(request, answer, request.api.versions.highest)
+            response = self._exchange(frame)
+            if response is None or request.api.key != API_VERSIONS:
+                return response
+            return self._lower(request, response, request.api_version)
+        response = self._exchange(self._lift(request))
+        return None if response is None else self._lower(request, response, request.api.versions.highest)
 
     def _is_lifted(self, request: Request) -> bool:
         assert request.api is not None
@@ -69,10 +69,10 @@ class LiftedConnection:
             self._schemas, api.key, version, correlation_id, client_id, body, self._instance_id
         )
 
-    def _lower(self, request: Request, answer: bytes, answered: int) -> bytes:
+    def _lower(self, request: Request, response: bytes, response_version: int) -> bytes:
         api, version = request.api, request.api_version or 0
         assert api is not None
-        body = read_response(self._schemas, answer, api.key, answered).body
+        body = read_response(self._schemas, response, api.key, response_version).body
         assert body is not None
         lowered = _fitting(api.response.struct, version, body)
         if api.key == API_VERSIONS:
@@ -127,8 +127,8 @@ class LiftedClients:
             def handle(self) -> None:
                 with socket.create_connection(upstream) as broker:
                     connection = LiftedConnection(schemas, broker, instance_ids)
-                    while (frame := read_frame(self.request)) and (answer := connection.answer(frame)):
-                        self.request.sendall(prefixed(answer))
+                    while (frame := read_frame(self.request)) and (response := connection.respond(frame)):
+                        self.request.sendall(prefixed(response))
 
         class LiftingServer(socketserver.ThreadingTCPServer):
             allow_reuse_address = True

@@ -1,4 +1,4 @@
-"""What the real broker is asked: all that the KIPs say it must answer, and answers altered on their way."""
+"""Questions to a real broker: requests that the KIPs define a response for, and altered responses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.scenarios.requests import (
 )
 
 API_VERSIONS_ERROR = 4
-"""Where the answer to ApiVersions has its error: behind response header 0."""
+"""Where an ApiVersions response has its error: behind response header 0."""
 HEARTBEAT_ERROR = 9
 """Behind response header 1 and the throttle time."""
 MEMBER, OTHER_MEMBER = "kcjqdTIoQMuWKqjv0mmNEw", "zzzzdTIoQMuWKqjv0mmNEw"
@@ -46,7 +46,7 @@ Play = Callable[[InstanceClient], object]
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked, what is held against the client, and what against a broker that answers otherwise."""
+    """A request, the rule that it breaks, and the rule that a broker breaks with another response."""
 
     name: str
     play: Play
@@ -91,8 +91,8 @@ def _unsupported() -> list[Question]:
         ask = partial(send_as_version, api="ApiVersions", written=3, claimed=version, **_software())
         asked = [
             ("", None, ""),
-            (", answered behind header 1", _behind_header_1, "kip511/unsupported-answer-not-v0"),
-            (", answered without a range", _without_range, "kip511/unsupported-answer-without-range"),
+            (", response behind header 1", _behind_header_1, "kip511/unsupported-answer-not-v0"),
+            (", response without a range", _without_range, "kip511/unsupported-answer-without-range"),
         ]
         questions += [
             _question(f"ApiVersions v{version}{how}", ask, "wire/unknown-api", alter=alter, fault=fault)
@@ -244,7 +244,7 @@ def _bytes_of(text: str) -> bytes:
 
 
 def _without_instance_id(frame: bytes) -> bytes:
-    """The ID stands behind response header 1, the throttle time and the error."""
+    """The ID is behind response header 1, the throttle time and the error."""
     return frame[:11] + bytes(16) + frame[27:]
 
 

@@ -81,6 +81,6 @@ def find_coordinator(client: InstanceClient, version: int) -> dict[str, Any]:
 
 
 def send_without_reading(client: InstanceClient, member_id: str, version: int) -> None:
-    """Join a group and leave the answer where it is."""
+    """Join a group without reading the response."""
     body = {"groupId": f"{GROUP}-ConsumerGroupHeartbeat", "memberId": member_id, "memberEpoch": JOIN}
     client.send(client.frame("ConsumerGroupHeartbeat", version, body | _JOINS["ConsumerGroupHeartbeat"]))

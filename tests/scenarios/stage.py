@@ -38,13 +38,13 @@ ATTEMPTS, RETRY = 200, 0.1
 """How often to ask for a coordinator, and how many seconds lie between."""
 MEMBER = "kcjqdTIoQMuWKqjv0mmNEw"
 READ = 6 * 1_000_000_000
-"""Nanoseconds after which a relay takes an answer for read, and some more."""
+"""Nanoseconds after which a relay takes a response for read, and some more."""
 REAUTHENTICATION = 2_000
 """Milliseconds that an authentication holds."""
 PATIENCE = 2.0
 """Seconds to wait for the end of connections that were closed."""
 FLAGS_AT = 14 + 20 + 13
-"""Where the flags of TCP stand behind Ethernet and IPv4."""
+"""The offset of TCP's flags behind Ethernet and IPv4."""
 USER, PASSWORD = "tester", "secret"
 SCRAM = "SCRAM-SHA-256"
 
@@ -83,7 +83,7 @@ auto.create.topics.enable=true
 
 
 class Clock:
-    """The relays' clock, which can be moved on, so that nobody has to wait until an answer counts as read."""
+    """The relays' clock, which tests advance instead of waiting until a response counts as read."""
 
     def __init__(self) -> None:
         self._ahead = 0
@@ -93,7 +93,7 @@ class Clock:
         return time.time_ns() + self._ahead
 
     def settle(self) -> None:
-        """Let every answer so far have been read."""
+        """Advance until every response so far counts as read."""
         self._ahead += READ
 
 
@@ -131,7 +131,7 @@ class Stage:
     def watch(
         self, target: Address, passage: Any = relayed_connection.Unchanged, port: int = 0
     ) -> Iterator[Watch]:
-        """Record what passes to a target, at a port if clients were told of one."""
+        """Record what passes to a target, at a given port if clients know it by that."""
         packets: list[Packet] = []
         with relay.Relay(target, packets.extend, passage=passage, port=port) as recording:
             yield Watch(recording.address, packets)

@@ -1,4 +1,4 @@
-"""KIP-1082's scenarios with a real coordinator: lost answers, coming back, mixed versions, ghosts."""
+"""KIP-1082's scenarios with a real coordinator: lost responses, rejoining, mixed versions, ghosts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MEMBERSHIPS = pytest.mark.parametrize(
 )
 
 
-def join_again_after_a_lost_answer(stage: Stage, first: str, second: str, version: int = 1) -> set[str]:
-    """The connection breaks before the answer to a join is read, and the client joins on another one."""
+def join_again_after_a_lost_response(stage: Stage, first: str, second: str, version: int = 1) -> set[str]:
+    """The connection breaks before the response to a join is read, and the client joins on another one."""
     with stage.watch(stage.old) as watch:
         with watch.client() as client:
             negotiate(client)
@@ -30,11 +30,11 @@ def join_again_after_a_lost_answer(stage: Stage, first: str, second: str, versio
 
 
 def test_a_join_that_is_repeated_with_the_same_id_is_the_same_member(stage: Stage) -> None:
-    assert join_again_after_a_lost_answer(stage, MEMBER, MEMBER) == set()
+    assert join_again_after_a_lost_response(stage, MEMBER, MEMBER) == set()
 
 
 def test_a_join_that_leaves_its_id_to_the_broker_leaves_a_ghost(stage: Stage) -> None:
-    assert join_again_after_a_lost_answer(stage, "", "", version=0) == {"kip1082/member-id-assigned-late"}
+    assert join_again_after_a_lost_response(stage, "", "", version=0) == {"kip1082/member-id-assigned-late"}
 
 
 def test_a_ghost_counts_as_often_as_it_joins(stage: Stage) -> None:

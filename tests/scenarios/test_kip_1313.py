@@ -30,8 +30,8 @@ PAUSE = 1.1
 
 def _subscribe(client: InstanceClient, given: str) -> str:
     asked = {"clientInstanceId": given}
-    answered: str = client.request("GetTelemetrySubscriptions", asked, version=0)["clientInstanceId"]
-    return answered
+    returned: str = client.request("GetTelemetrySubscriptions", asked, version=0)["clientInstanceId"]
+    return returned
 
 
 def test_an_old_client_at_an_old_broker_is_assigned_its_id(stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""KIP-35 with a real broker: every entry of its answer, obeyed and disobeyed."""
+"""KIP-35 with a real broker: every entry of its advertisement, obeyed and disobeyed."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def violating(name: str = "RP Console") -> Exchange:
     request = exchange.request(
         "ApiVersions", 6, SOFTWARE | {"clientSoftwareName": name}, client_id="app", instance_id=ID_A
     )
-    exchange.answer(request, advertisement(42))
+    exchange.respond(request, advertisement(42))
     for _ in range(2):
         exchange.request("Metadata", 14, instance_id=ID_B)
     exchange.close()

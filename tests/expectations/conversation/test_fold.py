@@ -34,31 +34,31 @@ def cut_beat(exchange: Exchange, epoch: int) -> None:
 def malform_name(exchange: Exchange) -> None:
     """A software name that is refused."""
     body = SOFTWARE | {"clientSoftwareName": "-x"}
-    exchange.answer(exchange.request("ApiVersions", 4, body, client_id="app"), advertisement(42))
+    exchange.respond(exchange.request("ApiVersions", 4, body, client_id="app"), advertisement(42))
 
 
 def answered(exchange: Exchange, error_code: int, **how: Any) -> None:
     """A request that is answered with an error code."""
-    exchange.answer(exchange.request("OffsetDelete", 1, **how), {"errorCode": error_code})
+    exchange.respond(exchange.request("OffsetDelete", 1, **how), {"errorCode": error_code})
 
 
 def describe(exchange: Exchange, cluster_id: str) -> None:
     """A broker that tells of itself."""
     nodes = [{"nodeId": 3, "host": "10.0.0.2", "port": 9092}]
     body = {"clusterId": cluster_id, "brokers": nodes}
-    exchange.answer(exchange.request("Metadata", 12, client_id="app"), body)
+    exchange.respond(exchange.request("Metadata", 12, client_id="app"), body)
 
 
 def mean(exchange: Exchange, error_code: int) -> None:
     """A client that means to reach a certain broker."""
     body = SOFTWARE | {"clusterId": "c", "nodeId": 3}
-    exchange.answer(exchange.request("ApiVersions", 5, body, client_id="app"), advertisement(error_code))
+    exchange.respond(exchange.request("ApiVersions", 5, body, client_id="app"), advertisement(error_code))
 
 
 def unsupported(exchange: Exchange) -> None:
     """A version of ApiVersions that the broker does not have."""
     body = {"errorCode": 35, "apiKeys": [{"apiKey": 18, "minVersion": 0, "maxVersion": 3}]}
-    exchange.answer(exchange.request("ApiVersions", 5, SOFTWARE, client_id="app"), body, version=0)
+    exchange.respond(exchange.request("ApiVersions", 5, SOFTWARE, client_id="app"), body, version=0)
 
 
 def late_answer(exchange: Exchange) -> None:
@@ -67,7 +67,7 @@ def late_answer(exchange: Exchange) -> None:
     paired = {seen.paired_sequence for seen in exchange.records}
     for request in waiting:
         if request.sequence not in paired:
-            exchange.answer(request, {"topics": [{"name": "t", "errorCode": 0}]})
+            exchange.respond(request, {"topics": [{"name": "t", "errorCode": 0}]})
             return
 
 
@@ -75,7 +75,7 @@ def beats(exchange: Exchange, times: int, member_id: str, epoch: int = 1, **told
     """Heartbeats that are answered, three seconds apart."""
     for _ in range(times):
         exchange.wait(3)
-        exchange.answer(beat(exchange, member_id, epoch), {"heartbeatIntervalMs": 5000, **told})
+        exchange.respond(beat(exchange, member_id, epoch), {"heartbeatIntervalMs": 5000, **told})
 
 
 def late_beat(exchange: Exchange) -> None:
@@ -84,7 +84,7 @@ def late_beat(exchange: Exchange) -> None:
     for request in exchange.records:
         is_beat = request.frame[:2] == (68).to_bytes(2) and request.kind is Kind.REQUEST
         if is_beat and not request.is_cut and request.sequence not in paired:
-            exchange.answer(request, {"memberId": "A", "heartbeatIntervalMs": 5000})
+            exchange.respond(request, {"memberId": "A", "heartbeatIntervalMs": 5000})
             return
 
 
@@ -97,7 +97,7 @@ STEPS: dict[str, Callable[[Exchange], object]] = {
     "zero ID, taken": lambda exchange: answered(exchange, 0, instance_id=ZERO_ID),
     "plain, taken": lambda exchange: answered(exchange, 0, instance_id=ID_A),
     "late answer": late_answer,
-    "telemetry": lambda exchange: exchange.answer(
+    "telemetry": lambda exchange: exchange.respond(
         exchange.request("GetTelemetrySubscriptions", 0, client_id="app"), {}
     ),
     "other ID": lambda exchange: exchange.request("Metadata", 14, instance_id=ID_B),
@@ -107,7 +107,7 @@ STEPS: dict[str, Callable[[Exchange], object]] = {
     "beat A": lambda exchange: beat(exchange, "A", 1),
     "beat B": lambda exchange: beat(exchange, "B", 1),
     "leave": lambda exchange: beat(exchange, "A", -1),
-    "answer": lambda exchange: exchange.answer(beat(exchange, "A", 1), {"memberId": "A"}),
+    "answer": lambda exchange: exchange.respond(beat(exchange, "A", 1), {"memberId": "A"}),
     "A twice": lambda exchange: beats(exchange, 2, "A", memberId="A"),
     "B thrice": lambda exchange: beats(exchange, 3, "B", memberId="B"),
     "A joins twice": lambda exchange: beats(exchange, 2, "A", 0, memberId="A"),
@@ -197,7 +197,7 @@ def shown(windows: list[Window]) -> object:
 def test_steady_traffic_folds_to_a_few_observations() -> None:
     exchange = Exchange()
     for _ in range(500):
-        exchange.answer(exchange.request("FindCoordinator", 7, client_id="app", instance_id=ID_A))
+        exchange.respond(exchange.request("FindCoordinator", 7, client_id="app", instance_id=ID_A))
     (window,) = exchange.windows()
     assert [observation.count for observation in window.observations] == [1, 1, 1, 499, 499]
 
@@ -224,7 +224,7 @@ def test_heartbeats_of_two_members_do_not_fold() -> None:
 def test_what_is_said_again_in_a_later_window_does_not_stand_alone() -> None:
     exchange = Exchange()
     for _ in range(20):
-        exchange.answer(exchange.request("FindCoordinator", 7, client_id="app", instance_id=ID_A))
+        exchange.respond(exchange.request("FindCoordinator", 7, client_id="app", instance_id=ID_A))
     opening, *others = exchange.windows(10, {})
     assert [observation.count for observation in opening.observations] == [1, 1, 1, 3, 3, 1]
     assert [observation.count for observation in others[0].observations] == [1, 4, 4, 1]
@@ -234,7 +234,7 @@ def test_what_comes_a_second_time_is_no_repeat() -> None:
     """A source that is read again from its beginning says nothing twice."""
     exchange, said = Exchange(), Said()
     for _ in range(3):
-        exchange.answer(exchange.request("FindCoordinator", 7, client_id="app"))
+        exchange.respond(exchange.request("FindCoordinator", 7, client_id="app"))
     first, second = exchange.windows(said=said), exchange.windows(said=said)
     assert [each.observations for each in first] == [each.observations for each in second]
 
@@ -250,9 +250,9 @@ def test_requests_that_no_answer_is_due_to_fold_without_one() -> None:
 def test_a_request_whose_answer_comes_in_a_later_window_stays_alone_with_it() -> None:
     exchange = Exchange()
     for _ in range(3):
-        exchange.answer(exchange.request("Metadata", 14, client_id="app", instance_id=ID_A))
+        exchange.respond(exchange.request("Metadata", 14, client_id="app", instance_id=ID_A))
     waiting = exchange.request("Metadata", 14, client_id="app", instance_id=ID_A)
-    exchange.answer(waiting)
+    exchange.respond(waiting)
     *_, request = exchange.windows(8)[0].observations
     (answer,) = exchange.windows(8)[1].observations
     assert (request.count, answer.count) == (1, 1)

@@ -22,7 +22,7 @@ def state_after(say: Callable[[Exchange], object], instance_id: bytes | None = N
     exchange = Exchange()
     exchange.negotiate(client_id="app")
     if instance_id is not None:
-        exchange.answer(exchange.request("Metadata", 14, client_id="app", instance_id=instance_id), {})
+        exchange.respond(exchange.request("Metadata", 14, client_id="app", instance_id=instance_id), {})
     say(exchange)
     (window,) = exchange.windows(len(exchange.records))
     state = open_connection(window.connection)

@@ -38,13 +38,13 @@ def refuse(exchange: Exchange) -> None:
 def misroute(exchange: Exchange, error_code: int) -> None:
     """A client that means to reach a certain broker."""
     body = SOFTWARE | {"clusterId": "c", "nodeId": 3}
-    exchange.answer(exchange.request("ApiVersions", 5, body, client_id="app"), advertisement(error_code))
+    exchange.respond(exchange.request("ApiVersions", 5, body, client_id="app"), advertisement(error_code))
 
 
 STEPS: dict[str, Callable[[Exchange], object]] = {
     "orders": lambda on: on.request("ApiVersions", 6, SOFTWARE, client_id="orders", instance_id=ID_A),
     "billing": lambda on: on.request("ApiVersions", 6, SOFTWARE, client_id="billing", instance_id=ID_A),
-    "use": lambda on: on.answer(on.request("Metadata", 12, client_id="app")),
+    "use": lambda on: on.respond(on.request("Metadata", 12, client_id="app")),
     "beat A": lambda on: beat(on, ID_A),
     "beat B": lambda on: beat(on, ID_B),
     "refuse": refuse,
@@ -196,7 +196,7 @@ def test_steady_traffic_tells_no_claims() -> None:
     exchange = instance(1)
     before = len(claims_of_all(exchange))
     for _ in range(500):
-        exchange.answer(exchange.request("Metadata", 14, instance_id=ID_A))
+        exchange.respond(exchange.request("Metadata", 14, instance_id=ID_A))
     judge, told = Judge(NAMES), 0
     (window,) = exchange.windows()
     told = len(judge.judge(open_connection(window.connection), window).claims)

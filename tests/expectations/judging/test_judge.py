@@ -106,7 +106,7 @@ def test_what_was_heard_before_is_passed_over() -> None:
 def test_a_finding_tells_who_where_and_when() -> None:
     exchange = Exchange()
     exchange.request("ApiVersions", 6, SOFTWARE, client_id="app", instance_id=ID_A)
-    exchange.answer(exchange.records[-1], advertisement())
+    exchange.respond(exchange.records[-1], advertisement())
     body = {"groupId": "g", "memberId": "", "memberEpoch": 0}
     request = exchange.request("ConsumerGroupHeartbeat", 2, body, instance_id=ID_A)
     _, outcomes = hear(exchange, Judge(NAMES, Terms(listeners={"10.0.0.2:9092": "WATCHED"})))
@@ -163,7 +163,7 @@ def test_a_message_is_one_line_that_can_be_shown_whatever_is_on_the_wire(name: s
     """What was on the wire as it was stands in the context."""
     exchange = Exchange()
     body = SOFTWARE | {"clientSoftwareName": name}
-    exchange.answer(exchange.request("ApiVersions", 4, body, client_id="app"), advertisement(42))
+    exchange.respond(exchange.request("ApiVersions", 4, body, client_id="app"), advertisement(42))
     _, outcomes = hear(exchange)
     (finding,) = published(outcomes)
     assert finding.message.isprintable()
@@ -198,7 +198,7 @@ def test_a_finding_of_kip_1313_tells_in_which_layout_header_3_was_seen(layout: L
 def test_a_finding_of_another_kip_tells_nothing_of_header_3() -> None:
     exchange = storm(0)
     body = SOFTWARE | {"clientSoftwareName": "RP Console"}
-    exchange.answer(exchange.request("ApiVersions", 4, body, client_id="app"), advertisement(42))
+    exchange.respond(exchange.request("ApiVersions", 4, body, client_id="app"), advertisement(42))
     _, outcomes = hear(exchange)
     malformed = [found for found in published(outcomes) if found.kip == "KIP-511"]
     assert malformed

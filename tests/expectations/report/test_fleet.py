@@ -81,7 +81,7 @@ def test_an_old_api_versions_is_a_fact_where_the_broker_has_newer(
     exchange = Exchange()
     for version in versions:
         request = exchange.request("ApiVersions", version, SOFTWARE if version > 2 else {}, client_id="app")
-        exchange.answer(request, advertisement())
+        exchange.respond(request, advertisement())
     exchange.close()
     assert [client.old_api_versions for client in clients_of(tmp_path, exchange)] == [old]
 

@@ -20,9 +20,9 @@ def beat(exchange: Exchange, member_id: str, epoch: int, version: int = 1, **how
     return exchange.request("ConsumerGroupHeartbeat", version, body, client_id="app", **how)
 
 
-def answered(exchange: Exchange, request: Record, member_id: str | None, interval: int = 5000) -> None:
-    """The coordinator's answer to a heartbeat."""
-    exchange.answer(request, {"memberId": member_id, "memberEpoch": 1, "heartbeatIntervalMs": interval})
+def respond(exchange: Exchange, request: Record, member_id: str | None, interval: int = 5000) -> None:
+    """Add the coordinator's response to a heartbeat."""
+    exchange.respond(request, {"memberId": member_id, "memberEpoch": 1, "heartbeatIntervalMs": interval})
 
 
 def changed(exchange: Exchange) -> Finding:
@@ -82,7 +82,7 @@ def test_a_heartbeat_that_was_cut_is_undecided() -> None:
 def test_another_id_after_leaving_violates() -> None:
     exchange = Exchange()
     for member_id, epoch in (("A", 0), ("A", -1), ("B", 0)):
-        answered(exchange, beat(exchange, member_id, epoch), member_id)
+        respond(exchange, beat(exchange, member_id, epoch), member_id)
     assert exchange.verdicts(CHANGED) == (1, 1, 0)
     assert changed(exchange).context["when"] == "across leave and rejoin"
 
@@ -90,14 +90,14 @@ def test_another_id_after_leaving_violates() -> None:
 def test_the_same_id_across_leave_and_rejoin_conforms() -> None:
     exchange = Exchange()
     for epoch in (0, 1, -1, 0, 1):
-        answered(exchange, beat(exchange, "A", epoch), "A")
+        respond(exchange, beat(exchange, "A", epoch), "A")
     assert exchange.verdicts(CHANGED) == (4, 0, 0)
 
 
 def test_another_id_mid_session_violates_when_the_first_stays_silent() -> None:
     exchange = Exchange()
-    answered(exchange, beat(exchange, "A", 0), "A")
-    answered(exchange, beat(exchange, "B", 0), "B")
+    respond(exchange, beat(exchange, "A", 0), "A")
+    respond(exchange, beat(exchange, "B", 0), "B")
     assert exchange.verdicts(CHANGED) == (0, 0, 0)
     exchange.wait(10)
     beat(exchange, "B", 1)
@@ -125,15 +125,15 @@ def test_a_connection_that_is_given_up_leaves_a_change_undecided() -> None:
 def test_two_members_on_one_connection_are_undecided() -> None:
     exchange = Exchange()
     for member_id in "ABABAB":
-        answered(exchange, beat(exchange, member_id, 0), member_id)
+        respond(exchange, beat(exchange, member_id, 0), member_id)
     exchange.close()
     _, violates, undecided = exchange.verdicts(CHANGED)
     assert violates == 0 and undecided > 0
 
 
-def test_adopting_the_id_of_the_brokers_answer_conforms() -> None:
+def test_adopting_the_id_of_the_brokers_response_conforms() -> None:
     exchange = Exchange()
-    answered(exchange, beat(exchange, "A", 0), "B")
+    respond(exchange, beat(exchange, "A", 0), "B")
     beat(exchange, "B", 1)
     assert exchange.verdicts(CHANGED) == (1, 0, 0)
 

@@ -21,14 +21,14 @@ def beat(exchange: Exchange, member_id: str, epoch: int = 1) -> Record:
     return exchange.request("ConsumerGroupHeartbeat", 1, body, client_id="app")
 
 
-def answer(exchange: Exchange, member_id: str | None, error_code: int = 0) -> None:
-    """The answer to the latest heartbeat that has none."""
+def respond(exchange: Exchange, member_id: str | None, error_code: int = 0) -> None:
+    """Respond to the latest heartbeat that has no response."""
     paired = {seen.paired_sequence for seen in exchange.records}
     open_requests = [seen for seen in exchange.records if seen.frame and not seen.paired_sequence]
     for request in reversed(open_requests):
         if request.sequence not in paired:
             body = {"errorCode": error_code, "memberId": member_id, "heartbeatIntervalMs": 5000}
-            exchange.answer(request, body)
+            exchange.respond(request, body)
             return
 
 
@@ -43,9 +43,9 @@ EVENTS: dict[str, Callable[[Exchange], object]] = {
     "A joins": lambda exchange: beat(exchange, "A", 0),
     "A leaves": lambda exchange: beat(exchange, "A", -1),
     "B": lambda exchange: beat(exchange, "B"),
-    "answered A": lambda exchange: answer(exchange, "A"),
-    "answered B": lambda exchange: answer(exchange, "B"),
-    "refused": lambda exchange: answer(exchange, None, 25),
+    "response A": lambda exchange: respond(exchange, "A"),
+    "response B": lambda exchange: respond(exchange, "B"),
+    "refused": lambda exchange: respond(exchange, None, 25),
     "silence": lambda exchange: exchange.wait(11),
     "gap": lambda exchange: exchange.gap(),
     "unreadable": cut_beat,
@@ -56,7 +56,7 @@ STATES = {
     "nobody": (),
     "A": ("A",),
     "A left": ("A", "A leaves"),
-    "A, renamed to B": ("A", "answered B"),
+    "A, renamed to B": ("A", "response B"),
     "A, B beside it": ("A", "B"),
     "A silent, B beside it": ("A", "B", "silence"),
     "A and B share": ("A", "B", "A"),
@@ -111,7 +111,7 @@ def test_who_was_heard_last_beside_another_decides_nothing_once_lost(events: lis
 
 
 @given(LIVES)
-def test_every_member_id_is_judged_once_by_its_answer_or_left_undecided(events: list[str]) -> None:
+def test_every_member_id_is_judged_once_by_its_response_or_left_undecided(events: list[str]) -> None:
     exchange = Exchange()
     played = [event for event in events if event not in ("unreadable", "refused")]
     for event in played:

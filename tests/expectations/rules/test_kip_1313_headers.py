@@ -105,22 +105,22 @@ def test_the_rules_on_instance_ids_say_what_the_account_says(said: list[Said], m
 def test_every_wrong_id_is_judged_once_on_the_brokers_side(
     said: list[Said], errors: list[int | None], closed: bool
 ) -> None:
-    """By its answer, or as undecided: at the end of the connection none is left open."""
-    exchange, unanswered = Exchange(), 0
+    """By its response, or as undecided: at the end of the connection none is left open."""
+    exchange, without_response = Exchange(), 0
     for one, error_code in zip([Said(3, ID_A, "app"), *said], [0, *errors], strict=False):
         if one.header != 3:
             continue
         request = exchange.request("OffsetDelete", 1, client_id=one.client_id, instance_id=one.instance_id)
         if error_code is None:
-            unanswered += 1
+            without_response += 1
         else:
-            exchange.answer(request, {"errorCode": error_code})
+            exchange.respond(request, {"errorCode": error_code})
     if closed:
         exchange.close()
     offences = exchange.verdicts("kip1313/instance-id-missing")[1]
     offences += exchange.verdicts("kip1313/instance-id-changed")[1]
     judged = sum(exchange.verdicts("kip1313/instance-id-accepted-wrongly"))
-    assert offences - (0 if closed else unanswered) <= judged <= offences
+    assert offences - (0 if closed else without_response) <= judged <= offences
 
 
 @given(st.lists(SAYINGS, max_size=20))

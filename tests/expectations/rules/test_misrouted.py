@@ -16,10 +16,10 @@ WITHOUT_CAUSE = "kip1242/rebootstrap-without-cause"
 
 
 def judged(node_id: int, error_code: int, configured: ClusterDescription) -> Outcome:
-    """A client that means to reach a node of cluster c, answered with an error."""
+    """A client that means to reach a node of cluster c, and a response with an error."""
     exchange = Exchange()
     body = SOFTWARE | {"clusterId": "c", "nodeId": node_id}
-    exchange.answer(exchange.request("ApiVersions", 5, body, client_id="app"), advertisement(error_code))
+    exchange.respond(exchange.request("ApiVersions", 5, body, client_id="app"), advertisement(error_code))
     exchange.close()
     (window,) = exchange.windows()
     judge = Judge(default_schemas().api_names, Terms(brokers={exchange.server: configured}))

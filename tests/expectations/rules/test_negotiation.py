@@ -20,46 +20,46 @@ def claim(name: str, version: int = 4) -> Exchange:
 
 
 @pytest.mark.parametrize("name", ["RP Console", "-x", "x.", "java@kafka", ""])
-def test_a_malformed_name_violates_once_answered_in_its_version(name: str) -> None:
+def test_a_malformed_name_violates_once_the_response_has_its_version(name: str) -> None:
     exchange = claim(name)
     assert exchange.verdicts(NAME) == (0, 0, 0)
-    exchange.answer(exchange.records[-1], advertisement(42))
+    exchange.respond(exchange.records[-1], advertisement(42))
     assert exchange.verdicts(NAME) == (0, 1, 0)
 
 
 def test_the_finding_says_when_the_readings_differ() -> None:
     exchange = claim("-x")
-    exchange.answer(exchange.records[-1], advertisement(42))
+    exchange.respond(exchange.records[-1], advertisement(42))
     assert "text allows it" in exchange.judge().findings[0].message
 
 
 @pytest.mark.parametrize("name", ["librdkafka", "a", "apache-kafka.java"])
 def test_a_good_name_conforms(name: str) -> None:
     exchange = claim(name)
-    exchange.answer(exchange.records[-1], advertisement())
+    exchange.respond(exchange.records[-1], advertisement())
     assert exchange.verdicts(NAME) == (1, 0, 0)
 
 
 def test_a_name_the_broker_did_not_understand_is_not_judged() -> None:
     exchange = claim("RP Console")
     body = {"errorCode": 35, "apiKeys": [{"apiKey": 18, "minVersion": 0, "maxVersion": 3}]}
-    exchange.answer(exchange.records[-1], body, version=0)
+    exchange.respond(exchange.records[-1], body, version=0)
     assert exchange.verdicts(NAME) == (0, 0, 0)
 
 
-def test_a_name_that_was_never_answered_is_undecided() -> None:
+def test_a_name_without_a_response_is_undecided() -> None:
     exchange = claim("RP Console")
     exchange.close()
     assert exchange.verdicts(NAME) == (0, 0, 1)
 
 
-def test_a_lost_answer_leaves_the_name_undecided() -> None:
+def test_a_lost_response_leaves_the_name_undecided() -> None:
     exchange = claim("RP Console")
     exchange.gap(Direction.TO_CLIENT)
     assert exchange.verdicts(NAME) == (0, 0, 1)
 
 
-def test_a_version_outside_the_range_violates_when_the_answer_was_read() -> None:
+def test_a_version_outside_the_range_violates_when_the_response_was_read() -> None:
     exchange = Exchange()
     exchange.negotiate(client_id="app")
     exchange.request("FindCoordinator", 0, {"key": "g"}, client_id="app", settled=True)
@@ -85,7 +85,7 @@ def test_the_one_range_beside_error_35_advertises_nothing() -> None:
     exchange = Exchange()
     request = exchange.request("ApiVersions", 4, SOFTWARE, client_id="app")
     body = {"errorCode": 35, "apiKeys": [{"apiKey": 18, "minVersion": 0, "maxVersion": 3}]}
-    exchange.answer(request, body, version=0)
+    exchange.respond(request, body, version=0)
     exchange.request("Metadata", 12, client_id="app", settled=True)
     assert exchange.verdicts(RANGE) == (0, 0, 1)
 

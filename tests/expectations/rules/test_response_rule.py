@@ -1,4 +1,4 @@
-"""Requests wait for their answers in bounded number, and each of them is let go exactly once."""
+"""Requests wait for their responses in bounded number, and each of them is dropped exactly once."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ def test_the_oldest_is_given_up_when_too_many_wait() -> None:
     assert awaited == Awaited()
 
 
-def test_folded_requests_wait_until_as_many_were_answered() -> None:
+def test_folded_requests_wait_until_all_have_responses() -> None:
     awaited, request = Awaited(), changed(a_request(), first_sequence=10, count=5)
     assert [*awaited.add(request)] == []
-    answer = changed(request, paired_sequence=10, count=3)
-    assert awaited.take(answer) == request
+    response = changed(request, paired_sequence=10, count=3)
+    assert awaited.take(response) == request
     assert total([*awaited.give_up()]) == 2
 
 
-def test_a_request_that_no_answer_is_due_to_does_not_wait() -> None:
+def test_a_request_that_expects_no_response_does_not_wait() -> None:
     observation = a_request()
     silent = msgspec.structs.replace(observation.statement, expects_response=False)
     awaited, request = Awaited(), Observation(silent, observation.occurrence)
@@ -58,14 +58,14 @@ def test_a_request_that_no_answer_is_due_to_does_not_wait() -> None:
     assert awaited == Awaited()
 
 
-def test_a_storm_of_offences_is_judged_by_every_answer_whatever_the_window() -> None:
+def test_a_storm_of_offences_is_judged_by_every_response_whatever_the_window() -> None:
     exchange = Exchange()
     exchange.request("OffsetDelete", 1, client_id="app", instance_id=ID_A)
     waiting = []
     for number in range(150):
         waiting.append(exchange.request("OffsetDelete", 1, instance_id=ID_B))
         if number % 3:
-            exchange.answer(waiting.pop(0), {"errorCode": 42 if number % 2 else 0})
+            exchange.respond(waiting.pop(0), {"errorCode": 42 if number % 2 else 0})
     exchange.close()
     expected = {(RULE, "violates"): 50, (RULE, "conforms"): 50, (RULE, "undecided"): 50}
     for size in (10_000, 64, 7, 1):

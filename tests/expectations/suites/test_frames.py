@@ -1,4 +1,4 @@
-"""The suite over the frames topic: a good table passes, and each way to be broken is told by its name."""
+"""The suite over the frames topic: a good table passes, and each fault fails its own expectation."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_good_table_passes_every_expectation() -> None:
 
 @pytest.mark.parametrize("expectation", BROKEN)
 def test_each_fault_fails_its_own_expectation_and_no_other(expectation: str) -> None:
-    """A table broken in one way is told by that name, with the number of rows."""
+    """It reports the number of rows that are at fault."""
     breaks, rows = BROKEN[expectation]
     result = run_frames_suite(breaks(conversation()))
     assert failed(result) == {expectation: rows}

@@ -218,7 +218,7 @@ def test_the_configuration_identifies_a_broker(kipwatch: Kipwatch, tmp_path: Pat
     """No frame of the capture does. The evidence needs the same configuration."""
     exchange = Exchange()
     body = SOFTWARE | {"clusterId": "orders", "nodeId": 4}
-    exchange.answer(exchange.request("ApiVersions", 5, body, client_id="app"), advertisement())
+    exchange.respond(exchange.request("ApiVersions", 5, body, client_id="app"), advertisement())
     exchange.close()
     capture = write_capture(tmp_path / "misrouted.pcap", exchange)
     listener = '[[listener]]\naddress = "10.0.0.2:9092"\nname = "ORDERS"\ncluster_id = "orders"\nnode_id = 3'

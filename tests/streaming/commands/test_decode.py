@@ -83,7 +83,7 @@ def test_structs_in_arrays_stand_behind_a_dash(kipwatch: Kipwatch, tmp_path: Pat
     exchange.negotiate()
     beat = exchange.request("ConsumerGroupHeartbeat", 1, {"groupId": "g", "subscribedTopicNames": ["a", "b"]})
     assigned = {"topicPartitions": [{"topicId": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": [0, 1]}]}
-    exchange.answer(beat, {"assignment": assigned})
+    exchange.respond(beat, {"assignment": assigned})
     lines = kipwatch("decode", write_capture(tmp_path / "a.pcap", exchange)).output.splitlines()
     assert "        apiKeys: 5" in lines
     assert "          - apiKey: 68 (ConsumerGroupHeartbeat), minVersion: 0, maxVersion: 2" in lines
@@ -155,7 +155,7 @@ def test_a_client_id_selects_responses_and_later_requests_too(objects: Objects) 
     """With header v3 only the first request carries it."""
     exchange = Exchange()
     request = exchange.request("ApiVersions", 6, SOFTWARE, client_id="app", instance_id=ID_A)
-    exchange.answer(request, advertisement())
+    exchange.respond(request, advertisement())
     exchange.request("Metadata", 14, instance_id=ID_A)
     assert len(objects(exchange, "--client-id", "app")) == 3
     assert objects(exchange, "--client-id", "ap") == []
@@ -196,8 +196,8 @@ def test_a_remark_is_shown_beside_the_body(kipwatch: Kipwatch, tmp_path: Path) -
 def test_a_response_to_a_request_that_was_not_captured_is_shown(objects: Objects) -> None:
     exchange = Exchange(mid_stream=True)
     request = exchange.request("Metadata", 12)
-    exchange.answer(request)
-    exchange.answer(request)
+    exchange.respond(request)
+    exchange.respond(request)
     *_, unpaired = objects(exchange)
     assert (unpaired["kind"], unpaired["api_key"], unpaired["correlation_id"]) == ("response", None, 1)
     assert unpaired["failure"] == {"reason": "unpaired", "path": "", "offset": None}
@@ -259,7 +259,7 @@ def test_a_file_without_a_frame_is_misuse(kipwatch: Kipwatch, captures: Path) ->
 def test_raw_sasl_tokens_are_shown_without_their_bytes(kipwatch: Kipwatch, tmp_path: Path) -> None:
     exchange = Exchange()
     handshake = exchange.request("SaslHandshake", 0, {"mechanism": "PLAIN"}, client_id="app")
-    exchange.answer(handshake, {"mechanisms": ["PLAIN"]})
+    exchange.respond(handshake, {"mechanisms": ["PLAIN"]})
     exchange.request("SaslHandshake", 0, frame=b"\0user\0hunter2")
     path = write_capture(tmp_path / "sasl.pcap", exchange)
     *_, token, sender, length = kipwatch("decode", "--ports", "9092", path).output.splitlines()

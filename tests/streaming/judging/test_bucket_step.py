@@ -258,7 +258,7 @@ def test_offences_are_counted_by_the_software_that_commits_them() -> None:
     request = exchange.request(
         "ApiVersions", 6, SOFTWARE | {"clientSoftwareName": "a b"}, client_id="app", instance_id=ID_A
     )
-    exchange.answer(request, advertisement(42))
+    exchange.respond(request, advertisement(42))
     ((offence, count),) = step().process(0, Bucket(), windows(exchange)).offences
     assert (offence.rule, offence.level, offence.role) == (
         "kip511/software-name-malformed",

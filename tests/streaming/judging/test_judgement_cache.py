@@ -87,7 +87,7 @@ class Renamed(Exchange):
         return super().request(api, version, self._renamed(body), **how)
 
     def answer(self, request: Record, body: dict[str, Any] | None = None, **how: Any) -> Record:
-        return super().answer(request, self._renamed(body), **how)
+        return super().respond(request, self._renamed(body), **how)
 
     def _renamed(self, body: dict[str, Any] | None) -> dict[str, Any] | None:
         said = body or {}
@@ -96,15 +96,15 @@ class Renamed(Exchange):
 
 
 def fetch(exchange: Exchange, **how: Any) -> None:
-    exchange.answer(exchange.request("Fetch", 12, client_id="app", **how), {})
+    exchange.respond(exchange.request("Fetch", 12, client_id="app", **how), {})
 
 
 def look_up(exchange: Exchange, **how: Any) -> None:
-    exchange.answer(exchange.request("FindCoordinator", 7, **how), {})
+    exchange.respond(exchange.request("FindCoordinator", 7, **how), {})
 
 
 def commit(exchange: Exchange) -> None:
-    exchange.answer(exchange.request("OffsetCommit", 8, client_id="app"), {})
+    exchange.respond(exchange.request("OffsetCommit", 8, client_id="app"), {})
 
 
 def long_poll(exchange: Exchange) -> None:
@@ -113,7 +113,7 @@ def long_poll(exchange: Exchange) -> None:
     waiting = [seen for seen in exchange.records if seen.frame[:2] == (1).to_bytes(2)]
     for request in waiting:
         if request.sequence not in paired:
-            exchange.answer(request, {})
+            exchange.respond(request, {})
             break
     exchange.request("Fetch", 12, client_id="app", settled=True)
 
@@ -124,9 +124,9 @@ def write_unacknowledged(exchange: Exchange) -> None:
 
 def learn_id(exchange: Exchange) -> None:
     asked = exchange.request("GetTelemetrySubscriptions", 0, client_id="app", instance_id=ID_A)
-    exchange.answer(asked, {"clientInstanceId": identifier_text(ID_B)})
+    exchange.respond(asked, {"clientInstanceId": identifier_text(ID_B)})
     push = {"clientInstanceId": identifier_text(ID_B)}
-    exchange.answer(exchange.request("PushTelemetry", 0, push, client_id="app"), {})
+    exchange.respond(exchange.request("PushTelemetry", 0, push, client_id="app"), {})
 
 
 DEEDS: dict[str, Callable[[Exchange], object]] = {
@@ -135,7 +135,7 @@ DEEDS: dict[str, Callable[[Exchange], object]] = {
     "look up": lambda exchange: look_up(exchange, instance_id=ID_A),
     "look up with other ID": lambda exchange: look_up(exchange, instance_id=ID_B),
     "look up with both": lambda exchange: look_up(exchange, instance_id=ID_A, client_id="app"),
-    "fetch as other": lambda exchange: exchange.answer(exchange.request("Fetch", 12, client_id="other"), {}),
+    "fetch as other": lambda exchange: exchange.respond(exchange.request("Fetch", 12, client_id="other"), {}),
     "learn ID": learn_id,
     "commit": commit,
     "long poll": long_poll,
@@ -147,21 +147,21 @@ def of_another_group(exchange: Exchange) -> None:
     for _ in range(2):
         body = {"groupId": "h", "memberId": "A", "memberEpoch": 1}
         request = exchange.request("ConsumerGroupHeartbeat", 1, body, client_id="app")
-        exchange.answer(request, {"memberId": "A", "heartbeatIntervalMs": 5000})
+        exchange.respond(request, {"memberId": "A", "heartbeatIntervalMs": 5000})
 
 
 def beats_with_id(exchange: Exchange, member_id: str) -> None:
     for _ in range(2):
         body = {"groupId": "g", "memberId": member_id, "memberEpoch": 1}
         request = exchange.request("ConsumerGroupHeartbeat", 2, body, instance_id=ID_A)
-        exchange.answer(request, {"memberId": member_id, "heartbeatIntervalMs": 5000})
+        exchange.respond(request, {"memberId": member_id, "heartbeatIntervalMs": 5000})
 
 
 def out_of_turn(exchange: Exchange, *order: int) -> None:
     """Two heartbeats and then both answers, the first of which tells another interval."""
     requests = beat(exchange, "A", 1), beat(exchange, "A", 1)
     for number, interval in zip(order, (5000, 3000), strict=True):
-        exchange.answer(requests[number], {"memberId": "A", "heartbeatIntervalMs": interval})
+        exchange.respond(requests[number], {"memberId": "A", "heartbeatIntervalMs": interval})
 
 
 def in_turn(exchange: Exchange, *steps: Callable[[Exchange], object]) -> None:

@@ -99,7 +99,7 @@ def step(processor: Any, store: Store, said: list[Window], number: int) -> Repor
 def asking() -> Exchange:
     exchange = Exchange()
     exchange.negotiate(client_id="app")
-    exchange.answer(exchange.request("Metadata", 12, client_id="app"))
+    exchange.respond(exchange.request("Metadata", 12, client_id="app"))
     return exchange
 
 
@@ -124,7 +124,7 @@ def test_what_many_said_before_is_heard_without_the_contents_of_connections() ->
     reads = []
     for _ in range(3):
         begin = len(exchange.records)
-        exchange.answer(exchange.request("Metadata", 12, client_id="app"))
+        exchange.respond(exchange.request("Metadata", 12, client_id="app"))
         step(processor, store, windows(exchange, begin), 3)
         reads.append(store.values["contents"].reads)
     assert reads == [1, 1, 1]

@@ -48,7 +48,7 @@ def records() -> list[Record]:
     exchange = Exchange()
     exchange.negotiate(client_id="app")
     for _ in range(20):
-        exchange.answer(exchange.request("Metadata", 12, client_id="app"))
+        exchange.respond(exchange.request("Metadata", 12, client_id="app"))
     return exchange.records
 
 

@@ -1,7 +1,6 @@
-"""The real broker, asked everything that the KIPs say it must answer.
+"""A real broker responds as the KIPs require, and altered responses are findings about the broker.
 
-It is accused of nothing, and the client of just what it did. The same exchange with the answer altered
-is held against the broker.
+The broker itself is accused of nothing, and the client only of what it did.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ pytestmark = pytest.mark.jvm
 @pytest.mark.parametrize(
     "question", [q for q in QUESTIONS if q.altered is None], ids=lambda question: question.name
 )
-def test_the_broker_answers_as_it_must(stage: Stage, question: Question) -> None:
+def test_the_broker_responds_as_it_must(stage: Stage, question: Question) -> None:
     with stage.watch(stage.old) as watch, watch.client() as client:
         question.play(client)
     examination = stage.examine(watch)
@@ -29,10 +28,10 @@ def test_the_broker_answers_as_it_must(stage: Stage, question: Question) -> None
 @pytest.mark.parametrize(
     "question", [q for q in QUESTIONS if q.altered is not None], ids=lambda question: question.name
 )
-def test_an_altered_answer_is_held_against_the_broker(stage: Stage, question: Question) -> None:
+def test_an_altered_response_is_a_finding_about_the_broker(stage: Stage, question: Question) -> None:
     alter = question.altered
     assert alter is not None
     with stage.watch(stage.old, lambda: Altered(alter)) as watch, watch.client() as client:
         question.play(client)
-    told = {finding.rule for finding in stage.examine(watch).findings if finding.role == "broker"}
-    assert question.fault in told
+    broken = {finding.rule for finding in stage.examine(watch).findings if finding.role == "broker"}
+    assert question.fault in broken
