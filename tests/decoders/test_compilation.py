@@ -1,4 +1,4 @@
-"""Machine code is kept between processes, and made anew when a source changes."""
+"""Machine code is cached between processes, and compiled anew if a source changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CALL = (
 
 
 def hits(cache: Path, program: str = CALL) -> str:
-    """What a process prints that keeps its machine code there: 1 if it found the function compiled."""
+    """The output of a process with this cache: 1 if it found the function compiled."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
     ran = subprocess.run(
         [sys.executable, "-c", program],
@@ -37,7 +37,7 @@ def test_the_second_process_compiles_nothing(tmp_path: Path) -> None:
     assert [hits(tmp_path) for _ in range(2)] == ["", "1"]
 
 
-def test_a_place_where_nothing_can_be_kept_only_costs_time(tmp_path: Path) -> None:
+def test_without_a_writable_cache_each_process_compiles(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     assert hits(file) == hits(file) == ""
@@ -58,7 +58,7 @@ def test_a_function_of_another_package_depends_on_both() -> None:
 
 
 def test_a_changed_source_is_compiled_anew(tmp_path: Path) -> None:
-    """The function itself stands in a file that does not change."""
+    """The function itself is in a file that does not change."""
     package = tmp_path / "decoders"
     package.mkdir()
     (package / "__init__.py").touch()

@@ -42,7 +42,7 @@ _UNKNOWN_TAGS: st.SearchStrategy[list[dict[str, Any]]] = st.lists(
 
 @functools.cache
 def bodies(program: Program) -> st.SearchStrategy[dict[str, Any]]:
-    """Bodies in the form that the reader gives: tagged fields only where they are not at their default."""
+    """Bodies in the form that the reader returns: without tagged fields that have their default."""
     fields = {instruction.name: _values(instruction) for instruction in program.fields}
     tagged: dict[str, st.SearchStrategy[Any]] = {
         instruction.name: _values(instruction).filter(functools.partial(_differs, instruction))

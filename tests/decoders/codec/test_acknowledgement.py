@@ -1,4 +1,4 @@
-"""Only a Produce with acks 0 expects no response, for the scalar and the compiled code alike."""
+"""Only a Produce with acks 0 expects no response, by the scalar and by the compiled code."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_a_frame_with_one_byte_changed_keeps_its_spans_inside(at: int, byte: int
         assert 0 <= begin <= end <= len(frame)
 
 
-def test_a_length_is_held_against_the_bytes_before_anything_is_made() -> None:
+def test_a_length_is_checked_before_anything_is_allocated() -> None:
     # 2^31 - 2 topics are announced; a list of that size would take 16 GiB.
     frame = bytes.fromhex("0003 000d 00000007 ffff 00 ffffffff07")
     request = read_request(SCHEMAS, frame)

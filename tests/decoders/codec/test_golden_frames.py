@@ -39,7 +39,7 @@ def test_api_versions_request(version: int, frame: str, body: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("asked", [99, -1, 4], ids=["unknown", "negative", "known, but not to this broker"])
-def test_an_unsupported_api_versions_is_answered_in_version_0(asked: int) -> None:
+def test_the_response_to_an_unsupported_api_versions_has_version_0(asked: int) -> None:
     frame = bytes.fromhex("00000007 0023 00000001 0012 0000 0005")
     response = read_response(SCHEMAS, frame, 18, asked)
     own_range = {"errorCode": 35, "apiKeys": [{"apiKey": 18, "minVersion": 0, "maxVersion": 5}]}
@@ -48,7 +48,7 @@ def test_an_unsupported_api_versions_is_answered_in_version_0(asked: int) -> Non
     assert write_response(SCHEMAS, 18, 0, 7, own_range) == frame
 
 
-def test_before_kafka_2_4_that_answer_had_no_range() -> None:
+def test_before_kafka_2_4_that_response_had_no_range() -> None:
     response = read_response(SCHEMAS, bytes.fromhex("00000007 0023 00000000"), 18, 3)
     assert (response.body_version, response.body) == (0, {"errorCode": 35, "apiKeys": []})
 
@@ -60,7 +60,7 @@ def test_a_refusal_in_the_layout_that_was_asked_for_is_read_as_such() -> None:
     assert response.body == {"errorCode": 35, "apiKeys": [], "throttleTimeMs": 0}
 
 
-def test_an_answer_without_error_35_to_an_unknown_version_is_not_known() -> None:
+def test_a_response_without_error_35_to_an_unknown_version_is_not_known() -> None:
     response = read_response(SCHEMAS, bytes.fromhex("00000007 0000 01 00000000 00"), 18, 99)
     assert (response.known, response.failure, response.body, response.correlation_id) == (
         False,
@@ -70,7 +70,7 @@ def test_an_answer_without_error_35_to_an_unknown_version_is_not_known() -> None
     )
 
 
-def test_invalid_request_is_answered_in_the_version_asked() -> None:
+def test_the_response_invalid_request_has_the_version_of_the_request() -> None:
     frame = bytes.fromhex("00000007 002a 01 00000000 00")
     response = read_response(SCHEMAS, frame, 18, 3)
     assert response.body == {"errorCode": 42, "apiKeys": [], "throttleTimeMs": 0}

@@ -37,7 +37,7 @@ def metadata(client_id: str | None = "cid") -> bytes:
 
 
 def is_unknown(request: Request) -> bool:
-    """Only what every header has is given, and nobody is accused."""
+    """Only what every header has is returned, and no failure is reported."""
     assert (request.header_version, request.client_id, request.client_instance_id) == (None, None, None)
     assert (request.body, request.failure, request.remarks) == (None, None, ())
     assert request.correlation_id == 7
@@ -94,7 +94,7 @@ def test_telemetry_carries_the_instance_id_in_the_header_alone() -> None:
     assert "clientInstanceId" not in response.body
 
 
-def test_an_answer_to_api_versions_on_header_3_stays_on_header_0() -> None:
+def test_a_response_to_api_versions_with_header_3_has_header_0() -> None:
     response = read_response(SCHEMAS, bytes.fromhex("00000007 0000 01 00000000 00"), 18, 6)
     assert (response.known, response.header_version, response.body_version) == (True, 0, 6)
 
@@ -123,7 +123,7 @@ def test_a_version_beyond_the_overlay_is_not_known() -> None:
     assert is_unknown(read_request(SCHEMAS, bytes(frame)))
 
 
-def test_an_answer_of_the_overlay_that_does_not_decode_is_nobodys_fault() -> None:
+def test_an_overlay_response_that_does_not_decode_has_no_failure() -> None:
     response = read_response(SCHEMAS, bytes.fromhex("00000007 00 ffff"), 3, 14)
     assert (response.known, response.failure, response.correlation_id) == (False, None, 7)
 

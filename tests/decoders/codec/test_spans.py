@@ -1,4 +1,4 @@
-"""Where in the frame the contents of chosen fields stand."""
+"""Spans: where in the frame the contents of requested fields are."""
 
 from __future__ import annotations
 

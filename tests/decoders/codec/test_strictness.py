@@ -139,7 +139,7 @@ def test_an_instance_id_needs_header_3() -> None:
         write_request(SCHEMAS, "Metadata", 13, 7, None, {}, bytes(range(16)))
 
 
-def test_an_api_or_version_that_nobody_knows_cannot_be_written() -> None:
+def test_an_unknown_api_or_version_cannot_be_written() -> None:
     with pytest.raises(EncodeError, match="there is no Nothing version 0"):
         write_request(SCHEMAS, "Nothing", 0, 7, None, {})
     with pytest.raises(EncodeError, match="there is no 3 version 99"):

@@ -121,9 +121,7 @@ def test_secrets_of_responses_are_blanked_and_nothing_else(
 
 
 @pytest.mark.parametrize(("api", "version", "body"), REQUESTS)
-def test_no_shortened_or_unknown_frame_gives_a_secret_away(
-    api: str, version: int, body: dict[str, Any]
-) -> None:
+def test_no_shortened_or_unknown_frame_reveals_a_secret(api: str, version: int, body: dict[str, Any]) -> None:
     frame = write_request(SCHEMAS, api, version, 7, "client", body)
     for end in range(len(frame)):
         kept = kept_request(frame[:end])
@@ -134,7 +132,7 @@ def test_no_shortened_or_unknown_frame_gives_a_secret_away(
 
 
 @pytest.mark.parametrize(("api", "version", "body"), REQUESTS)
-def test_a_frame_that_cannot_be_decoded_fails_alike_after_cutting(
+def test_a_frame_that_cannot_be_decoded_fails_in_the_same_way_after_cutting(
     api: str, version: int, body: dict[str, Any]
 ) -> None:
     frame = write_request(SCHEMAS, api, version, 7, "client", body)
@@ -166,12 +164,12 @@ def test_produce_ends_at_the_first_byte_of_its_first_records(version: int) -> No
 
 
 @pytest.mark.parametrize("version", [4, 12, 16])
-def test_a_fetch_answer_ends_at_the_first_byte_of_its_first_records(version: int) -> None:
+def test_a_fetch_response_ends_at_the_first_byte_of_its_first_records(version: int) -> None:
     frame = write_response(SCHEMAS, "Fetch", version, 7, FETCHED)
     assert kept_response(frame, "Fetch", version) == frame[: frame.index(SECRET)]
 
 
-def test_a_fetch_answer_without_records_is_kept_whole() -> None:
+def test_a_fetch_response_without_records_is_kept_whole() -> None:
     body = {"responses": [{"partitions": [{"partitionIndex": 3, "records": ""}]}]}
     frame = write_response(SCHEMAS, "Fetch", 12, 7, body)
     assert kept_response(frame, "Fetch", 12) == frame
@@ -184,7 +182,7 @@ def test_no_part_of_a_payload_survives_in_a_frame_that_was_captured_in_part() ->
 
 
 @pytest.mark.parametrize("pairing", [Pairing.FOREIGN, Pairing.UNOWED, Pairing.UNKNOWN])
-def test_of_an_answer_to_nobody_knows_what_only_the_correlation_id_is_kept(pairing: Pairing) -> None:
+def test_only_the_correlation_id_is_kept_of_an_unmatched_response(pairing: Pairing) -> None:
     frame = write_response(SCHEMAS, "Fetch", 12, 7, FETCHED)
     assert kept_response(frame, "Metadata", 9, pairing) == frame[:4]
 

@@ -1,4 +1,4 @@
-"""Frames packed from columns are what `pack` makes of their records, and stand in the same order."""
+"""Frames packed from columns equal what `pack` makes of their records, in the same order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The topic record: what is packed comes back, and foreign bytes are refused as such."""
+"""The topic record: what is packed is unpacked unchanged, and other bytes are refused."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_frame_longer_or_shorter_than_the_envelope_says_is_refused(change: byt
 
 
 @pytest.mark.parametrize("at", [1, 2, 3, 4])
-def test_a_kind_or_direction_nobody_knows_is_refused(at: int) -> None:
+def test_an_unknown_kind_or_direction_is_refused(at: int) -> None:
     """As a later feeder might write them under the same envelope version by mistake."""
     value = bytearray(pack(RECORD))
     value[at] = 99

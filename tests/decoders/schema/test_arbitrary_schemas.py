@@ -1,4 +1,4 @@
-"""Whatever stands in a schema, it is read or refused by name: nothing else is ever raised."""
+"""Any schema is read, or refused with a SchemaError: nothing else is raised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changed between two releases, told by API, version and field."""
+"""What changed between two releases, by API, version and field."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RACK = {"name": "Rack", "type": "string", "versions": "2+", "nullableVersions": 
 
 
 def api(key: int = 3, name: str = "Metadata", **changes: Any) -> list[dict[str, Any]]:
-    """A request, changed as told, and its plain response."""
+    """A request with the given changes, and its plain response."""
     request = {"apiKey": key, "validVersions": "0-1", "flexibleVersions": "1+", "fields": [NAME], **changes}
     response = {**request, "type": "response", "name": f"{name}Response", "fields": []}
     for only in ("latestVersionUnstable", "listeners", "headerVersions"):
@@ -48,7 +48,7 @@ def test_apis_come_go_and_change_their_names() -> None:
     assert found.messages == ()
 
 
-def test_a_new_version_is_held_against_the_one_before() -> None:
+def test_a_new_version_is_compared_with_the_one_before() -> None:
     found = difference(release(api()), release(api(validVersions="0-2", fields=[NAME, RACK])))
     assert of_request(found) == (
         (Change("versions", "0-1", "0-2"),),
@@ -56,7 +56,7 @@ def test_a_new_version_is_held_against_the_one_before() -> None:
     )
 
 
-def test_a_version_that_both_have_is_held_against_itself() -> None:
+def test_a_version_that_both_have_is_compared_with_itself() -> None:
     changed = [
         {**NAME, "type": "[]string"},
         {**RACK, "versions": "1+", "nullableVersions": "1+", "taggedVersions": "1+", "tag": 0},
@@ -69,7 +69,7 @@ def test_a_version_that_both_have_is_held_against_itself() -> None:
     )
 
 
-def test_fields_of_structs_are_told_by_their_path() -> None:
+def test_fields_of_structs_are_named_by_their_path() -> None:
     def nested(type_: str) -> list[dict[str, Any]]:
         inner = {"name": "Inner", "type": type_, "versions": "1+", "default": "7"}
         return api(fields=[{"name": "Outer", "type": "[]Outer", "versions": "0+", "fields": [inner]}])

@@ -33,7 +33,7 @@ HEADERS: list[dict[str, Any]] = [
 
 
 def pair(**changes: Any) -> list[dict[str, Any]]:
-    """Make a request, changed as told, and its response."""
+    """Make a request with the given changes, and its response."""
     common: dict[str, Any] = {"apiKey": 3, "validVersions": "0-1", "flexibleVersions": "1+", "fields": []}
     request = {**common, "type": "request", "name": "MetadataRequest", **changes}
     return [request, {**common, "type": "response", "name": "MetadataResponse"}]

@@ -26,7 +26,7 @@ def api(name: str) -> Api:
 
 
 def shape(program: Program) -> object:
-    """Tell a program's layout, so that two of them can be compared."""
+    """Return a program's layout, to compare it with another."""
     fields = [*program.fields, *program.tagged.values()]
     return program.flexible, [
         (
@@ -63,7 +63,7 @@ def test_apis_that_kafka_4_removed_are_known_without_versions() -> None:
         assert not removed.is_overlay(0)
 
 
-def test_what_nobody_knows_is_none() -> None:
+def test_an_unknown_api_is_none() -> None:
     assert SCHEMAS.api(12345) is None
     assert SCHEMAS.api_named("Nothing") is None
 

@@ -19,7 +19,7 @@ MATCHED_MOSTLY = [Pairing.MATCHED] * 6 + list(Pairing)
 
 
 def unpacked(records: Sequence[Record]) -> Unpacked:
-    """The records as they stand in a topic, unpacked as columns."""
+    """The records packed as topic values, then unpacked as columns."""
     keys = pa.array([record.connection for record in records], pa.binary())
     return unpack_columns(keys, pa.array([pack(record) for record in records], pa.binary()))
 
@@ -40,7 +40,7 @@ def record_of(kind: Kind, sequence: int, **what: Any) -> Record:
 
 @st.composite
 def traffic(draw: st.DrawFn, api: Api) -> list[Record]:
-    """Frames of an API, whole and damaged, that come back again and again, with events between them."""
+    """Frames of an API, whole and damaged, each repeated many times, with events between them."""
     versions = st.integers(api.versions.lowest, api.versions.highest)
     asked = versions.flatmap(lambda version: damaged(requests(api, version)))
     told = versions.flatmap(lambda version: damaged(responses(api, version)))

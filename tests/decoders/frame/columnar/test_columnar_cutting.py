@@ -1,4 +1,4 @@
-"""Cutting columns keeps what cutting records keeps, whatever the frames."""
+"""Cutting columns keeps the same bytes as cutting records, whatever the frames."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_same_is_kept_of_every_api(api: Api, data: st.DataObject) -> None:
 
 @few_examples
 @given(st.lists(st.binary(max_size=12), min_size=1), st.integers(-2, 100))
-def test_frames_too_short_to_name_an_api_are_cut_alike(frames: list[bytes], key: int) -> None:
+def test_frames_too_short_for_an_api_key_are_cut_like_records(frames: list[bytes], key: int) -> None:
     records = [
         record_of(kind, number + 1, connection=bytes(16), frame=frame, true_length=12, paired_api_key=key)
         for number, frame in enumerate(frames)

@@ -67,13 +67,13 @@ def test_columns_hold_what_is_unpacked_one_by_one(rows: list[Row], skipped: int)
 
 
 def as_one_of(record: Record, found: dict[int, Record], row: int) -> Record:
-    """The record itself: a frame is told by columns, and all of it is there."""
+    """The record itself: columns describe a frame completely."""
     assert type(found[row].kind) is Kind
     return record
 
 
 def test_a_frame_that_claims_another_identity_keeps_it() -> None:
-    """It is no ordinary frame, and so is given as it is, among the events."""
+    """It is not an ordinary frame, so it is one of the events."""
     frame = dataclasses.replace(RECORD, kind=Kind.REQUEST, direction=Direction.TO_BROKER)
     other = dataclasses.replace(frame, run=frame.run + 1, sequence=2, pairing=Pairing.NONE)
     values = pa.array([pack(frame), pack(other)], pa.binary())
