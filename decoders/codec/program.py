@@ -21,7 +21,7 @@ UNKNOWN_TAGS = "_taggedFields"
 `{"tag": 7, "data": "<base64>"}`. No field of a schema can have this name."""
 
 
-class Kind(enum.IntEnum):
+class FieldKind(enum.IntEnum):
     """What an instruction reads or writes."""
 
     BOOL = 0
@@ -41,14 +41,14 @@ class Kind(enum.IntEnum):
 
 
 NUMBERS: Final = {
-    Kind.BOOL: struct.Struct(">?"),
-    Kind.INT8: struct.Struct(">b"),
-    Kind.INT16: struct.Struct(">h"),
-    Kind.UINT16: struct.Struct(">H"),
-    Kind.INT32: struct.Struct(">i"),
-    Kind.UINT32: struct.Struct(">I"),
-    Kind.INT64: struct.Struct(">q"),
-    Kind.FLOAT64: struct.Struct(">d"),
+    FieldKind.BOOL: struct.Struct(">?"),
+    FieldKind.INT8: struct.Struct(">b"),
+    FieldKind.INT16: struct.Struct(">h"),
+    FieldKind.UINT16: struct.Struct(">H"),
+    FieldKind.INT32: struct.Struct(">i"),
+    FieldKind.UINT32: struct.Struct(">I"),
+    FieldKind.INT64: struct.Struct(">q"),
+    FieldKind.FLOAT64: struct.Struct(">d"),
 }
 """How numbers and booleans are encoded."""
 
@@ -62,7 +62,7 @@ class Instruction:
     absent field; it must not be modified.
     """
 
-    kind: Kind
+    kind: FieldKind
     name: str
     path: str
     nullable: bool
@@ -127,7 +127,7 @@ def _instruction(message: Message, field: Field, version: int, prefix: str) -> I
         compact = compact and version in field.flexible_versions
     program = _program(message, field.struct, version, path + ".") if field.struct else None
     one = Instruction(
-        kind=Kind[field.type.upper()],
+        kind=FieldKind[field.type.upper()],
         name=field.name,
         path=path,
         nullable=version in field.nullable_versions and not field.is_array,
@@ -139,7 +139,7 @@ def _instruction(message: Message, field: Field, version: int, prefix: str) -> I
     if not field.is_array:
         return one
     return Instruction(
-        kind=Kind.ARRAY,
+        kind=FieldKind.ARRAY,
         name=field.name,
         path=path,
         nullable=version in field.nullable_versions,

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from decoders.codec.failure import DecodeFailure, Oddity, Reason, Remark
-from decoders.codec.program import NUMBERS, UNKNOWN_TAGS, Instruction, Kind, Program
+from decoders.codec.program import NUMBERS, UNKNOWN_TAGS, FieldKind, Instruction, Program
 
 Spans = dict[str, list[tuple[int, int]]]
 """For each requested path, where the contents of its fields begin and end in the frame."""
@@ -29,8 +29,8 @@ _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 """Java reads an encoded surrogate as one replacement character, Python as one for each byte."""
 _REPLACEMENT: Final = "\ufffd".encode()
-_INT16: Final = NUMBERS[Kind.INT16]
-_INT32: Final = NUMBERS[Kind.INT32]
+_INT16: Final = NUMBERS[FieldKind.INT16]
+_INT32: Final = NUMBERS[FieldKind.INT32]
 
 
 class Reader:
@@ -229,14 +229,14 @@ def _array(reader: Reader, instruction: Instruction) -> list[Any] | None:
     return [read(reader, element) for _ in range(length)]
 
 
-_READ: Final[dict[Kind, _Read]] = {
+_READ: Final[dict[FieldKind, _Read]] = {
     **{kind: _number(layout) for kind, layout in NUMBERS.items()},
-    Kind.UUID: _uuid,
-    Kind.STRING: _string,
-    Kind.BYTES: _bytes,
-    Kind.RECORDS: _bytes,
-    Kind.STRUCT: _struct,
-    Kind.ARRAY: _array,
+    FieldKind.UUID: _uuid,
+    FieldKind.STRING: _string,
+    FieldKind.BYTES: _bytes,
+    FieldKind.RECORDS: _bytes,
+    FieldKind.STRUCT: _struct,
+    FieldKind.ARRAY: _array,
 }
 
 
@@ -256,13 +256,14 @@ def _marking(read: _Read) -> _Read:
 
 def _prefix_size(data: bytes, start: int, instruction: Instruction) -> int:
     """Return the size of the length before a content, 0 if the content has a fixed size."""
-    if instruction.kind not in (Kind.STRING, Kind.BYTES, Kind.RECORDS):
+    if instruction.kind not in (FieldKind.STRING, FieldKind.BYTES, FieldKind.RECORDS):
         return 0
     if not instruction.compact:
-        return 2 if instruction.kind is Kind.STRING else 4
+        return 2 if instruction.kind is FieldKind.STRING else 4
     return next(offset for offset in range(5) if data[start + offset] < 0x80) + 1
 
 
-_MARK: Final[dict[Kind, _Read]] = {
-    kind: read if kind in (Kind.STRUCT, Kind.ARRAY) else _marking(read) for kind, read in _READ.items()
+_MARK: Final[dict[FieldKind, _Read]] = {
+    kind: read if kind in (FieldKind.STRUCT, FieldKind.ARRAY) else _marking(read)
+    for kind, read in _READ.items()
 }

@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from decoders.codec.failure import EncodeError
-from decoders.codec.program import NUMBERS, UNKNOWN_TAGS, Instruction, Kind, Program
+from decoders.codec.program import NUMBERS, UNKNOWN_TAGS, FieldKind, Instruction, Program
 
 Values = Mapping[str, Any]
 _Write = Callable[[bytearray, Instruction, Any], None]
 
 _HIGHEST_STRING_LENGTH: Final = 0x7FFF
-_INT16: Final = NUMBERS[Kind.INT16]
-_INT32: Final = NUMBERS[Kind.INT32]
+_INT16: Final = NUMBERS[FieldKind.INT16]
+_INT32: Final = NUMBERS[FieldKind.INT32]
 
 
 def write(program: Program, values: Values) -> bytes:
@@ -179,13 +179,13 @@ def _array(out: bytearray, instruction: Instruction, value: Any) -> None:
         put(out, instruction.element, element)
 
 
-_WRITE: Final[dict[Kind, _Write]] = {
+_WRITE: Final[dict[FieldKind, _Write]] = {
     **{kind: _number(layout) for kind, layout in NUMBERS.items()},
-    Kind.BOOL: _bool,
-    Kind.UUID: _uuid,
-    Kind.STRING: _string,
-    Kind.BYTES: _bytes,
-    Kind.RECORDS: _bytes,
-    Kind.STRUCT: _struct,
-    Kind.ARRAY: _array,
+    FieldKind.BOOL: _bool,
+    FieldKind.UUID: _uuid,
+    FieldKind.STRING: _string,
+    FieldKind.BYTES: _bytes,
+    FieldKind.RECORDS: _bytes,
+    FieldKind.STRUCT: _struct,
+    FieldKind.ARRAY: _array,
 }

@@ -1,4 +1,4 @@
-"""The error codes of an answer: every one that its body has a field for, however deep."""
+"""The error codes of a response: the values of all error code fields of its body, at any depth."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _SUFFIX = "rrorCode"
 
 
 def error_codes(response: Message, body: Mapping[str, Any]) -> tuple[int, ...]:
-    """Give the distinct error codes of a body, ascending; none where no field or no item carries one.
+    """Return the distinct error codes of a body in ascending order, 0 (no error) included.
 
-    Kafka's schemas name such a field `errorCode`, or something that ends in it.
+    Kafka's schemas name such a field `errorCode`, or end its name in `ErrorCode`.
     """
     return tuple(sorted(set(_codes(response.struct, body))))
 
@@ -33,7 +33,7 @@ def _codes(struct: Struct, values: Mapping[str, Any]) -> Iterator[int]:
 
 @functools.cache
 def _places(struct: Struct) -> tuple[tuple[str, Struct | None], ...]:
-    """Name the fields that are error codes (None), and those that hold some further down."""
+    """Return the names of error code fields (with None), and of fields whose struct has some at any depth."""
     return tuple(
         (field.name, field.struct)
         for field in struct.fields
@@ -43,7 +43,7 @@ def _places(struct: Struct) -> tuple[tuple[str, Struct | None], ...]:
 
 
 def error_code_paths(struct: Struct) -> tuple[str, ...]:
-    """Name all fields that `error_codes` looks at, as paths from the struct (`topics.errorCode`)."""
+    """Return the paths of all fields that `error_codes` reads, such as `topics.errorCode`."""
     return tuple(
         name if nested is None else f"{name}.{path}"
         for name, nested in _places(struct)
@@ -52,7 +52,7 @@ def error_code_paths(struct: Struct) -> tuple[str, ...]:
 
 
 def has_tagged_error_code(struct: Struct) -> bool:
-    """Whether an error code is a tagged field, or in one, and so may be told without being written."""
+    """Return whether an error code is a tagged field or inside one, and so may be absent from the bytes."""
     fields = {field.name: field for field in struct.fields}
     return any(
         fields[name].tag is not None or (nested is not None and has_tagged_error_code(nested))

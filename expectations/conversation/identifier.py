@@ -1,4 +1,4 @@
-"""Identifiers as Kafka writes them: 16 bytes as unpadded URL-safe base64, the form of its logs."""
+"""UUIDs as text: Kafka writes their 16 bytes as unpadded URL-safe base64."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 
 ZERO = "AAAAAAAAAAAAAAAAAAAAAA"
 RESERVED = (bytes(16), bytes(15) + b"\x01")
-"""The UUIDs that Kafka keeps for itself: zero and one."""
+"""The UUIDs that Kafka reserves: zero and one."""
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{22}(==)?")
 _TO_STANDARD = str.maketrans("-_", "+/")
@@ -17,15 +17,15 @@ _HEX = re.compile(r"[0-9A-Fa-f]{8}(-?[0-9A-Fa-f]{4}){3}-?[0-9A-Fa-f]{12}")
 
 
 def identifier_text(identifier: bytes) -> str:
-    """Write a UUID's 16 bytes as Kafka's `Uuid.toString` does: 22 characters."""
+    """Return a UUID's 16 bytes as Kafka's `Uuid.toString` writes them: 22 characters."""
     return base64.urlsafe_b64encode(identifier).rstrip(b"=").decode()
 
 
 @functools.lru_cache(maxsize=100_000)
 def identifier_bytes(text: str) -> bytes | None:
-    """Read a UUID in any form that clients write: base64 of either alphabet, padded or not, or hex.
+    """Parse a UUID in any form that clients write: base64 of either alphabet, padded or not, or hex.
 
-    None for text that is no UUID in any of them.
+    Returns None for any other text.
     """
     if _HEX.fullmatch(text):
         return bytes.fromhex(text.replace("-", ""))
@@ -35,5 +35,5 @@ def identifier_bytes(text: str) -> bytes | None:
 
 
 def is_kafkas_form(text: str) -> bool:
-    """Whether text has the length and the alphabet of Kafka's own form."""
+    """Return whether text has the length and the alphabet of Kafka's form."""
     return _KAFKAS.fullmatch(text) is not None

@@ -1,4 +1,4 @@
-"""Whether a request only makes sense behind another header than the one its API version has."""
+"""Detects requests with a wrong header version: they decode only with another one than assigned."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ HEADER_VERSIONS = (1, 2, 3)
 
 
 def other_header(schemas: Schemas, api: Api, version: int, frame: bytes) -> int | None:
-    """Tell the one other header version behind which a whole frame decodes to its last byte.
+    """Return the only header version with which a whole frame decodes to its last byte.
 
-    None if there is no such version or more than one, or if the frame decodes as it should.
+    Returns None if no version or more than one fits, or if the assigned version fits.
     """
     body = compile_message(api.request, version)
     fitting = [candidate for candidate in HEADER_VERSIONS if _fits(_header(schemas, candidate), body, frame)]

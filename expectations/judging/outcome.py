@@ -1,4 +1,4 @@
-"""What judging comes to: findings to publish, and what is to be counted."""
+"""The outcome of judging a window: findings to publish, claims on identities, and counts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ SUPPRESSED = "suppressed"
 
 
 class Offence(msgspec.Struct, frozen=True, array_like=True):
-    """What offences are counted by: the rule, how much it weighs, and whose software offends.
+    """The key by which offences are counted: the rule, the level, and role and software of the offender.
 
-    The level of those that users have chosen to bear is SUPPRESSED.
+    The level of an offence that users suppress is SUPPRESSED.
     """
 
     rule: str
@@ -27,11 +27,11 @@ class Offence(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Outcome(msgspec.Struct):
-    """What a window brought: findings to publish, checks by (rule id, verdict), offences made.
+    """The outcome of a window: findings to publish, number of checks by (rule id, verdict), and of offences.
 
-    `claims` are what it told of identities that other connections may share, `answered` the API
-    versions that the broker answered, `judged` by (connection, rule id, verdict) whom the checks of
-    identities were about.
+    `claims` concern identities that other connections may share. `answered` holds (API key, version) of
+    requests that the broker responded to. `judged` holds a (connection, rule id, verdict) for each check of
+    an identity.
     """
 
     findings: list[Finding] = []
@@ -47,7 +47,7 @@ class Outcome(msgspec.Struct):
         self.checks[key] = self.checks.get(key, 0) + judgement.count
 
     def add(self, other: Outcome) -> None:
-        """Take in what came to pass after this."""
+        """Add a later outcome."""
         self.findings.extend(other.findings)
         self.claims.extend(other.claims)
         self.judged.extend(other.judged)
@@ -58,7 +58,7 @@ class Outcome(msgspec.Struct):
             self.offences[offence] = self.offences.get(offence, 0) + count
 
     def count_offence(self, finding: Finding) -> None:
-        """Count an offence. One that only rises in level counts once at its new level."""
+        """Count the offences of a finding. One that only rises in level counts once at its new level."""
         software = (finding.client_software_name, finding.client_software_version)
         level = SUPPRESSED if finding.suppressed else finding.level
         offence = Offence(finding.rule, level, finding.role, *software)
@@ -66,7 +66,7 @@ class Outcome(msgspec.Struct):
 
 
 def merged(outcomes: Iterable[Outcome]) -> Outcome:
-    """Put together what several windows brought, one after the other."""
+    """Return the sum of the outcomes of successive windows."""
     whole = Outcome()
     for outcome in outcomes:
         whole.add(outcome)

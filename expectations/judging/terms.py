@@ -1,4 +1,4 @@
-"""The terms of judging: what findings go by beside what was said on the wire."""
+"""The terms of judging: rules, names of listeners, known brokers and the users' decisions on findings."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from expectations.rules.catalogue import RULES
 
 
 def as_found(finding: Finding) -> Finding:
-    """Leave a finding as its rule made it: nobody has decided otherwise."""
+    """Return a finding unchanged: the default for users without decisions."""
     return finding
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The rules to judge by, in their readings, and what users say of brokers and findings.
+    """The rules to judge by, in their readings, and the users' settings for brokers and findings.
 
-    `listeners` names server addresses, `brokers` says which cluster and node stand behind one. `decide`
-    gives a finding as users want it told: at another level, or suppressed. It is asked when a finding is
-    counted or published, and what is kept of a connection does not depend on it.
+    `listeners` maps server addresses to names, `brokers` maps them to cluster and node. `decide` applies the
+    users' decisions to a finding: another level, or suppression. It is called when a finding is counted or
+    published, so the stored state of a connection does not depend on it.
     """
 
     rules: Sequence[Rule] = RULES
@@ -31,5 +31,5 @@ class Terms:
     decide: Callable[[Finding], Finding] = as_found
 
     def listener(self, server: str) -> str:
-        """Name a listener as configured, or by its address."""
+        """Return the configured name of a server address, or the address."""
         return self.listeners.get(server, server)

@@ -1,4 +1,4 @@
-"""The catalogue of all rules, built from the modules `rules/<family>/<offence>.py`, one rule each."""
+"""The catalogue of all rules: one rule in each module `rules/<family>/<offence>.py`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from expectations import rules as rules_package
 from expectations.rules.base.rule import NoState, Rule
 
 BASE = "base"
-"""The package of base classes, which holds no rule."""
+"""The package of base classes; it contains no rule."""
 
 
 def _modules() -> list[str]:
-    """List the modules of all rules. A module whose name begins with `_` holds helpers, not a rule."""
+    """Return the names of all rule modules. A module whose name begins with `_` contains helpers, no rule."""
     families = [
         package.name
         for package in pkgutil.iter_modules(rules_package.__path__)

@@ -1,4 +1,4 @@
-"""Readings: which text each KIP is judged by, where the KIP and released Kafka differ."""
+"""Readings: the text by which a KIP is judged where the KIP and released Kafka differ."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ READINGS: Mapping[str, tuple[Spec, ...]] = {
 
 
 def read_choices(choices: Iterable[str]) -> dict[str, Spec]:
-    """Read choices such as `kip1082=text`. Raises ValueError that says what is wrong with one."""
+    """Parse choices such as `kip1082=text`. Raises ValueError for an unknown KIP or reading."""
     return dict(_read_choice(choice) for choice in choices)
 
 

@@ -9,7 +9,7 @@ import sys
 
 from streaming.broker.java import java
 from streaming.observe.observers import add_observe_flag, observed
-from streaming.query.log import tell
+from streaming.query.log import log_event
 from streaming.settings.configuration import add_flags, configure
 from streaming.settings.decisions import Decisions
 
@@ -60,6 +60,6 @@ def run(arguments: argparse.Namespace) -> int:
         signal.signal(number, lambda *_: application.stop())
     with observed(arguments.observe, configuration) as addresses:
         if addresses:
-            tell("observed", **addresses)
+            log_event("observed", **addresses)
         application.run()
     return 0

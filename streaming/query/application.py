@@ -1,4 +1,4 @@
-"""The application: the query, its sinks and its metrics address, from start to stop."""
+"""The application: runs the query, its sinks and its metrics endpoint from start to stop."""
 
 from __future__ import annotations
 
@@ -19,27 +19,26 @@ from streaming.metrics.exposition import Exposition, serve
 from streaming.query.application_metrics import ApplicationMetrics
 from streaming.query.exit_reason import UNKNOWN, explain
 from streaming.query.findings_sink import FindingsSink
-from streaming.query.health import is_healthy
-from streaming.query.log import tell
+from streaming.query.log import log_event
 from streaming.query.metrics_sink import MetricsSink
 from streaming.query.progress import ProgressListener
 from streaming.query.query import reports_of, start_query
-from streaming.query.readiness import Readiness
 from streaming.query.session import spark_session
+from streaming.query.status import Readiness, is_healthy
 from streaming.settings.configuration import Configuration, host_and_port
 from streaming.settings.decisions import Decisions
 from streaming.settings.release import load_schemas
 from streaming.user_error import UserError
 
 PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
-"""Seconds before the query is started again when it ended for a reason that passes."""
-LOOK_SECONDS = 0.2
+"""Seconds to wait before each restart of a query that ended for a transient reason."""
+POLL_SECONDS = 0.2
 LAST_BATCH_SECONDS = 30.0
-"""How long a stop waits for the batch under way."""
+"""How long `stop` waits for the batch under way."""
 
 
 class Application:
-    """Runs until `stop` is called or the query dies."""
+    """Runs the query until `stop` is called or the query fails for a reason that is not transient."""
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
@@ -54,7 +53,7 @@ class Application:
         self._readiness = Readiness()
         self._findings: FindingsSink
         self._progress = ProgressListener(self._metrics)
-        self._begun = False
+        self._started = False
         self._latest_batch = -1
         self._created_at = time.time()
         self._stopping = threading.Event()
@@ -62,7 +61,7 @@ class Application:
     def run(self) -> None:
         """Serve metrics, run the query, return when stopped.
 
-        Raises UserError when the address is taken, Java or jars are missing, or the query died.
+        Raises UserError if the address is in use, Java or jars are missing, or the query failed.
         """
         settings = self._configuration
         topics = settings.frames_topic, settings.findings_topic
@@ -70,14 +69,14 @@ class Application:
             stack.callback(self._serve().close)
             create_topics(settings.bootstrap, *topics, settings=settings.kafka)
             self._findings = FindingsSink(settings.bootstrap, settings.findings_topic, settings.kafka)
-            self._follow(stack.enter_context(spark_session(settings)))
+            self._run_until_stopped(stack.enter_context(spark_session(settings)))
 
     def stop(self) -> None:
-        """Ask `run` to return after the batch under way; meant for a signal handler.
+        """Ask `run` to return after the batch under way; for use in a signal handler.
 
-        Before the query has begun there is no batch to finish: raises KeyboardInterrupt, at once.
+        Raises KeyboardInterrupt if the query has not started, since there is no batch to finish.
         """
-        if not self._begun:
+        if not self._started:
             raise KeyboardInterrupt
         self._stopping.set()
 
@@ -85,37 +84,39 @@ class Application:
         host, port = host_and_port(self._configuration.metrics_address)
         return serve(self._metrics.registry, port, self._is_healthy, self._is_ready, host=host)
 
-    def _follow(self, session: SparkSession) -> None:
-        self._begun = True
+    def _run_until_stopped(self, session: SparkSession) -> None:
+        self._started = True
         session.streams.addListener(self._progress)
         for pause in chain(PAUSES, repeat(PAUSES[-1])):
-            told = self._run_once(session)
-            if told is not None:
-                self._hear_ending(told)
-            if told is None or self._stopping.wait(pause):
+            error_text = self._run_once(session)
+            if error_text is not None:
+                self._handle_exit(error_text)
+            if error_text is None or self._stopping.wait(pause):
                 break
-        tell("stopped", batch=self._latest_batch)
+        log_event("stopped", batch=self._latest_batch)
 
     def _run_once(self, session: SparkSession) -> str | None:
-        """Give all that is said of why the query ended by itself, None if it was told to end."""
+        """Run the query. Return Spark's text on why it ended by itself, None if it was stopped."""
         try:
             query = self._start(session)
             while query.isActive:
-                if self._stopping.wait(LOOK_SECONDS):
+                if self._stopping.wait(POLL_SECONDS):
                     self._finish(query)
                     return None
             return str(query.exception() or "")
         except (Py4JError, OSError) as error:
-            # Where all was told to end, Spark may have done so first.
+            # A signal to the whole process group may have ended Spark first.
             return None if self._stopping.is_set() else f"{type(error).__name__}: {error}"
 
     def _start(self, session: SparkSession) -> Any:
-        query = start_query(reports_of(session, self._configuration), self._configuration, self._take)
-        tell("started", id=str(query.id), checkpoint=self._configuration.checkpoint)
+        query = start_query(
+            reports_of(session, self._configuration), self._configuration, self._process_batch
+        )
+        log_event("started", id=str(query.id), checkpoint=self._configuration.checkpoint)
         return query
 
     def _finish(self, query: Any) -> None:
-        """Let the batch under way come to its end: what was judged is then not judged again."""
+        """Stop the query after the batch under way, so that this is not judged again after a restart."""
         latest, deadline = self._progress.latest_batch_at, time.monotonic() + LAST_BATCH_SECONDS
         while query.status["isTriggerActive"] and self._progress.latest_batch_at == latest:
             if not query.isActive or time.monotonic() > deadline:
@@ -123,28 +124,29 @@ class Application:
             time.sleep(0.05)
         query.stop()
 
-    def _hear_ending(self, told: str) -> None:
-        """Tell why the query ended by itself. Raises UserError unless it may be started again."""
-        ending, line = explain(told)
-        self._metrics.count_ending(ending)
-        tell("ended", reason=ending.reason, line=line, **({"detail": told} if ending is UNKNOWN else {}))
-        if not ending.passes:
+    def _handle_exit(self, error_text: str) -> None:
+        """Log and count why the query ended by itself. Raises UserError unless the reason is transient."""
+        reason, line = explain(error_text)
+        self._metrics.count_exit(reason)
+        detail = {"detail": error_text} if reason is UNKNOWN else {}
+        log_event("ended", reason=reason.name, line=line, **detail)
+        if not reason.transient:
             raise UserError(f"the query stopped: {line}")
 
-    def _take(self, batch_id: int, reports: Iterator[Report]) -> None:
-        taken = list(reports)
-        findings = [finding for report in taken for finding in report.findings]
+    def _process_batch(self, batch_id: int, batch_reports: Iterator[Report]) -> None:
+        reports = list(batch_reports)
+        findings = [finding for report in reports for finding in report.findings]
         self._findings.write(findings)
-        self._sink.take(batch_id, taken)
-        self._readiness.note(batch_id, time.monotonic())
+        self._sink.add_batch(batch_id, reports)
+        self._readiness.record_batch(batch_id, time.monotonic())
         self._latest_batch = batch_id
-        frames = sum(sum(kinds.values()) for report in taken for kinds in report.frames.values())
+        frames = sum(sum(kinds.values()) for report in reports for kinds in report.frames.values())
         if frames:
-            undecodable = sum(sum(report.undecodable.values()) for report in taken)
-            tell("batch", batch=batch_id, frames=frames, findings=len(findings), undecodable=undecodable)
+            undecodable = sum(sum(report.undecodable.values()) for report in reports)
+            log_event("batch", batch=batch_id, frames=frames, findings=len(findings), undecodable=undecodable)
 
     def _is_healthy(self) -> bool:
         return is_healthy(self._created_at, self._progress.latest_batch_at, time.time())
 
     def _is_ready(self) -> bool:
-        return self._readiness.is_whole
+        return self._readiness.is_ready

@@ -1,4 +1,4 @@
-"""The metrics page of the application."""
+"""The metrics that the application exposes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from expectations.rules.base.rule import Verdict
 from streaming.metrics import definitions as metrics
 from streaming.metrics import instruments
 from streaming.metrics.label_values import LABEL_LIMIT, BoundedLabels
-from streaming.query.exit_reason import ENDINGS, UNKNOWN, Ending
+from streaming.query.exit_reason import EXIT_REASONS, UNKNOWN, ExitReason
 
 Software: TypeAlias = tuple[str | None, str | None]
-"""The name and version of a client's software, None where the client did not say."""
+"""The name and version of a client's software, None where the client sent none."""
 
 
 class ApplicationMetrics:
-    """What the application exposes. All of it is filled by the one thread that runs the batches."""
+    """The metrics of the application. Counters are changed only by the thread that runs the batches."""
 
     def __init__(
         self, rules: Iterable[str], *, version: str, kafka: str, label_limit: int = LABEL_LIMIT
@@ -35,7 +35,7 @@ class ApplicationMetrics:
         self._connections = instruments.gauge(metrics.CONNECTIONS, self.registry)
         self._frames = instruments.counter(metrics.FRAMES, self.registry)
         self._undecodable_frames = instruments.counter(metrics.UNDECODABLE_FRAMES, self.registry)
-        self._endings = instruments.counter(metrics.QUERY_ENDINGS, self.registry)
+        self._exits = instruments.counter(metrics.QUERY_ENDINGS, self.registry)
         overflow = instruments.counter(metrics.LABEL_OVERFLOW, self.registry)
         self._software, self._listeners, self._apis, self._reasons = (
             BoundedLabels(label_limit, overflow.inc) for _ in range(4)
@@ -44,8 +44,8 @@ class ApplicationMetrics:
         for rule in rules:
             for verdict in Verdict:
                 self._checks.labels(rule, verdict)
-        for ending in (*ENDINGS, UNKNOWN):
-            self._endings.labels(ending.reason)
+        for reason in (*EXIT_REASONS, UNKNOWN):
+            self._exits.labels(reason.name)
 
     def count_checks(self, rule: str, verdict: Verdict, amount: int = 1) -> None:
         self._checks.labels(rule, verdict).inc(amount)
@@ -60,14 +60,14 @@ class ApplicationMetrics:
     def count_undecodable_frames(self, reason: str, amount: int = 1) -> None:
         self._undecodable_frames.labels(*self._reasons.admit(reason, amount=amount)).inc(amount)
 
-    def count_ending(self, ending: Ending) -> None:
-        """Count an ending of the query by itself."""
-        self._endings.labels(ending.reason).inc()
+    def count_exit(self, reason: ExitReason) -> None:
+        """Count an exit of the query that nobody asked for."""
+        self._exits.labels(reason.name).inc()
 
     def show_connections(self, connections: Mapping[tuple[Software, str], int]) -> None:
-        """Show how many connections are open, by software and listener.
+        """Set the gauges of open connections, by software and listener.
 
-        The mapping is the whole truth: what it no longer names leaves the page.
+        Label values that the mapping no longer contains are removed.
         """
         shown: defaultdict[tuple[str, ...], int] = defaultdict(int)
         for (software, listener), count in connections.items():

@@ -1,9 +1,20 @@
-"""How a checkpoint's files are written: on a local file system without a process for each look at one.
+"""The checkpoint's files: how Spark writes them, and what is prepared in them before the query starts.
 
-Spark writes each file beside its place and moves it there. By default it does so through Hadoop's
-FileContext, which asks the program `readlink` of both names and of their checksums: with two stateful steps
-that is some thirty processes in every micro-batch, a third of a second of it. Hadoop's older FileSystem moves
-a file by rename(2), which is atomic where the file system is local, and asks nobody.
+How they are written: Spark writes each file under a temporary name and renames it. By default it does so
+through Hadoop's FileContext, which starts the program `readlink` for both names and for their checksums:
+with two stateful steps that is some thirty processes and a third of a second in every micro-batch. Hadoop's
+older FileSystem renames with rename(2), which is atomic on a local file system, and starts no process.
+
+What is prepared:
+
+- A driver that is killed during the very first batch may leave the temporary file of that batch's offsets.
+  Where no batch is in the log of offsets, Spark takes such a file for another query's and refuses the
+  checkpoint for good. So it is deleted.
+- Spark runs a batch without input only after another batch: it asks the plan of the latest batch whether
+  timers are due. A query that was stopped between two batches has no such plan when it starts again. On a
+  silent topic it would run nothing: no timer, no gauge, never ready and at last unhealthy. So the next
+  batch is added to the log of offsets as one that reads nothing, as Spark itself does while the query runs.
+  Spark then treats it as a batch that was under way when the query ended.
 """
 
 from __future__ import annotations
@@ -18,33 +29,61 @@ from pyspark.sql import SparkSession
 from streaming.settings.configuration import Configuration
 
 OFFSETS: Final = "offsets"
-"""The folder in which Spark enters each batch."""
+"""The folder of the log of offsets, with a file for each batch."""
 MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
 BY_FILE_SYSTEM: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 
 
-def on_file_system(session: SparkSession, *names: str) -> tuple[Any, Any]:
-    """Give Hadoop's FileSystem and Path of a folder, or of a file in it. Raises what Java does."""
-    path = session._jvm.org.apache.hadoop.fs.Path(*names)
-    return path.getFileSystem(session._jsc.hadoopConfiguration()), path
-
-
-def left_to_query() -> AbstractContextManager[None]:
-    """Pass over what is wrong with a checkpoint: the query that is started with it tells."""
-    return suppress(Py4JJavaError, PySparkException)
-
-
-def choose_manager(session: SparkSession, configuration: Configuration) -> None:
-    """Let Spark write a local checkpoint the quick way, unless [spark] says how. Another is left alone."""
+def choose_file_manager(session: SparkSession, configuration: Configuration) -> None:
+    """Let Spark write a local checkpoint through FileSystem, unless [spark] sets a file manager."""
     if MANAGER not in configuration.spark and _is_local(session, configuration.checkpoint):
         session.conf.set(MANAGER, BY_FILE_SYSTEM)
 
 
+def delete_orphaned_offsets(session: SparkSession, checkpoint: str) -> None:
+    """Delete temporary files of offsets if the checkpoint has no batch; Spark ignores them otherwise."""
+    with _errors_left_to_query():
+        system, offsets = _file_system_and_path(session, checkpoint, OFFSETS)
+        found = system.listStatus(offsets) if system.exists(offsets) else []
+        if all(status.getPath().getName().startswith(".") for status in found):
+            for status in found:
+                system.delete(status.getPath(), False)
+
+
+def add_empty_batch(session: SparkSession, checkpoint: str) -> None:
+    """Add a batch that reads nothing if all batches of the checkpoint are committed."""
+    with _errors_left_to_query():
+        _add_empty_batch(session, checkpoint)
+
+
+def _add_empty_batch(session: SparkSession, checkpoint: str) -> None:
+    jsession = session._jsparkSession
+    logs = session._jvm.org.apache.spark.sql.execution.streaming.checkpointing
+    committed = logs.CommitLog(jsession, f"{checkpoint}/commits", True).getLatestBatchId()
+    latest_entry = logs.OffsetSeqLog(jsession, f"{checkpoint}/{OFFSETS}", True).getLatest()
+    if committed.isEmpty() or latest_entry.isEmpty():
+        return
+    latest, offsets = latest_entry.get()._1(), latest_entry.get()._2()
+    if latest == committed.get():
+        logs.OffsetSeqLog(jsession, f"{checkpoint}/{OFFSETS}", False).add(latest + 1, offsets)
+
+
 def _is_local(session: SparkSession, checkpoint: str) -> bool:
-    """Ask Hadoop, since a path without scheme is on the file system that its configuration names."""
-    with left_to_query():
-        system, _ = on_file_system(session, checkpoint)
+    """Ask Hadoop, since a path without a scheme is on the default file system of Hadoop's configuration."""
+    with _errors_left_to_query():
+        system, _ = _file_system_and_path(session, checkpoint)
         return bool(system.getScheme() == "file")
     return False
+
+
+def _file_system_and_path(session: SparkSession, *names: str) -> tuple[Any, Any]:
+    """Return Hadoop's FileSystem and Path of a folder, or of a file in it. Raises Py4JJavaError."""
+    path = session._jvm.org.apache.hadoop.fs.Path(*names)
+    return path.getFileSystem(session._jsc.hadoopConfiguration()), path
+
+
+def _errors_left_to_query() -> AbstractContextManager[None]:
+    """Suppress errors of an unreadable checkpoint: the query fails on it and reports the reason."""
+    return suppress(Py4JJavaError, PySparkException)

@@ -1,4 +1,4 @@
-"""What `kipwatch run` would do: its configuration as it is in effect, and Spark's plan of the query."""
+"""`kipwatch run --dry-run`: prints the effective configuration and Spark's plan of the query."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from streaming.settings.configuration import Configuration
 
 
 def show_plan(configuration: Configuration) -> None:
-    """Print both. Kafka is not asked and nothing is written.
+    """Print both. Opens no connection to Kafka and writes nothing.
 
-    Secrets do not stand in a configuration, which only names them, and Spark blanks them in its plan.
+    No secret is printed: a configuration holds only references to secrets, and Spark redacts its plan.
     """
     print(msgspec.json.format(msgspec.json.encode(configuration), indent=2).decode())
     with spark_session(configuration) as session:

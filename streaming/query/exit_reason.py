@@ -1,7 +1,7 @@
 """Why a query ended by itself: one line that says what happened and what to do.
 
-Spark tells it in an exception that holds the whole history of a failed task. What can be done about it is
-known of a few causes; of any other the innermost message is given.
+Spark reports it in an exception with the whole history of a failed task. Known reasons are recognized by a
+pattern and come with advice; for any other, the line is the message of the innermost cause.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ _LONGEST: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
-    """A cause that is known by a sign in what Spark says. `advice` may quote the sign's groups.
+class ExitReason:
+    """A reason that is recognized by a pattern in Spark's text. `advice` may refer to the pattern's groups.
 
-    One that `passes` needs nobody: the query may be started again.
+    `transient` reasons need no action: the query is started again.
     """
 
-    reason: str
-    sign: re.Pattern[str]
+    name: str
+    pattern: re.Pattern[str]
     advice: str
-    passes: bool = False
+    transient: bool = False
 
 
-ENDINGS: Final = (
-    Ending(
+EXIT_REASONS: Final = (
+    ExitReason(
         "spark-gone",
         re.compile(
             r"stopped SparkContext|SparkContext was shut down|RpcEnv already stopped"
@@ -36,12 +36,12 @@ ENDINGS: Final = (
         "Spark is gone: its JVM was told to end, was killed, or ran out of memory; run kipwatch again with "
         "the same checkpoint, nothing is lost as long as the topic holds it",
     ),
-    Ending(
+    ExitReason(
         "state-version",
         re.compile(r"StateError: ([^\n]+)"),
         r"\1",
     ),
-    Ending(
+    ExitReason(
         "frames-lost",
         re.compile(
             r"Some data may have been lost|some data may have been missed|KAFKA_DATA_LOSS"
@@ -51,13 +51,13 @@ ENDINGS: Final = (
         "topic was made anew): run with --after-loss true to go on with what is left, all connections taken "
         "as interrupted there, or start with a new checkpoint folder",
     ),
-    Ending(
+    ExitReason(
         "topic-deleted",
         re.compile(r"UnknownTopicOrPartition|does not host this topic|topics.*(?:deleted|not exist)"),
         "the frames topic is gone: kipwatch makes it anew when it is started again, with --after-loss true "
         "to go on from this checkpoint",
     ),
-    Ending(
+    ExitReason(
         "checkpoint-foreign",
         re.compile(
             r"STATE_STORE_\w*SCHEMA|STATEFUL_OPERATOR_NOT_MATCH|STREAMING_STATEFUL_OPERATOR|state metadata"
@@ -66,7 +66,7 @@ ENDINGS: Final = (
         "the checkpoint is of another query or of other settings: run with the settings it was made with "
         "(buckets, shuffle partitions), or start with a new checkpoint folder",
     ),
-    Ending(
+    ExitReason(
         "checkpoint-corrupt",
         re.compile(
             r"CANNOT_LOAD_STATE_STORE|CHECKPOINT_FILE|MALFORMED|Incomplete log file|EOFException"
@@ -75,33 +75,33 @@ ENDINGS: Final = (
         ),
         "the checkpoint cannot be read: put a copy of it back, or start with a new checkpoint folder",
     ),
-    Ending(
+    ExitReason(
         "findings-not-written",
         re.compile(r"FindingsNotWrittenError: ([^\n]+)"),
         r"\1; the batch is judged again",
-        passes=True,
+        transient=True,
     ),
-    Ending(
+    ExitReason(
         "kafka-away",
         re.compile(r"TimeoutException|DisconnectException|No resolvable bootstrap|NetworkException"),
         "Kafka does not answer; nothing is lost as long as the topic holds it",
-        passes=True,
+        transient=True,
     ),
 )
-UNKNOWN: Final = Ending("unknown", re.compile(""), "")
+UNKNOWN: Final = ExitReason("unknown", re.compile(""), "")
 
 
-def explain(told: str) -> tuple[Ending, str]:
-    """Give the cause, and the line to tell, for all that Spark said of an ending."""
-    for ending in ENDINGS:
-        found = ending.sign.search(told)
+def explain(error_text: str) -> tuple[ExitReason, str]:
+    """Return the reason for Spark's text on the end of a query, and the line to log."""
+    for reason in EXIT_REASONS:
+        found = reason.pattern.search(error_text)
         if found:
-            return ending, found.expand(ending.advice)
-    return UNKNOWN, _innermost(told)[:_LONGEST]
+            return reason, found.expand(reason.advice)
+    return UNKNOWN, _innermost_cause(error_text)[:_LONGEST]
 
 
-def _innermost(told: str) -> str:
-    """Pick the last cause of a chain of exceptions, or the first line."""
-    causes = re.findall(r"^(?:Caused by: |[\w.]+(?:Error|Exception): )([^\n]+)", told, re.MULTILINE)
-    lines = [line for line in told.splitlines() if line.strip()]
+def _innermost_cause(error_text: str) -> str:
+    """Return the last cause of a chain of exceptions, or the first line."""
+    causes = re.findall(r"^(?:Caused by: |[\w.]+(?:Error|Exception): )([^\n]+)", error_text, re.MULTILINE)
+    lines = [line for line in error_text.splitlines() if line.strip()]
     return causes[-1] if causes else lines[0] if lines else "no reason given"

@@ -1,4 +1,4 @@
-"""The findings topic: one JSON document a finding, keyed by its id, so that compaction keeps the latest."""
+"""The findings topic: one JSON document per finding, keyed by its id, so that compaction keeps the latest."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ FLUSH_SECONDS = 30.0
 
 
 class FindingsNotWrittenError(RuntimeError):
-    """The findings of a batch did not reach the topic; the batch must be repeated."""
+    """The findings of a batch did not reach the topic; the batch is repeated."""
 
 
 class FindingsSink:
-    """Writes findings and waits until Kafka has them."""
+    """Writes findings and waits until Kafka acknowledges them."""
 
     def __init__(self, bootstrap: str, topic: str, settings: Mapping[str, Setting]) -> None:
-        """`settings` are those of the table [kafka]."""
+        """`settings` is the table [kafka] of the configuration."""
         self._topic = topic
         given = librdkafka_settings(bootstrap, settings)
         self._producer = Producer({**given, "enable.idempotence": True, "linger.ms": 5})

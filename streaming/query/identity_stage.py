@@ -1,6 +1,6 @@
-"""The last stage of the query: claims of connections are judged together, identity by identity.
+"""The last stage of the query: judges the claims of all connections on one identity together.
 
-It is keyed by bucket of identity. Reports of the stage before pass through it untouched.
+Its key is the bucket of an identity. Reports of the previous stage pass through unchanged.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ STEPPED_SCHEMA = "identities int, stepped binary"
 REPORT_SCHEMA = "bucket int, report binary"
 TICK_INTERVAL = 60_000
 """Milliseconds between two ticks: a claim is settled after one to two of them."""
-PASSAGES = 16
-"""Keys by which reports pass through: each key costs round trips, be there one report of it or a hundred."""
+PASS_THROUGH_KEYS = 16
+"""Number of keys for reports that pass through: a key costs round trips, however many reports it has."""
 
 
 class Stepped(msgspec.Struct):
-    """What the stage before hands on: a report to pass through, as msgpack, or claims to judge."""
+    """A row of the previous stage: a report to pass through, as msgpack, or claims to judge."""
 
     report: bytes | None = None
     claims: list[Claim] = []
@@ -45,14 +45,16 @@ _DECODER = msgspec.msgpack.Decoder(Stepped)
 
 
 def stepped_rows(report: Report, buckets: int) -> Iterator[Row]:
-    """Lay a report out as rows: its claims by the key of the bucket of identity, and the rest of it."""
+    """Yield a report as rows: one without its claims, and one per bucket of identities with its claims."""
     claims: dict[int, list[Claim]] = {}
     for claim in report.claims:
         claims.setdefault(bucket_of_identity(claim.identity, buckets), []).append(claim)
     report.claims = []
-    yield _row(key_of_bucket(report.bucket % PASSAGES), Stepped(report=msgspec.msgpack.encode(report)))
-    for number, given in claims.items():
-        yield _row(key_of_bucket(number), Stepped(claims=given))
+    yield _row(
+        key_of_bucket(report.bucket % PASS_THROUGH_KEYS), Stepped(report=msgspec.msgpack.encode(report))
+    )
+    for number, claims_of_bucket in claims.items():
+        yield _row(key_of_bucket(number), Stepped(claims=claims_of_bucket))
 
 
 def _row(key: int, stepped: Stepped) -> Row:
@@ -60,14 +62,14 @@ def _row(key: int, stepped: Stepped) -> Row:
 
 
 class IdentityProcessor(StatefulProcessor):
-    """Steps the state of one bucket of identities, which has a timer for as long as it has a state."""
+    """Judges the identities of one bucket. The bucket has a timer for as long as it has state."""
 
     def __init__(self, terms: Terms, table: str | None = None) -> None:
         self._terms = terms
         self._table = table
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Take hold of the state and of the timer."""
+        """Open the bucket's state."""
         begin_task()
         self._handle = handle
         self._stored = StoredBytes(handle, "identities")
@@ -96,7 +98,7 @@ class IdentityProcessor(StatefulProcessor):
         timerValues: Any,
         expiredTimerInfo: Any,
     ) -> Iterator[Row]:
-        """Judge what has settled; a bucket that is empty is given up."""
+        """Judge settled claims, and clear the state of an empty bucket."""
         state = unpack_identities(self._stored.read())
         report = self._step.tick(bucket_of_key(key[0]), state)
         if state.groups:
@@ -107,7 +109,7 @@ class IdentityProcessor(StatefulProcessor):
             yield _report_row(report)
 
     def close(self) -> None:
-        """End the task. Nothing is held beyond the state store."""
+        """End the task. All state is in the state store."""
         end_task()
 
     def _process(self, number: int, claims: list[Claim], now: int) -> Row:

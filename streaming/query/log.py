@@ -1,4 +1,4 @@
-"""What the query tells whoever runs it: a JSON object a line on standard output."""
+"""The log of the query: one JSON object per line on standard output."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 
 
-def tell(event: str, **facts: object) -> None:
-    """Tell of an event at once; `facts` are what belongs to it."""
+def log_event(event: str, **fields: object) -> None:
+    """Log an event with its time and fields, and flush."""
     time = datetime.now(UTC).isoformat(timespec="milliseconds")
-    print(json.dumps({"query": event, "time": time, **facts}), flush=True)
+    print(json.dumps({"query": event, "time": time, **fields}), flush=True)

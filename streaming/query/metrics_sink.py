@@ -1,4 +1,4 @@
-"""From reports to the metrics page."""
+"""The metrics sink: adds the reports of each batch to the metrics."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ TENTHS = 10
 
 
 class MetricsSink:
-    """Adds reports up. A batch that is handed over again is not counted again."""
+    """Counts each batch once, although Spark may repeat the latest one."""
 
     def __init__(self, metrics: ApplicationMetrics) -> None:
         self._metrics = metrics
         self._latest_batch = -1
         self._summaries: dict[int, Report] = {}
 
-    def take(self, batch_id: int, reports: Iterable[Report]) -> None:
-        """Take one batch's reports."""
+    def add_batch(self, batch_id: int, reports: Iterable[Report]) -> None:
+        """Add the reports of a batch; a batch that was added before is ignored."""
         if batch_id <= self._latest_batch:
             return
         self._latest_batch = batch_id

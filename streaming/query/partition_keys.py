@@ -1,9 +1,9 @@
-"""Spark grouping keys of buckets, chosen so that every task gets the same number of buckets.
+"""Spark grouping keys of buckets, chosen so that Spark spreads the buckets evenly over its tasks.
 
 Spark assigns a key to a task by its hash (Murmur3, 32 bits, modulo the number of tasks). With the keys 0 to
 255 one of two tasks gets 145 buckets and the other 111, and a batch waits for the slower task. Murmur3 of a
 single integer can be inverted, so the key of a bucket is the integer whose hash is the bucket's number. Spark
-then deals the buckets out in turn, for any number of tasks.
+then assigns the buckets round-robin, for any number of tasks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Spark tells of each batch: how long it took and how far it is behind the topic."""
+"""The listener for Spark's progress events: sets the gauges of batch duration and topic lag."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pyspark.sql.streaming import StreamingQueryListener
 from streaming.query.application_metrics import ApplicationMetrics
 
 ABSENT = ("None", "null")
-"""What PySpark writes for an offset that is not known: it puts a text even there."""
+"""PySpark's text for an unknown offset."""
 
 
 class ProgressListener(StreamingQueryListener):
-    """Sets the gauges of the engine. Runs beside the query, so it only sets gauges."""
+    """Sets gauges of the engine. Spark calls it from a thread of its own, so it changes nothing else."""
 
     def __init__(self, metrics: ApplicationMetrics) -> None:
         super().__init__()
@@ -23,29 +23,29 @@ class ProgressListener(StreamingQueryListener):
         self.latest_batch_at = 0.0
 
     def onQueryStarted(self, event: Any) -> None:
-        """Nothing to tell yet."""
+        """Do nothing: there is no batch yet."""
 
     def onQueryProgress(self, event: Any) -> None:
-        """Tell of a batch that is finished."""
+        """Set the gauges after a finished batch."""
         progress = event.progress
         self._metrics.topic_lag.set(sum(_lag(source) for source in progress.sources))
         self._metrics.batch_duration.observe(progress.durationMs.get("triggerExecution", 0) / 1000)
-        self._note_life()
+        self._record_progress()
 
     def onQueryIdle(self, event: Any) -> None:
-        """Nothing to do is progress, too."""
-        self._note_life()
+        """Count a poll without new frames as progress, too."""
+        self._record_progress()
 
     def onQueryTerminated(self, event: Any) -> None:
-        """The application watches the query itself."""
+        """Do nothing: the application polls the query itself."""
 
-    def _note_life(self) -> None:
+    def _record_progress(self) -> None:
         self.latest_batch_at = time.time()
         self._metrics.last_batch_timestamp.set(self.latest_batch_at)
 
 
 def _lag(source: Any) -> int:
-    """Records between where the batch ended and what the topic held when it began."""
+    """Count the records between the end of the batch and the end of the topic when the batch began."""
     if source.endOffset in ABSENT or source.latestOffset in ABSENT:
         return 0
     ended, latest = _offsets(source.endOffset), _offsets(source.latestOffset)

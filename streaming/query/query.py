@@ -11,9 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StatefulProcessor
 
 from streaming.judging.report import Report
-from streaming.query.first_batch import enter_first_batch
+from streaming.query.checkpoint import add_empty_batch, delete_orphaned_offsets
 from streaming.query.identity_stage import REPORT_SCHEMA, STEPPED_SCHEMA, IdentityProcessor
-from streaming.query.orphaned_offsets import sweep
 from streaming.query.stages import INPUT_SCHEMA, BucketProcessor, decode_stage
 from streaming.settings.configuration import Configuration
 from streaming.settings.decisions import Decisions
@@ -21,21 +20,21 @@ from streaming.settings.kafka_client import jvm_options
 from streaming.settings.release import table_text
 
 FETCH_WAIT = 20
-"""Milliseconds that a fetch waits at the broker at most. Kafka's own 500 would be part of short batches."""
+"""Maximum milliseconds that a fetch waits at the broker. Kafka's default of 500 would delay short batches."""
 _REPORT = msgspec.msgpack.Decoder(Report)
 
 
 class BatchError(Exception):
-    """A batch failed, or was stopped; says all that Java said of it."""
+    """A batch failed or was stopped; the message is Java's."""
 
 
 def reports_of(
     session: SparkSession, configuration: Configuration, connections: StatefulProcessor | None = None
 ) -> DataFrame:
-    """Plan the query: a row for each report. `connections` takes the place of the step of connections.
+    """Plan the query: one row per report. `connections` replaces the processor of connections.
 
-    Nothing runs yet and Kafka is not asked. Raises UserError when a secret cannot be found, or a decision
-    names a rule or a reading that is none.
+    Runs nothing and opens no connection to Kafka. Raises UserError if a secret is missing, or if a decision
+    names an unknown rule or reading.
     """
     frames, table = read_frames(session, configuration), table_text(configuration.schemas)
     buckets = configuration.buckets
@@ -48,30 +47,30 @@ def reports_of(
 
 
 def start_query(
-    reports: DataFrame, configuration: Configuration, take: Callable[[int, Iterator[Report]], None]
+    reports: DataFrame, configuration: Configuration, process: Callable[[int, Iterator[Report]], None]
 ) -> Any:
-    """Start the query and hand each batch's reports to `take(batch_id, reports)` in the driver.
+    """Start the query and call `process(batch_id, reports)` in the driver for each batch.
 
-    Gives Spark's StreamingQuery. `take` may be called again with a batch it has seen.
+    Returns Spark's StreamingQuery. Spark may repeat the latest batch: `process` is then called again.
     """
 
-    def take_batch(batch: DataFrame, batch_id: int) -> None:
+    def process_batch(batch: DataFrame, batch_id: int) -> None:
         try:
             rows = batch.collect()
         except Py4JJavaError as error:
-            # By this error's own name Spark looks for its interruption, with a pattern that recurses for
-            # each character: a query that is stopped amid a batch would end in a StackOverflowError.
+            # Spark searches the text of a Py4JJavaError for signs of an interruption, with a pattern that
+            # recurses for each character: stopping a query amid a batch would cause a StackOverflowError.
             raise BatchError(str(error)) from None
-        take(batch_id, (_REPORT.decode(bytes(row.report)) for row in rows))
+        process(batch_id, (_REPORT.decode(bytes(row.report)) for row in rows))
 
-    sweep(reports.sparkSession, configuration.checkpoint)
-    enter_first_batch(reports.sparkSession, configuration.checkpoint)
+    delete_orphaned_offsets(reports.sparkSession, configuration.checkpoint)
+    add_empty_batch(reports.sparkSession, configuration.checkpoint)
     return (
         reports.writeStream.queryName("kipwatch")
         .outputMode("append")
         .option("checkpointLocation", configuration.checkpoint)
         .trigger(processingTime=f"{configuration.trigger_seconds} seconds")
-        .foreachBatch(take_batch)
+        .foreachBatch(process_batch)
         .start()
     )
 
@@ -86,10 +85,10 @@ def _step(rows: DataFrame, key: str, processor: StatefulProcessor, schema: str) 
 
 
 def read_frames(session: SparkSession, configuration: Configuration) -> DataFrame:
-    """Read the frames topic as Kafka has it."""
+    """Return the records of the frames topic: key, value, topic, partition, offset."""
     return (
         session.readStream.format("kafka")
-        # A batch reads what is there: a fetch at the end of the topic must not wait for more.
+        # A batch reads what is available: a fetch at the end of the topic must not wait for more.
         .option("kafka.fetch.max.wait.ms", FETCH_WAIT)
         .options(**jvm_options(configuration.bootstrap, configuration.kafka))
         .option("subscribe", configuration.frames_topic)

@@ -15,8 +15,8 @@ from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from streaming.broker.jars import jars
-from streaming.query.checkpoint import choose_manager
-from streaming.query.worker_archive import FOLDER, pack_shipment
+from streaming.query.checkpoint import choose_file_manager
+from streaming.query.worker_archive import FOLDER, pack_worker_archive
 from streaming.settings.configuration import Configuration
 from streaming.user_error import UserError
 
@@ -24,23 +24,23 @@ LOOPBACK = "127.0.0.1"
 LOCAL = "local[*]"
 _KAFKA_SOURCE = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 WORKER_PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
-"""The interpreter that a cluster's workers must have; all that it imports is shipped."""
+"""The interpreter that a cluster's workers must have; the worker archive holds everything it imports."""
 
 
 @contextmanager
 def spark_session(configuration: Configuration) -> Iterator[SparkSession]:
-    """Start Spark, in a JVM of this process, with the connector's jars; leaving it stops it.
+    """Start Spark with the connector's jars, and stop it on exit.
 
-    Started by spark-submit it is told its master there, and its jars. The table [spark] has the last word.
-    Raises UserError when the jars are missing.
+    Under spark-submit, master and jars come from its command line. Settings of the table [spark] override
+    ours. Raises UserError if the jars are missing.
     """
-    # Takes what Spark and the libraries it unpacks leave behind, and what is shipped to a cluster's workers.
+    # Holds temporary files of Spark and of the native libraries it unpacks, and the worker archive.
     with TemporaryDirectory(prefix="kipwatch-run-") as scratch:
         session = _make_session(configuration, jars("connector"), Path(scratch))
         try:
             yield session
         finally:
-            # Whoever ends a whole process group may have ended the JVM first.
+            # A signal to the whole process group may have ended the JVM first.
             with suppress(Py4JError, OSError):
                 session.stop()
 
@@ -54,10 +54,10 @@ def _make_session(configuration: Configuration, connector: Sequence[Path], scrat
     for name, value in (settings | configuration.spark).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    # What ends a query is told by us, in a line; Spark would tell it with every trace it has.
+    # We log the end of a query in one line; Spark would log every stack trace.
     session.sparkContext.setLogLevel("FATAL")
     _demand_connector(session, connector)
-    choose_manager(session, configuration)
+    choose_file_manager(session, configuration)
     return session
 
 
@@ -66,7 +66,7 @@ def _given_master() -> str:
 
 
 def _demand_connector(session: SparkSession, connector: Sequence[Path]) -> None:
-    """Make sure that the driver can read from Kafka: once it was submitted it takes no more jars."""
+    """Raise UserError if the driver lacks the Kafka source: a submitted driver cannot load more jars."""
     jvm: Any = session.sparkContext._jvm
     if not jvm.org.apache.spark.util.Utils.classIsLoadable(_KAFKA_SOURCE):
         given = ",".join(str(jar) for jar in connector)
@@ -93,10 +93,10 @@ def _settings(configuration: Configuration, connector: Sequence[Path], scratch: 
         "spark.sql.shuffle.partitions": str(configuration.shuffle_partitions),
         "spark.sql.streaming.stateStore.providerClass": rocksdb,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        # A larger batch folds to fewer rows. Spark bounds it by bytes, too.
+        # A larger batch folds to fewer rows. Spark limits it by bytes, too.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
         "spark.sql.session.timeZone": "UTC",
-        # Beyond Spark's own: what the Kafka source's options hold of secrets.
+        # Spark's default pattern misses secrets in options of the Kafka source.
         "spark.redaction.regex": _SECRET,
         "spark.sql.redaction.options.regex": _SECRET,
     }
@@ -114,9 +114,9 @@ def _in_process() -> dict[str, str]:
 
 
 def _on_cluster(scratch: Path) -> dict[str, str]:
-    """Ship our packages and what they import: workers need a Python of this version and nothing else."""
+    """Send our packages and their imports: workers need a Python of this version and nothing else."""
     return {
-        "spark.archives": f"{pack_shipment(scratch)}#{FOLDER}",
+        "spark.archives": f"{pack_worker_archive(scratch)}#{FOLDER}",
         "spark.executorEnv.PYTHONPATH": f"./{FOLDER}",
         "spark.executorEnv.PYSPARK_PYTHON": WORKER_PYTHON,
         "spark.pyspark.python": WORKER_PYTHON,

@@ -1,4 +1,4 @@
-"""The first two stages of the query: decode and fold Arrow batches, then step the state of buckets.
+"""The first two stages of the query: decode and fold Arrow batches, then judge them by bucket.
 
 Both run in Spark's Python workers. Each worker process loads the schemas once.
 """
@@ -28,7 +28,7 @@ from streaming.judging.report import Report
 from streaming.query.identity_stage import stepped_rows
 from streaming.query.partition_keys import bucket_of_key, key_of_bucket
 from streaming.query.value_state import StoredBytes
-from streaming.query.worker import begin_task, end_task, kept
+from streaming.query.worker import begin_task, cached_in_worker, end_task
 from streaming.state.bucket import Bucket
 from streaming.state.bucket_layout import pack_bucket, unpack_bucket
 from streaming.state.state_error import StateError
@@ -39,7 +39,7 @@ SUMMARY_INTERVAL = 60_000
 TENTH = 100_000_000
 """Nanoseconds in a tenth of a second."""
 UNREADABLE_RECORDS_BUCKET = 0
-"""The bucket that counts records which are not in our format."""
+"""The bucket that counts records that are not in our format."""
 
 _INPUT = pa.schema([("bucket", pa.int32()), ("input", pa.binary())])
 
@@ -92,12 +92,12 @@ def bucket_of(connection: bytes, buckets: int) -> int:
 
 @functools.cache
 def _columnar_windows(table: str | None) -> ColumnarWindows:
-    """Return the worker's instance: its caches live from batch to batch."""
+    """Return the worker's instance, so that its caches survive from batch to batch."""
     return ColumnarWindows(schemas_of(table))
 
 
 class BucketProcessor(StatefulProcessor):
-    """Steps the state of one bucket. Emits one report per step, and one per minute when idle.
+    """Judges the connections of one bucket. Emits one report per step, and one per minute when idle.
 
     Claims go to one of `buckets` buckets of identities. `resumed_at`, in milliseconds, is given if frames
     were lost before this start of the query: connections known by then count as interrupted.
@@ -122,7 +122,7 @@ class BucketProcessor(StatefulProcessor):
         self._handle = handle
         self._bucket = StoredBytes(handle, "bucket")
         self._contents = StoredBytes(handle, "contents")
-        self._step = kept(self._name, self._make_step)
+        self._step = cached_in_worker(self._name, self._make_step)
 
     def _make_step(self) -> BucketStep:
         names = schemas_of(self._table).api_names
@@ -159,7 +159,7 @@ class BucketProcessor(StatefulProcessor):
         timerValues: Any,
         expiredTimerInfo: Any,
     ) -> Iterator[Row]:
-        """Report open connections once a minute, and do what is due."""
+        """Report open connections, publish findings again where due and drop silent connections."""
         number, now = bucket_of_key(key[0]), timerValues.getCurrentProcessingTimeInMs()
         bucket = self._load(number)
         report = self._step.tick(number, bucket, now)
@@ -167,7 +167,7 @@ class BucketProcessor(StatefulProcessor):
         yield from self._store(bucket, report)
 
     def close(self) -> None:
-        """End the task. Nothing is held outside the state store."""
+        """End the task. All state is in the state store."""
         end_task()
 
     def _schedule(self, now: int) -> None:

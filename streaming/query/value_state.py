@@ -1,4 +1,4 @@
-"""The bytes that Spark's state store holds for one key."""
+"""A value in Spark's state store: the bytes stored for the current key."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from pyspark.sql.streaming import StatefulProcessorHandle
 
 
 class StoredBytes:
-    """Read once for each key, and written only where they have changed: each of both is a round trip."""
+    """Skips the write if the bytes are those read last, since each write is a round trip to the JVM."""
 
     def __init__(self, handle: StatefulProcessorHandle, name: str) -> None:
         self._state = handle.getValueState(name, "state binary")
         self._read: bytes | None = None
 
     def read(self) -> bytes | None:
-        """Give what is stored, None if nothing is."""
+        """Return the stored bytes, None if there are none."""
         stored = self._state.get()
         self._read = bytes(stored[0]) if stored else None
         return self._read
 
     def write(self, packed: bytes) -> None:
-        """Store this in place of what was read."""
+        """Store bytes, unless they are those that `read` returned last."""
         if packed != self._read:
             self._state.update((packed,))
 
     def clear(self) -> None:
-        """Store nothing any more."""
+        """Remove the stored bytes."""
         self._state.clear()

@@ -1,9 +1,10 @@
-"""What a Python worker of Spark keeps from task to task, and what it does about Python's garbage collector.
+"""Spark's Python workers: a cache that survives from task to task, and settings of the garbage collector.
 
-Spark keeps workers, but hands each task its code anew: what is to be remembered from batch to batch is kept
-here. And it has each worker look through all its objects after every task, for those in cycles: what was
-imported alone takes that a tenth of a second. We make no cycles. So what the first task has brought in is
-left out of later looks, and what is remembered by the thousand is of types that the collector need not know.
+Spark reuses worker processes but unpickles the code for each task, so objects that should survive from
+batch to batch are cached here. After every task Spark runs a full garbage collection, which takes a tenth
+of a second for imported modules alone. Our code creates no reference cycles. So objects of the first task
+are frozen, which excludes them from later collections, and caches with thousands of entries use types that
+are not tracked.
 """
 
 from __future__ import annotations
@@ -13,29 +14,29 @@ import gc
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-Kept = TypeVar("Kept")
+Cached = TypeVar("Cached")
 
 COLLECT_AFTER: Final = 100_000
-"""Objects made before Python looks for cycles by itself; by default it is 700."""
-_kept: dict[str, Any] = {}
+"""New objects after which Python runs a collection by itself; the default is 700."""
+_cache: dict[str, Any] = {}
 
 
-def kept(name: str, make: Callable[[], Kept]) -> Kept:
-    """Give what an earlier task made under this name, or make it; what had another name is let go."""
-    if name not in _kept:
-        _kept.clear()
-        _kept[name] = make()
-    given: Kept = _kept[name]
-    return given
+def cached_in_worker(name: str, make: Callable[[], Cached]) -> Cached:
+    """Return the object that an earlier task made under this name, or make it and drop all others."""
+    if name not in _cache:
+        _cache.clear()
+        _cache[name] = make()
+    cached: Cached = _cache[name]
+    return cached
 
 
 def begin_task() -> None:
-    """Let Python look for cycles seldom; the first thing in a task."""
+    """Make garbage collections rare. Called first in a task."""
     gc.set_threshold(COLLECT_AFTER)
 
 
 @functools.cache
 def end_task() -> None:
-    """Leave out of later looks what is loaded by now; the last thing in a task. The first call does all."""
+    """Exclude all existing objects from later collections. Called last in a task; later calls do nothing."""
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""What Spark's workers on other machines import: our packages and what those need, in one archive."""
+"""The archive that Spark's workers on other machines import from: our packages and their dependencies."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-FOLDER: Final = "kipwatch-shipment"
-"""Where a worker unpacks the archive, in the folder it runs in."""
+FOLDER: Final = "kipwatch-archive"
+"""The folder into which a worker unpacks the archive, below its working directory."""
 PACKAGES: Final = ("decoders", "expectations", "streaming")
 NEEDED: Final = ("msgspec", "numba", "numpy", "pyarrow", "zstandard", "pandas", "protobuf")
-"""What our stages import, and what PySpark's own workers do for transformWithState."""
+"""Imports of our stages, and of PySpark's own worker for transformWithState."""
 _NAME = re.compile(r"[\w.-]+")
 
 
-def pack_shipment(folder: Path) -> Path:
-    """Write the archive into a folder, and give its path."""
+def pack_worker_archive(folder: Path) -> Path:
+    """Write the archive into a folder and return its path."""
     archive = folder / f"{FOLDER}.tar"
     with tarfile.open(archive, "w") as packed:
         for source, name in _files():
@@ -41,7 +41,7 @@ def _files() -> Iterator[tuple[Path, str]]:
 
 
 def _distributions(names: Iterable[str]) -> dict[str, Distribution]:
-    """Find distributions and what they need in turn. One that is not installed is for another platform."""
+    """Return distributions and their dependencies. One that is not installed is for another platform."""
     found: dict[str, Distribution] = {}
     waiting = list(names)
     while waiting:
@@ -62,7 +62,7 @@ def _named(requirement: str) -> str:
 
 
 def _installed(found: Distribution) -> Iterator[tuple[Path, str]]:
-    """Give a distribution's files, tests and byte code left out, without what it puts beside its packages."""
+    """Yield a distribution's files, without tests, byte code and files outside site-packages."""
     for file in found.files or ():
         outside = file.parts[0] == ".." or "tests" in file.parts
         if not outside and file.suffix != ".pyc":

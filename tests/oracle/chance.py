@@ -9,15 +9,15 @@ import base64
 from random import Random
 from typing import Any
 
-from decoders.codec.program import UNKNOWN_TAGS, Instruction, Kind, Program
+from decoders.codec.program import UNKNOWN_TAGS, FieldKind, Instruction, Program
 
 _INTEGERS = {
-    Kind.INT8: (8, True),
-    Kind.INT16: (16, True),
-    Kind.UINT16: (16, False),
-    Kind.INT32: (32, True),
-    Kind.UINT32: (32, False),
-    Kind.INT64: (64, True),
+    FieldKind.INT8: (8, True),
+    FieldKind.INT16: (16, True),
+    FieldKind.UINT16: (16, False),
+    FieldKind.INT32: (32, True),
+    FieldKind.UINT32: (32, False),
+    FieldKind.INT64: (64, True),
 }
 _LETTERS = 'aZ0-\t"\\\x00é中😀\u2028'
 _FIRST_FOREIGN_TAG = 10_000
@@ -61,17 +61,17 @@ def _value(random: Random, instruction: Instruction, longest: int) -> Any:
     return _primitive(random, instruction.kind)
 
 
-def _primitive(random: Random, kind: Kind) -> Any:
+def _primitive(random: Random, kind: FieldKind) -> Any:
     if kind in _INTEGERS:
         bits, is_signed = _INTEGERS[kind]
         return _integer(random, bits, is_signed)
-    if kind is Kind.BOOL:
+    if kind is FieldKind.BOOL:
         return random.random() < 0.5
-    if kind is Kind.FLOAT64:
+    if kind is FieldKind.FLOAT64:
         return random.gauss(0, 1) * 10.0 ** random.randint(-300, 300)
-    if kind is Kind.UUID:
+    if kind is FieldKind.UUID:
         return base64.urlsafe_b64encode(random.randbytes(16)).decode()[:22]
-    if kind is Kind.STRING:
+    if kind is FieldKind.STRING:
         return "".join(random.choices(_LETTERS, k=_length(random)))
     return _data(random)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from decoders.codec.failure import DecodeFailure, Oddity
-from decoders.codec.program import Instruction, Kind, Program
+from decoders.codec.program import FieldKind, Instruction, Program
 from decoders.codec.reader import Reader
 from decoders.codec.writer import write
 from tests.oracle.judge import JudgedMessage, KafkaVerdict
@@ -58,7 +58,7 @@ def printed(program: Program, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _name(instruction: Instruction, value: Any) -> str:
-    is_sized = instruction.kind is Kind.RECORDS and value is not None
+    is_sized = instruction.kind is FieldKind.RECORDS and value is not None
     return f"{instruction.name}SizeInBytes" if is_sized else instruction.name
 
 
@@ -69,7 +69,7 @@ def _printed(instruction: Instruction, value: Any) -> Any:
         return [_printed(instruction.element, element) for element in value]
     if instruction.program is not None:
         return printed(instruction.program, value)
-    if instruction.kind is Kind.RECORDS:
+    if instruction.kind is FieldKind.RECORDS:
         return len(value) // 4 * 3 - value.count("=")
     return _finite(value) if isinstance(value, float) else value
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from decoders.codec.columnar.head import TRUNCATED
-from decoders.codec.columnar.machine import FAILED, Frame, Machine, cell, fail, note_value
+from decoders.codec.columnar.machine import FAILED, FrameSpan, Machine, cell, fail, note_value
 from decoders.codec.columnar.memory import int16, int32, int64, is_zero, wide
 from decoders.codec.columnar.strings import read_length, read_varint
 from decoders.codec.columnar.tape_format import (
@@ -43,7 +43,7 @@ def _number(data: Any, position: int, size: int, is_signed: int) -> Any:
 
 
 @inlined
-def read_fixed(machine: Machine, frame: Frame, position: int, row: int) -> Any:
+def read_fixed(machine: Machine, frame: FrameSpan, position: int, row: int) -> Any:
     """Read a field of fixed size; return the position after it, or FAILED."""
     size = wide(cell(machine.tape, row, SIZE))
     if frame.end - position < size:
@@ -61,7 +61,7 @@ def read_fixed(machine: Machine, frame: Frame, position: int, row: int) -> Any:
 
 
 @inlined
-def begin_array(machine: Machine, frame: Frame, position: int, row: int) -> Any:
+def begin_array(machine: Machine, frame: FrameSpan, position: int, row: int) -> Any:
     """Begin an array; return the position of its first element, or FAILED, and the row to continue with."""
     tape, start = machine.tape, position
     length, position = read_length(machine, frame, position, row, 4)
@@ -79,7 +79,7 @@ def begin_array(machine: Machine, frame: Frame, position: int, row: int) -> Any:
 
 
 @inlined
-def read_struct_marker(machine: Machine, frame: Frame, position: int, row: int) -> Any:
+def read_struct_marker(machine: Machine, frame: FrameSpan, position: int, row: int) -> Any:
     """Read whether a nullable struct is present: from a signed byte, or from a varint in a tagged field.
 
     Returns that and the position after the marker, or FAILED.

@@ -11,7 +11,7 @@ from typing import Any, Final
 from numba import from_dtype, types
 
 from decoders.codec.columnar.head import HEAD
-from decoders.codec.columnar.machine import FOUND, REMARKS, Frame, Machine, clear
+from decoders.codec.columnar.machine import FOUND, REMARKS, FrameSpan, Machine, clear
 from decoders.codec.columnar.memory import CACHE_LINE, FRAMES_AHEAD, prefetch
 from decoders.codec.columnar.requests import read_request
 from decoders.codec.columnar.responses import read_response
@@ -74,7 +74,7 @@ def read_frames(  # noqa: PLR0917 - compiled functions are called by position
     as `counts` does, how many rows there must be room for.
     """
     for number in range(first, len(begins)):
-        frame = Frame(number, begins[number], begins[number] + lengths[number], is_cut[number])
+        frame = FrameSpan(number, begins[number], begins[number] + lengths[number], is_cut[number])
         if number + FRAMES_AHEAD < len(begins):
             prefetch(data, begins[number + FRAMES_AHEAD])
             prefetch(data, begins[number + FRAMES_AHEAD] + CACHE_LINE)

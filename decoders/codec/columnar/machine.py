@@ -43,7 +43,7 @@ class Machine(NamedTuple):
     counters: Any
 
 
-class Frame(NamedTuple):
+class FrameSpan(NamedTuple):
     """One frame: its number in the batch, and where in the data it begins and ends."""
 
     number: int
@@ -59,7 +59,7 @@ def cell(tape: Any, row: int, column: int) -> Any:
 
 
 @outlined
-def fail(machine: Machine, frame: Frame, reason: int, path: int, position: int) -> int:
+def fail(machine: Machine, frame: FrameSpan, reason: int, path: int, position: int) -> int:
     """Record why and where the frame cannot be read; return FAILED."""
     head = machine.head
     head.failure_reason = reason
@@ -76,7 +76,7 @@ def clear_failure(head: Any) -> None:
 
 
 @outlined
-def remark(machine: Machine, frame: Frame, oddity: int, path: int, position: int) -> None:
+def remark(machine: Machine, frame: FrameSpan, oddity: int, path: int, position: int) -> None:
     """Record an oddity, once for each path of a frame. Without room, it is only counted."""
     remarks, count = machine.remarks, machine.counts[REMARKS]
     at = min(count, len(remarks)) - 1
@@ -93,7 +93,7 @@ def remark(machine: Machine, frame: Frame, oddity: int, path: int, position: int
 
 
 @inlined
-def note_value(machine: Machine, frame: Frame, column: int, value: int, length: int) -> None:
+def note_value(machine: Machine, frame: FrameSpan, column: int, value: int, length: int) -> None:
     """Record a wanted field: its place, or its value and 0. Without room, it is only counted."""
     if column == CLIENT_ID:
         machine.head.client_id_begin = value

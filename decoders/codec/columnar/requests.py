@@ -13,7 +13,7 @@ from decoders.codec.columnar.head import (
     TAGGED_LAYOUT,
     TRUNCATED,
 )
-from decoders.codec.columnar.machine import FOUND, REMARKS, Frame, Machine, clear_failure, discard, fail
+from decoders.codec.columnar.machine import FOUND, REMARKS, FrameSpan, Machine, clear_failure, discard, fail
 from decoders.codec.columnar.memory import int16, int32
 from decoders.codec.columnar.tape_format import NOWHERE, REQUESTS, RIVALS, TAGGED_REQUESTS, entry_of
 from decoders.codec.columnar.walk import read_frame
@@ -22,7 +22,9 @@ from decoders.protocol import API_VERSIONS
 
 
 @inlined
-def read_request(machine: Machine, rival_machine: Machine, frame: Frame, entries: Any, headers: Any) -> None:
+def read_request(
+    machine: Machine, rival_machine: Machine, frame: FrameSpan, entries: Any, headers: Any
+) -> None:
     """Read a request; `rival_machine` has a head for readings that are only compared."""
     if frame.end - frame.begin < REQUEST_LEAD:
         _read_short_request(machine, frame, entries)
@@ -45,7 +47,7 @@ def read_request(machine: Machine, rival_machine: Machine, frame: Frame, entries
 
 
 @outlined
-def _read_short_request(machine: Machine, frame: Frame, entries: Any) -> None:
+def _read_short_request(machine: Machine, frame: FrameSpan, entries: Any) -> None:
     """Read a request that ends before its correlation ID does."""
     head, size = machine.head, frame.end - frame.begin
     head.api_key = int16(machine.data, frame.begin) if size >= 2 else -1
@@ -60,7 +62,7 @@ def _read_short_request(machine: Machine, frame: Frame, entries: Any) -> None:
 
 
 @outlined
-def _read_header(machine: Machine, frame: Frame, headers: Any) -> None:
+def _read_header(machine: Machine, frame: FrameSpan, headers: Any) -> None:
     """Read the header of an ApiVersions request whose version the schemas do not have."""
     head, found, remarks = machine.head, machine.counts[FOUND], machine.counts[REMARKS]
     read_frame(machine, frame, REQUEST_LEAD, headers[0] if head.api_version < 0 else headers[1])
@@ -72,7 +74,7 @@ def _read_header(machine: Machine, frame: Frame, headers: Any) -> None:
 
 
 @outlined
-def _read_overlay_request(machine: Machine, rival_machine: Machine, frame: Frame, entries: Any) -> None:
+def _read_overlay_request(machine: Machine, rival_machine: Machine, frame: FrameSpan, entries: Any) -> None:
     """Read a request of a version that only the overlay has, in the one layout that the frame proves."""
     head, found, remarks = machine.head, machine.counts[FOUND], machine.counts[REMARKS]
     tagged = entry_of(entries, TAGGED_REQUESTS, head.api_key, head.api_version)
@@ -98,7 +100,7 @@ def _read_overlay_request(machine: Machine, rival_machine: Machine, frame: Frame
 
 
 @inlined
-def _is_proven(machine: Machine, frame: Frame, is_exact: bool) -> bool:
+def _is_proven(machine: Machine, frame: FrameSpan, is_exact: bool) -> bool:
     """Return whether a reading proves its layout, as `codec/header_layout.py` says, but for its rival."""
     head = machine.head
     instance_id = head.client_instance_id_begin

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from decoders.codec.columnar.head import FIRST_LEAD_PATH, NO_FAILURE, RESPONSE_LEAD, TRUNCATED
-from decoders.codec.columnar.machine import FOUND, REMARKS, Frame, Machine, discard, fail
+from decoders.codec.columnar.machine import FOUND, REMARKS, FrameSpan, Machine, discard, fail
 from decoders.codec.columnar.memory import int16, int32
 from decoders.codec.columnar.tape_format import NOWHERE, RESPONSES, RIVALS, entry_of
 from decoders.codec.columnar.walk import read_frame
@@ -14,7 +14,7 @@ from decoders.protocol import API_VERSIONS, UNSUPPORTED_VERSION
 
 
 @inlined
-def read_response(machine: Machine, frame: Frame, entries: Any) -> None:
+def read_response(machine: Machine, frame: FrameSpan, entries: Any) -> None:
     """Read a response whose API key and version are already in the head."""
     head, found, remarks = machine.head, machine.counts[FOUND], machine.counts[REMARKS]
     if frame.end - frame.begin < RESPONSE_LEAD:
@@ -38,7 +38,7 @@ def read_response(machine: Machine, frame: Frame, entries: Any) -> None:
 
 
 @inlined
-def _read_version(machine: Machine, frame: Frame, entries: Any, version: int) -> bool:
+def _read_version(machine: Machine, frame: FrameSpan, entries: Any, version: int) -> bool:
     """Read a response in the layout of a version; return whether to the last byte."""
     head = machine.head
     is_exact = read_frame(machine, frame, RESPONSE_LEAD, entry_of(entries, RESPONSES, head.api_key, version))
@@ -47,7 +47,7 @@ def _read_version(machine: Machine, frame: Frame, entries: Any, version: int) ->
 
 
 @inlined
-def _is_refusal(machine: Machine, frame: Frame) -> bool:
+def _is_refusal(machine: Machine, frame: FrameSpan) -> bool:
     return (
         machine.head.api_key == API_VERSIONS
         and frame.end - frame.begin >= 6
@@ -56,7 +56,9 @@ def _is_refusal(machine: Machine, frame: Frame) -> bool:
 
 
 @outlined
-def _read_refusal(machine: Machine, frame: Frame, entries: Any, is_known: bool, is_released: bool) -> None:
+def _read_refusal(
+    machine: Machine, frame: FrameSpan, entries: Any, is_known: bool, is_released: bool
+) -> None:
     """Read an ApiVersions response with error 35, most often in the layout of version 0."""
     head, found, remarks = machine.head, machine.counts[FOUND], machine.counts[REMARKS]
     if _read_version(machine, frame, entries, 0) or (frame.is_cut and head.failure_reason == NO_FAILURE):

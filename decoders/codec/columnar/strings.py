@@ -15,7 +15,7 @@ from decoders.codec.columnar.head import (
     OVERLONG_VARINT,
     TRUNCATED,
 )
-from decoders.codec.columnar.machine import FAILED, Frame, Machine, cell, fail, note_value, remark
+from decoders.codec.columnar.machine import FAILED, FrameSpan, Machine, cell, fail, note_value, remark
 from decoders.codec.columnar.memory import int16, int32, int64, wide
 from decoders.codec.columnar.tape_format import (
     COLUMN,
@@ -33,7 +33,7 @@ _HIGHEST_STRING_LENGTH: Final = 0x7FFF
 
 
 @outlined
-def _read_long_varint(machine: Machine, frame: Frame, position: int, path: int) -> Any:
+def _read_long_varint(machine: Machine, frame: FrameSpan, position: int, path: int) -> Any:
     data, value = machine.data, np.uint64(0)
     available = min(frame.end - position, 5)
     for offset in range(available):
@@ -48,7 +48,7 @@ def _read_long_varint(machine: Machine, frame: Frame, position: int, path: int) 
 
 
 @inlined
-def read_varint(machine: Machine, frame: Frame, position: int, path: int) -> Any:
+def read_varint(machine: Machine, frame: FrameSpan, position: int, path: int) -> Any:
     """Read an unsigned varint as int32; return it and the position after it, or FAILED."""
     if position < frame.end and machine.data[np.uint64(position)] < 0x80:
         return np.int32(machine.data[np.uint64(position)]), position + 1
@@ -56,7 +56,7 @@ def read_varint(machine: Machine, frame: Frame, position: int, path: int) -> Any
 
 
 @inlined
-def read_length(machine: Machine, frame: Frame, position: int, row: int, width: int) -> Any:
+def read_length(machine: Machine, frame: FrameSpan, position: int, row: int, width: int) -> Any:
     """Read a length, -1 for a null that is allowed; return it and the position after it, or FAILED."""
     start, path, flags = position, cell(machine.tape, row, PATH), cell(machine.tape, row, FLAGS)
     if flags & COMPACT:
@@ -80,7 +80,7 @@ def read_length(machine: Machine, frame: Frame, position: int, row: int, width: 
 
 
 @inlined
-def read_content(machine: Machine, frame: Frame, position: int, row: int) -> Any:
+def read_content(machine: Machine, frame: FrameSpan, position: int, row: int) -> Any:
     """Read a string, bytes or records; return the position after them, or FAILED."""
     tape, start = machine.tape, position
     is_string = cell(tape, row, OPERATION) == STRING

@@ -16,15 +16,15 @@ import numpy.typing as npt
 
 from decoders.codec.columnar import head, tape_format
 from decoders.codec.header_layout import layout_of
-from decoders.codec.program import NUMBERS, Instruction, Kind, Program
+from decoders.codec.program import NUMBERS, FieldKind, Instruction, Program
 from decoders.schema.header_versions import Layout
 
-_SIZES: Final = {kind: layout.size for kind, layout in NUMBERS.items()} | {Kind.UUID: 16}
+_SIZES: Final = {kind: layout.size for kind, layout in NUMBERS.items()} | {FieldKind.UUID: 16}
 _FLAGS: Final = {
-    Kind.INT8: tape_format.SIGNED,
-    Kind.INT16: tape_format.SIGNED,
-    Kind.INT32: tape_format.SIGNED,
-    Kind.UUID: tape_format.PLACE,
+    FieldKind.INT8: tape_format.SIGNED,
+    FieldKind.INT16: tape_format.SIGNED,
+    FieldKind.INT32: tape_format.SIGNED,
+    FieldKind.UUID: tape_format.PLACE,
 }
 _LEAD_PATHS: Final = ("", "header.requestApiKey", "header.requestApiVersion", "header.correlationId")
 """Compiled code refers to these by number."""
@@ -100,12 +100,12 @@ class Tape:
     def _field(self, instruction: Instruction, wanted: Wanted, level: int) -> None:
         if instruction.kind in _SIZES:
             self._fixed(instruction, wanted)
-        elif instruction.kind is Kind.STRUCT:
+        elif instruction.kind is FieldKind.STRUCT:
             self._nested(instruction, wanted, level)
-        elif instruction.kind is Kind.ARRAY:
+        elif instruction.kind is FieldKind.ARRAY:
             self._array(instruction, wanted, level)
         else:
-            operation = tape_format.STRING if instruction.kind is Kind.STRING else tape_format.BYTES
+            operation = tape_format.STRING if instruction.kind is FieldKind.STRING else tape_format.BYTES
             self._write(
                 operation, instruction.path, column=_column(instruction, wanted), flags=_flags(instruction)
             )

@@ -24,7 +24,7 @@ from decoders.codec.columnar.machine import (
     LAST_TAG,
     LEFT,
     REMARKS,
-    Frame,
+    FrameSpan,
     Machine,
     cell,
     clear_failure,
@@ -58,7 +58,7 @@ from decoders.compilation import inlined, outlined
 
 
 @inlined
-def read_frame(machine: Machine, frame: Frame, lead: int, entry: int) -> bool:
+def read_frame(machine: Machine, frame: FrameSpan, lead: int, entry: int) -> bool:
     """Read what follows the lead of a frame, as `codec/reading.py` does.
 
     Returns whether the frame was read to its last byte.
@@ -78,7 +78,7 @@ def read_frame(machine: Machine, frame: Frame, lead: int, entry: int) -> bool:
 
 
 @outlined
-def _walk(machine: Machine, frame: Frame, begin: int, entry: int) -> int:  # noqa: PLR0912 - one branch an operation
+def _walk(machine: Machine, frame: FrameSpan, begin: int, entry: int) -> int:  # noqa: PLR0912 - one branch an operation
     """Run the tape from a row and a position to END; return the position reached, or FAILED."""
     tape, counters = machine.tape, machine.counters
     row, position = wide(entry), begin
@@ -123,7 +123,7 @@ def _walk(machine: Machine, frame: Frame, begin: int, entry: int) -> int:  # noq
 
 
 @inlined
-def _end_header(machine: Machine, frame: Frame, row: int) -> None:
+def _end_header(machine: Machine, frame: FrameSpan, row: int) -> None:
     head, count = machine.head, machine.counts[REMARKS]
     head.header_version = cell(machine.tape, row, SIZE)
     head.layout = cell(machine.tape, row, FLAGS)
@@ -132,7 +132,7 @@ def _end_header(machine: Machine, frame: Frame, row: int) -> None:
 
 
 @inlined
-def _begin_tags(machine: Machine, frame: Frame, position: int, row: int) -> Any:
+def _begin_tags(machine: Machine, frame: FrameSpan, position: int, row: int) -> Any:
     """Begin a tag section; return the position of its first tag, or FAILED, and the row to continue with."""
     after = wide(cell(machine.tape, row, NEXT))
     if position < frame.end and machine.data[np.uint64(position)] == 0:
@@ -151,7 +151,7 @@ def _begin_tags(machine: Machine, frame: Frame, position: int, row: int) -> Any:
 
 @outlined
 def _read_tag(  # noqa: PLR0911 - several outcomes
-    machine: Machine, frame: Frame, position: int, row: int
+    machine: Machine, frame: FrameSpan, position: int, row: int
 ) -> Any:
     """Read a tag; skip its field if the schema does not know it, else continue with the field's row."""
     tape, counters = machine.tape, machine.counters

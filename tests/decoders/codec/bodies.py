@@ -9,27 +9,27 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from decoders.codec.program import UNKNOWN_TAGS, Instruction, Kind, Program
+from decoders.codec.program import UNKNOWN_TAGS, FieldKind, Instruction, Program
 
 _INTEGERS = {
-    Kind.INT8: (-(1 << 7), (1 << 7) - 1),
-    Kind.INT16: (-(1 << 15), (1 << 15) - 1),
-    Kind.UINT16: (0, (1 << 16) - 1),
-    Kind.INT32: (-(1 << 31), (1 << 31) - 1),
-    Kind.UINT32: (0, (1 << 32) - 1),
-    Kind.INT64: (-(1 << 63), (1 << 63) - 1),
+    FieldKind.INT8: (-(1 << 7), (1 << 7) - 1),
+    FieldKind.INT16: (-(1 << 15), (1 << 15) - 1),
+    FieldKind.UINT16: (0, (1 << 16) - 1),
+    FieldKind.INT32: (-(1 << 31), (1 << 31) - 1),
+    FieldKind.UINT32: (0, (1 << 32) - 1),
+    FieldKind.INT64: (-(1 << 63), (1 << 63) - 1),
 }
 _BASE64 = st.binary(max_size=20).map(lambda data: base64.b64encode(data).decode())
-_PRIMITIVES: dict[Kind, st.SearchStrategy[Any]] = {
+_PRIMITIVES: dict[FieldKind, st.SearchStrategy[Any]] = {
     **{kind: st.integers(lowest, highest) for kind, (lowest, highest) in _INTEGERS.items()},
-    Kind.BOOL: st.booleans(),
-    Kind.FLOAT64: st.floats(allow_nan=False),
-    Kind.UUID: st.binary(min_size=16, max_size=16).map(
+    FieldKind.BOOL: st.booleans(),
+    FieldKind.FLOAT64: st.floats(allow_nan=False),
+    FieldKind.UUID: st.binary(min_size=16, max_size=16).map(
         lambda data: base64.urlsafe_b64encode(data).decode()[:22]
     ),
-    Kind.STRING: st.text(st.characters(codec="utf-8"), max_size=8),
-    Kind.BYTES: _BASE64,
-    Kind.RECORDS: _BASE64,
+    FieldKind.STRING: st.text(st.characters(codec="utf-8"), max_size=8),
+    FieldKind.BYTES: _BASE64,
+    FieldKind.RECORDS: _BASE64,
 }
 # Above every tag of a schema, and wide enough for varints of one to four bytes.
 _UNKNOWN_TAGS: st.SearchStrategy[list[dict[str, Any]]] = st.lists(
@@ -63,7 +63,7 @@ def _values(instruction: Instruction) -> st.SearchStrategy[Any]:
 
 
 def _present(instruction: Instruction) -> st.SearchStrategy[Any]:
-    if instruction.program is not None and instruction.kind is Kind.STRUCT:
+    if instruction.program is not None and instruction.kind is FieldKind.STRUCT:
         return bodies(instruction.program)
     if instruction.element is not None:
         return st.lists(_present(instruction.element), max_size=2)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoders.codec.program import Instruction, Kind, Program, compile_message
+from decoders.codec.program import FieldKind, Instruction, Program, compile_message
 from decoders.codec.request import read_request, write_request
 from decoders.codec.response import read_response, write_response
 from decoders.schema.header_versions import Layout
@@ -157,7 +157,7 @@ def instructions(program: Program) -> Iterator[Instruction]:
 
 def least_size(one: Instruction) -> int:
     """The fewest bytes that a value takes."""
-    if one.kind is Kind.STRUCT and one.program:
+    if one.kind is FieldKind.STRUCT and one.program:
         return one.nullable or one.program.flexible + sum(map(least_size, one.program.fields))
     return 1
 

@@ -55,7 +55,7 @@ def report() -> Report:
 @pytest.fixture(scope="module")
 def page() -> Page:
     metrics = ApplicationMetrics([RULE], version="0.1.0", kafka="4.4.0", label_limit=LIMIT)
-    MetricsSink(metrics).take(0, [report()])
+    MetricsSink(metrics).add_batch(0, [report()])
     samples: Page = {}
     for family in text_string_to_metric_families(generate_latest(metrics.registry).decode()):
         for sample in family.samples:

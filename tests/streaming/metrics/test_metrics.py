@@ -18,8 +18,8 @@ from streaming.metrics.definitions import METRICS
 from streaming.metrics.exposition import Exposition, serve
 from streaming.metrics.label_values import LONGEST, OTHER, UNKNOWN, label_value
 from streaming.query.application_metrics import ApplicationMetrics
-from streaming.query.exit_reason import ENDINGS
-from streaming.query.exit_reason import UNKNOWN as UNKNOWN_ENDING
+from streaming.query.exit_reason import EXIT_REASONS
+from streaming.query.exit_reason import UNKNOWN as UNKNOWN_EXIT
 from streaming.user_error import UserError
 
 RULES = ("kip35/version-out-of-range", "wire/malformed-request")
@@ -53,11 +53,13 @@ def test_every_check_is_there_at_zero_before_anything_happened() -> None:
 
 def test_every_reason_for_an_ending_is_there_at_zero_and_counted() -> None:
     metrics = application()
-    metrics.count_ending(UNKNOWN_ENDING)
+    metrics.count_exit(UNKNOWN_EXIT)
     samples = page(metrics.registry)
-    counted = {ending.reason: samples["kipwatch_query_endings_total", (ending.reason,)] for ending in ENDINGS}
-    assert set(counted.values()) == {0} and len(counted) == len(ENDINGS)
-    assert samples["kipwatch_query_endings_total", (UNKNOWN_ENDING.reason,)] == 1
+    counted = {
+        reason.name: samples["kipwatch_query_endings_total", (reason.name,)] for reason in EXIT_REASONS
+    }
+    assert set(counted.values()) == {0} and len(counted) == len(EXIT_REASONS)
+    assert samples["kipwatch_query_endings_total", (UNKNOWN_EXIT.name,)] == 1
 
 
 def test_the_definitions_and_the_two_pages_name_the_same_metrics() -> None:

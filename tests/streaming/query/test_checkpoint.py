@@ -1,4 +1,4 @@
-"""How a checkpoint's files are written goes by where they are, and by what [spark] says."""
+"""The file manager of a checkpoint depends on its file system and on the table [spark]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark says of an ending, as it says it, and the one line that is made of it."""
+"""Spark's texts on the end of a query, and the reason and line that `explain` derives from them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from streaming.query.exit_reason import ENDINGS, UNKNOWN, explain
+from streaming.query.exit_reason import EXIT_REASONS, UNKNOWN, explain
 from tests.repository.tree import ROOT
 
-SAID = {
+ERROR_TEXTS = {
     "state-version": """[STREAM_FAILED] Query [id = 3c21] terminated with exception: Job aborted.
 org.apache.spark.api.python.PythonException: Traceback (most recent call last):
   File "streaming/query/stages.py", line 150, in _load
@@ -25,37 +25,40 @@ streaming.state.state_error.StateError: the checkpoint holds state of version 9,
 
 
 @pytest.mark.parametrize(
-    "told",
+    "error_text",
     ["Py4JNetworkError: Answer from Java side is empty", "ConnectionRefusedError: [Errno 111] refused"],
 )
-def test_a_jvm_that_does_not_answer_is_gone(told: str) -> None:
-    ending, _ = explain(told)
-    assert ending.reason == "spark-gone"
+def test_a_jvm_that_does_not_answer_is_gone(error_text: str) -> None:
+    reason, _ = explain(error_text)
+    assert reason.name == "spark-gone"
 
 
-@pytest.mark.parametrize("reason", SAID)
-def test_a_known_cause_is_told_in_one_line(reason: str) -> None:
-    ending, line = explain(SAID[reason])
-    assert ending.reason == reason
+@pytest.mark.parametrize("name", ERROR_TEXTS)
+def test_a_known_reason_is_explained_in_one_line(name: str) -> None:
+    reason, line = explain(ERROR_TEXTS[name])
+    assert reason.name == name
     assert line and "\n" not in line and "Traceback" not in line
 
 
-def test_a_state_of_another_version_says_what_the_state_says() -> None:
-    _, line = explain(SAID["state-version"])
+def test_the_line_for_a_state_of_another_version_is_the_message_of_the_state_error() -> None:
+    _, line = explain(ERROR_TEXTS["state-version"])
     assert line == "the checkpoint holds state of version 9, this kipwatch writes 3: run"
 
 
-def test_only_what_needs_nobody_is_started_again() -> None:
-    assert {ending.reason for ending in ENDINGS if ending.passes} == {"findings-not-written", "kafka-away"}
+def test_only_transient_reasons_restart_the_query() -> None:
+    assert {reason.name for reason in EXIT_REASONS if reason.transient} == {
+        "findings-not-written",
+        "kafka-away",
+    }
 
 
 def test_the_page_on_running_names_every_reason() -> None:
-    told = re.findall(r"^\| `([\w-]+)` \|", (ROOT / "docs/run.md").read_text(), flags=re.MULTILINE)
-    assert {ending.reason for ending in [*ENDINGS, UNKNOWN]} <= set(told)
+    named = re.findall(r"^\| `([\w-]+)` \|", (ROOT / "docs/run.md").read_text(), flags=re.MULTILINE)
+    assert {reason.name for reason in [*EXIT_REASONS, UNKNOWN]} <= set(named)
 
 
 @pytest.mark.parametrize(
-    ("told", "line"),
+    ("error_text", "line"),
     [
         ("", "no reason given"),
         ("something odd\n\tat Spark.scala", "something odd"),
@@ -63,6 +66,6 @@ def test_the_page_on_running_names_every_reason() -> None:
         ("x" * 1000, "x" * 300),
     ],
 )
-def test_of_an_unknown_cause_the_innermost_is_told(told: str, line: str) -> None:
-    ending, said = explain(told)
-    assert (ending.reason, ending.passes, said) == ("unknown", False, line)
+def test_an_unknown_reason_is_explained_by_its_innermost_cause(error_text: str, line: str) -> None:
+    reason, explained = explain(error_text)
+    assert (reason.name, reason.transient, explained) == ("unknown", False, line)

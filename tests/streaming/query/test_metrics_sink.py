@@ -1,4 +1,4 @@
-"""From reports to the metrics page: each batch once, gauges over all buckets."""
+"""The metrics sink counts each batch once and sums gauges over all buckets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RULE = "kip35/version-out-of-range"
 
 
 class Page:
-    """A sink, and the page it fills."""
+    """A sink, and the metrics it fills."""
 
     def __init__(self) -> None:
         self._metrics = ApplicationMetrics([RULE], version="0.1.0", kafka="4.4.0")
@@ -52,29 +52,29 @@ def counts(page: Page) -> list[float | None]:
 
 def test_a_batch_is_counted() -> None:
     page = Page()
-    page.sink.take(0, [report()])
+    page.sink.add_batch(0, [report()])
     assert counts(page) == [3, 2, 0, 2, 5, 1, 5]
     delay = page.value("kipwatch_detection_delay_seconds_sum")
     assert delay is not None and 5 * 1.5 < delay < 5 * 30
 
 
-def test_a_batch_handed_over_again_is_counted_once() -> None:
+def test_a_repeated_batch_is_counted_once() -> None:
     """Spark repeats a batch whose writing failed."""
     page = Page()
     for batch in (0, 0, 1, 1, 0):
-        page.sink.take(batch, [report()])
+        page.sink.add_batch(batch, [report()])
     assert counts(page) == [6, 4, 0, 4, 10, 2, 10]
 
 
-def test_gauges_add_over_buckets_and_a_bucket_replaces_its_own() -> None:
+def test_gauges_are_sums_of_the_latest_report_of_each_bucket() -> None:
     page = Page()
     labels = {"client_software_name": "tester", "client_software_version": "1.0", "listener": "WATCHED"}
-    page.sink.take(0, [report(0, 3), report(1, 4)])
+    page.sink.add_batch(0, [report(0, 3), report(1, 4)])
     assert page.value("kipwatch_connections", **labels) == 7
     assert page.value("kipwatch_open_connections") == 7
     assert page.value("kipwatch_state_bytes") == 200
-    page.sink.take(1, [report(1, 1)])
+    page.sink.add_batch(1, [report(1, 1)])
     assert page.value("kipwatch_connections", **labels) == 4
-    page.sink.take(2, [Report(0), Report(1)])
+    page.sink.add_batch(2, [Report(0), Report(1)])
     assert page.value("kipwatch_connections", **labels) is None
     assert page.value("kipwatch_open_connections") == 0

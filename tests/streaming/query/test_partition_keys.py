@@ -1,4 +1,4 @@
-"""Grouping keys: Spark hashes them as computed here and deals the buckets out evenly."""
+"""Grouping keys: our hash equals Spark's, and Spark spreads the buckets evenly over tasks."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ INTS = st.integers(-(2**31), 2**31 - 1)
 
 
 @given(INTS)
-def test_the_hash_can_be_turned_round(number: int) -> None:
+def test_the_inverse_hash_undoes_the_hash(number: int) -> None:
     assert spark_hash(inverse_spark_hash(number)) == number == inverse_spark_hash(spark_hash(number))
 
 
-def test_a_bucket_is_found_again_by_its_key() -> None:
+def test_a_key_maps_back_to_its_bucket() -> None:
     assert [bucket_of_key(key_of_bucket(bucket)) for bucket in range(5_000)] == [*range(5_000)]
 
 
@@ -34,8 +34,8 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.mark.jvm
-def test_spark_deals_buckets_out_evenly(session: SparkSession) -> None:
-    """It gives a key to the task that is its hash, modulo the number of tasks."""
+def test_spark_spreads_buckets_evenly(session: SparkSession) -> None:
+    """A key goes to the task with the number of its hash, modulo the number of tasks."""
     keys = session.createDataFrame([(key_of_bucket(bucket),) for bucket in range(256)], "bucket int")
     hashes = [row[0] for row in keys.select(sql.hash("bucket")).collect()]
     assert hashes == [*range(256)]

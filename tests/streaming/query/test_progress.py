@@ -1,4 +1,4 @@
-"""What Spark tells of a batch, in Spark's own JSON, becomes the engine's gauges."""
+"""Progress events in Spark's own JSON set the gauges of the engine."""
 
 from __future__ import annotations
 
@@ -66,22 +66,22 @@ def offsets(**partitions: int) -> dict[str, dict[str, int]]:
     return {"kipwatch.frames": {name.removeprefix("p"): offset for name, offset in partitions.items()}}
 
 
-def test_the_lag_is_what_the_topic_held_beyond_the_batch(listening: Listening) -> None:
-    """A partition that the batch has not begun counts whole."""
+def test_the_lag_is_the_number_of_records_after_the_batch(listening: Listening) -> None:
+    """All records count of a partition that the batch has not begun."""
     event = progress(source(offsets(p0=90, p1=50), offsets(p0=100, p1=50, p2=7)))
     listening.listener.onQueryProgress(event)
     assert listening.value("topic_lag_records") == 17
 
 
 @pytest.mark.parametrize("absent", [None, "None"])
-def test_without_both_offsets_there_is_no_lag_to_tell(listening: Listening, absent: str | None) -> None:
-    """PySpark makes a text of what Java calls null, one in Connect and another elsewhere."""
+def test_the_lag_is_zero_unless_both_offsets_are_known(listening: Listening, absent: str | None) -> None:
+    """PySpark turns a null of Java into text, in Spark Connect into another one than elsewhere."""
     known = offsets(p0=5)
     listening.listener.onQueryProgress(progress(source(absent, known), source(known, absent)))
     assert listening.value("topic_lag_records") == 0
 
 
-def test_a_batch_tells_its_duration_and_its_end(listening: Listening) -> None:
+def test_a_batch_sets_its_duration_and_end(listening: Listening) -> None:
     before = time.time()
     listening.listener.onQueryProgress(progress(source(offsets(p0=5), offsets(p0=5))))
     assert listening.value("batch_duration_seconds_sum") == 1.5
@@ -89,7 +89,7 @@ def test_a_batch_tells_its_duration_and_its_end(listening: Listening) -> None:
     assert ended is not None and before <= ended == listening.listener.latest_batch_at
 
 
-def test_an_idle_query_is_alive(listening: Listening) -> None:
+def test_an_idle_query_makes_progress(listening: Listening) -> None:
     idle = QueryIdleEvent(
         "00000000-0000-0000-0000-000000000001",
         "00000000-0000-0000-0000-000000000002",
