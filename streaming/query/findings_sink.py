@@ -23,8 +23,8 @@ class FindingsSink:
     def __init__(self, bootstrap: str, topic: str, settings: Mapping[str, Setting]) -> None:
         """`settings` is the table [kafka] of the configuration."""
         self._topic = topic
-        given = librdkafka_settings(bootstrap, settings)
-        self._producer = Producer({**given, "enable.idempotence": True, "linger.ms": 5})
+        client = librdkafka_settings(bootstrap, settings)
+        self._producer = Producer({**client, "enable.idempotence": True, "linger.ms": 5})
         self._failures: list[str] = []
 
     def write(self, findings: Iterable[Finding]) -> None:

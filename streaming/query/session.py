@@ -69,9 +69,9 @@ def _demand_connector(session: SparkSession, connector: Sequence[Path]) -> None:
     """Raise UserError if the driver lacks the Kafka source: a submitted driver cannot load more jars."""
     jvm: Any = session.sparkContext._jvm
     if not jvm.org.apache.spark.util.Utils.classIsLoadable(_KAFKA_SOURCE):
-        given = ",".join(str(jar) for jar in connector)
+        paths = ",".join(str(jar) for jar in connector)
         raise UserError(
-            f"Spark was submitted without what reads from Kafka: give spark-submit --jars {given}"
+            f"Spark was submitted without what reads from Kafka: give spark-submit --jars {paths}"
         )
 
 

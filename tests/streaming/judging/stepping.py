@@ -1,4 +1,4 @@
-"""Exchanges judged as the query judges them: by steps of a bucket that is stored after each."""
+"""Judges exchanges as the query does: by steps of a bucket that is stored after each."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from streaming.judging.report import Report
 from streaming.state.bucket import Bucket
 from tests.exchange import Exchange
 from tests.streaming.judging.travelling import travelled
-from tests.streaming.query.shelf import Shelf
+from tests.streaming.state.bucket_store import BucketStore
 
 NAMES = default_schemas().api_names
 
 
 class UncachedJudge(Judge):
-    """Says of every observation that its verdict cannot be cached."""
+    """Excludes every observation from the cache."""
 
     def uses_progress(self, observation: Observation, conversation: Conversation) -> bool:
         return True
 
 
 class CountingJudge(Judge):
-    """Counts the observations that it is asked about."""
+    """Counts the observations that the rules judge."""
 
-    asked = 0
+    judged = 0
 
     def judge_each(self, state: ConnectionState, window: Window) -> list[Outcome]:
-        self.asked += len(window.observations)
+        self.judged += len(window.observations)
         return super().judge_each(state, window)
 
 
 def stepped(step: BucketStep, exchange: Exchange, size: int) -> list[Report]:
     """Process the records of an exchange, `size` per step. Returns the reports of all steps and of a tick."""
-    shelf, reports = Shelf(Bucket()), list[Report]()
+    store, reports = BucketStore(Bucket()), list[Report]()
     placed = [(record, Evidence.in_file("exchange", record)) for record in exchange.records]
     for begin in range(0, len(placed), size):
-        bucket = shelf.take()
+        bucket = store.load()
         windows = windows_of(default_schemas(), placed[begin : begin + size])
         reports.append(step.process(0, bucket, travelled(windows)))
-        shelf.put(bucket)
-    reports.append(step.tick(0, shelf.take(), REPUBLISH_AFTER))
+        store.save(bucket)
+    reports.append(step.tick(0, store.load(), REPUBLISH_AFTER))
     return reports

@@ -1,4 +1,4 @@
-"""A bucket of connections: what is stored between two steps loses nothing, and time does its work."""
+"""The step of a bucket: equal results however it is stored and split, publication and expiry by time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.exchange import ID_A, ID_B, SOFTWARE, Exchange, advertisement
 from tests.expectations.conversation.test_fold import STEPS
 from tests.streaming.captures import violating
 from tests.streaming.judging.travelling import travelled
-from tests.streaming.query.shelf import Shelf
+from tests.streaming.state.bucket_store import BucketStore
 
 NAMES = default_schemas().api_names
 NOW = 1_800_000_000_000
@@ -62,8 +62,8 @@ def on(connection: bytes, found: list[Window], **changes: Any) -> list[Window]:
 
 
 @dataclass
-class Heard:
-    """Reports added up."""
+class Totals:
+    """Sums of reports."""
 
     findings: dict[str, Finding] = field(default_factory=dict)
     checks: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -91,51 +91,51 @@ class Heard:
 
 @settings(max_examples=120, deadline=None)
 @given(st.lists(st.sampled_from(list(STEPS)), max_size=30), st.integers(0, 40), st.booleans(), st.booleans())
-def test_a_conversation_stored_midway_is_judged_as_if_heard_at_once(
+def test_a_conversation_stored_midway_is_judged_as_in_one_step(
     steps: list[str], split: int, mid_stream: bool, closed: bool
 ) -> None:
-    """Wherever it is parted, and whatever was said before and after."""
+    """At any split, with any traffic before and after it."""
     exchange = Exchange(mid_stream=mid_stream)
     for name in steps:
         STEPS[name](exchange)
     if closed:
         exchange.close()
-    at_once, parted = Heard(), Heard()
+    in_one_step, split_up = Totals(), Totals()
     bucket = Bucket()
-    at_once.add(step().process(0, bucket, windows(exchange)))
-    at_once.add(step().tick(0, bucket, NOW))
-    bucket, shelf = Bucket(), Shelf()
+    in_one_step.add(step().process(0, bucket, windows(exchange)))
+    in_one_step.add(step().tick(0, bucket, NOW))
+    bucket, store = Bucket(), BucketStore()
     for part in (windows(exchange, 0, split), windows(exchange, split)):
-        parted.add(step().process(0, bucket, part))
-        shelf.put(bucket)
-        assert shelf.take() == bucket
-        bucket = shelf.take()
-    parted.add(step().tick(0, bucket, NOW))
-    assert parted.judged == at_once.judged
+        split_up.add(step().process(0, bucket, part))
+        store.save(bucket)
+        assert store.load() == bucket
+        bucket = store.load()
+    split_up.add(step().tick(0, bucket, NOW))
+    assert split_up.judged == in_one_step.judged
 
 
-def test_what_was_never_stored_is_empty() -> None:
-    assert Shelf().take() == Bucket()
+def test_a_bucket_that_was_never_stored_is_empty() -> None:
+    assert BucketStore().load() == Bucket()
 
 
-def test_state_of_another_version_is_refused_and_says_what_to_do() -> None:
-    shelf = Shelf(Bucket())
-    shelf.bucket = bytes([STATE_VERSION + 1]) + (shelf.bucket or b"")[1:]
+def test_state_of_another_version_is_refused_with_advice() -> None:
+    store = BucketStore(Bucket())
+    store.bucket = bytes([STATE_VERSION + 1]) + (store.bucket or b"")[1:]
     versions = f"version {STATE_VERSION + 1}, this kipwatch writes {STATE_VERSION}"
     with pytest.raises(StateError, match=f"{versions}: run the kipwatch that wrote it"):
-        shelf.take()
+        store.load()
 
 
-def test_connections_whose_contents_are_missing_are_refused_and_it_says_what_to_do() -> None:
-    bucket, shelf = Bucket(), Shelf()
+def test_missing_contents_of_connections_are_refused_with_advice() -> None:
+    bucket, store = Bucket(), BucketStore()
     step().process(0, bucket, windows(violating(), 0, 4))
-    shelf.put(bucket)
-    shelf.contents = None
+    store.save(bucket)
+    store.contents = None
     with pytest.raises(StateError, match=r"0 bytes of connections where \d+ belong: bring the folder"):
-        list(shelf.take().connections.values())
+        list(store.load().connections.values())
 
 
-def test_a_closed_connection_leaves_and_an_open_one_stays() -> None:
+def test_a_closed_connection_is_removed_and_an_open_one_kept() -> None:
     bucket, exchange = Bucket(), violating()
     report = step().process(0, bucket, windows(exchange, 0, -1))
     assert len(bucket.connections) == 1
@@ -145,8 +145,8 @@ def test_a_closed_connection_leaves_and_an_open_one_stays() -> None:
     assert report.open_connections == []
 
 
-def test_connections_do_not_judge_each_other() -> None:
-    """Two of them hold one ID each; only a connection that holds both offends."""
+def test_connections_are_judged_separately() -> None:
+    """Two connections with one ID each: only a connection with both IDs offends."""
     one, other = Exchange(), Exchange()
     one.request("Metadata", 14, client_id="app", instance_id=ID_A)
     other.request("Metadata", 14, client_id="app", instance_id=ID_B)
@@ -156,15 +156,15 @@ def test_connections_do_not_judge_each_other() -> None:
     assert report.findings == []
 
 
-def test_windows_are_heard_in_the_order_they_were_said() -> None:
-    """Spark gives rows in any order."""
+def test_windows_are_processed_in_order_of_sequence() -> None:
+    """Spark returns rows in any order."""
     exchange = violating()
     parts = [window for at in range(len(exchange.records)) for window in windows(exchange, at, at + 1)]
-    there, back = Heard(), Heard()
-    there.add(step().process(0, Bucket(), parts))
-    back.add(step().process(0, Bucket(), parts[::-1]))
-    assert back.judged == there.judged
-    assert len(there.findings) == 2
+    forward, backward = Totals(), Totals()
+    forward.add(step().process(0, Bucket(), parts))
+    backward.add(step().process(0, Bucket(), parts[::-1]))
+    assert backward.judged == forward.judged
+    assert len(forward.findings) == 2
 
 
 def test_a_replayed_window_changes_no_judgement() -> None:
@@ -204,8 +204,8 @@ def test_a_finding_that_grew_is_published_when_its_connection_closes() -> None:
     assert (finding.rule, finding.occurrences) == ("kip1313/instance-id-changed", 2)
 
 
-def test_a_silent_connection_is_forgotten_after_a_day_of_the_capture_clock() -> None:
-    """The clock is that of the bucket's records: an outage of kipwatch itself forgets nobody."""
+def test_a_silent_connection_expires_after_a_day_of_the_capture_clock() -> None:
+    """The clock is that of the bucket's records: an outage of kipwatch itself expires no connection."""
     early, late = Exchange(), Exchange()
     early.request("Metadata", 12, client_id="app")
     late.at = early.at - 1_000_000 + KEPT_FOR
@@ -226,9 +226,9 @@ def test_open_connections_are_counted_by_software_and_listener() -> None:
     named, unnamed = Exchange(), Exchange()
     named.negotiate(client_id="app")
     unnamed.request("Metadata", 12, client_id="app")
-    heard = on(b"a", windows(named)) + on(b"b", windows(named)) + on(b"c", windows(unnamed))
-    heard += on(b"d", windows(named), server="10.0.0.3:9092")
-    report = step({"10.0.0.2:9092": "WATCHED"}).process(3, Bucket(), heard)
+    found = on(b"a", windows(named)) + on(b"b", windows(named)) + on(b"c", windows(unnamed))
+    found += on(b"d", windows(named), server="10.0.0.3:9092")
+    report = step({"10.0.0.2:9092": "WATCHED"}).process(3, Bucket(), found)
     assert report.bucket == 3
     assert report.open_connections == [
         OpenConnections("tester", "1.0", "10.0.0.3:9092", 1),
@@ -237,7 +237,7 @@ def test_open_connections_are_counted_by_software_and_listener() -> None:
     ]
 
 
-def test_frames_are_counted_by_api_and_what_cannot_be_read_by_reason() -> None:
+def test_frames_are_counted_by_api_and_undecodable_frames_by_reason() -> None:
     exchange = Exchange()
     exchange.negotiate(client_id="app")
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""The second step: what it stores, how claims find their bucket, and that reports pass through it."""
+"""The step of identities: its stored state, the bucket of a claim, and reports that pass through."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def claims() -> list[Claim]:
     return claims_of_all(negotiated(1, asks=True)) + claims_of_all(negotiated(2, asks=False))
 
 
-def test_what_is_stored_comes_back() -> None:
+def test_stored_state_is_restored() -> None:
     state = IdentityState()
     IdentityJudge(NAMES).process(state, claims() + claims_of_all(instance(3)))
     assert state.groups
@@ -42,7 +42,7 @@ def test_what_is_stored_comes_back() -> None:
     assert unpack_identities(None) == IdentityState()
 
 
-def test_state_of_another_version_is_refused_and_says_what_to_do() -> None:
+def test_state_of_another_version_is_refused_with_advice() -> None:
     stored = bytes([STATE_VERSION + 1]) + pack_identities(IdentityState())[1:]
     with pytest.raises(StateError, match="start with a new checkpoint folder"):
         unpack_identities(stored)
@@ -54,19 +54,19 @@ def test_an_identity_has_one_bucket(identity: Identity, buckets: int) -> None:
     assert 0 <= bucket_of_identity(identity, buckets) == bucket_of_identity(copied, buckets) < buckets
 
 
-def test_a_server_s_answers_are_told_once_and_not_with_each_connection() -> None:
-    bucket, told = Bucket(), []
+def test_a_claim_about_a_server_is_sent_once_and_not_for_each_connection() -> None:
+    bucket, sent = Bucket(), []
     for connection in (b"1" * 16, b"2" * 16):
         exchange = Exchange(connection=connection)
         exchange.negotiate(client_id="app")
-        told.append(
+        sent.append(
             [claim for claim in step().process(0, bucket, windows(exchange)).claims if not claim.connection]
         )
-    assert [claim.api_key for claim in told[0]] == [18]
-    assert told[1] == []
+    assert [claim.api_key for claim in sent[0]] == [18]
+    assert sent[1] == []
 
 
-def test_what_is_told_again_when_asked_is_only_what_went_on() -> None:
+def test_a_tick_sends_claims_only_for_identities_in_use() -> None:
     bucket, exchange = Bucket(), instance(1)
     step().process(0, bucket, windows(exchange))
     assert step().tick(0, bucket, 1_800_000_000_000).claims == []
@@ -76,13 +76,13 @@ def test_what_is_told_again_when_asked_is_only_what_went_on() -> None:
     assert kinds == {IdentityKind.INSTANCE, IdentityKind.CLIENT}
 
 
-def test_reports_of_identities_have_numbers_of_their_own() -> None:
+def test_reports_of_identities_have_negative_bucket_numbers() -> None:
     steps, state = IdentityStep(IdentityJudge(NAMES)), IdentityState()
     assert [steps.process(0, state, []).bucket, steps.tick(5, state).bucket] == [-1, -6]
 
 
 class Handle:
-    """Stands for Spark's state store: one value and the timers asked for."""
+    """A stand-in for Spark's state store: one value and the registered timers."""
 
     def __init__(self) -> None:
         self.stored: tuple[bytes] | None = None
@@ -127,25 +127,23 @@ def reports(rows: Iterator[Any]) -> list[Report]:
 def test_a_report_without_claims_passes_through_and_touches_no_state(
     processor: IdentityProcessor, handle: Handle
 ) -> None:
-    given = Report(7, captured={1: 2})
-    (row,) = stepped_rows(given, 16)
+    report = Report(7, captured={1: 2})
+    (row,) = stepped_rows(report, 16)
     passed = reports(processor.handleInputRows((7,), iter([row]), clock(0)))
-    assert passed == [given]
+    assert passed == [report]
     assert (handle.stored, handle.timers) == (None, [])
 
 
-def test_claims_are_parted_by_identity_and_leave_the_report() -> None:
+def test_claims_are_split_by_identity_and_removed_from_the_report() -> None:
     rows = [*stepped_rows(Report(7, claims=claims()), 16)]
-    parted = {row.identities: msgspec.msgpack.decode(row.stepped, type=Stepped) for row in rows[1:]}
-    for key, part in parted.items():
+    split = {row.identities: msgspec.msgpack.decode(row.stepped, type=Stepped) for row in rows[1:]}
+    for key, part in split.items():
         numbers = {bucket_of_identity(claim.identity, 16) for claim in part.claims}
         assert numbers == {bucket_of_key(key)}
-    assert sum(len(part.claims) for part in parted.values()) == len(claims())
+    assert sum(len(part.claims) for part in split.values()) == len(claims())
 
 
-def test_claims_are_judged_as_timers_go_by_and_an_empty_bucket_is_given_up(
-    processor: IdentityProcessor, handle: Handle
-) -> None:
+def test_timers_judge_claims_and_clear_an_empty_bucket(processor: IdentityProcessor, handle: Handle) -> None:
     stepped = Stepped(claims=claims())
     row, key = SimpleNamespace(stepped=msgspec.msgpack.encode(stepped)), (key_of_bucket(0),)
     reports(processor.handleInputRows(key, iter([row]), clock(1_000)))

@@ -1,4 +1,4 @@
-"""The judgement cache gives what the rules give, and is used where it can be."""
+"""The judgement cache returns what the rules return, and is used wherever it may be."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.mutations.test_mutations import mutants_of
 from tests.streaming.judging.stepping import CountingJudge, UncachedJudge, stepped
 from tests.streaming.judging.test_bucket_step import on, windows
 from tests.streaming.judging.travelling import travelled
-from tests.streaming.query.shelf import Shelf
+from tests.streaming.state.bucket_store import BucketStore
 
 NAMES = default_schemas().api_names
 SAMPLED = 23
@@ -39,7 +39,7 @@ SAMPLED = 23
 IDS = (b"a", b"b", b"c")
 
 
-# As Kafka makes them, and with all that rules on their form tell apart.
+# In Kafka's form, and in every other form that rules distinguish.
 ORDINARY = ("8zQ4pXkCTt2cYd0sVhGm1A", "u1nGfQ5lT8-7bDk_QzWq3w", "aaaaaaaaaaaaaaaaaaaaaa")
 MEMBERS = st.one_of(
     st.permutations(ORDINARY),
@@ -68,7 +68,7 @@ OPENINGS: list[dict[str, Any]] = [
     {"version": 6, "instance_id": ID_B},
 ]
 OPENING = st.sampled_from([0, 0, 0, *range(len(OPENINGS))])
-ANYBODY = st.builds(Names, MEMBERS, CLIENTS, INSTANCES)
+NAMES_OF_ONE = st.builds(Names, MEMBERS, CLIENTS, INSTANCES)
 
 
 class Renamed(Exchange):
@@ -90,8 +90,8 @@ class Renamed(Exchange):
         return super().respond(request, self._renamed(body), **how)
 
     def _renamed(self, body: dict[str, Any] | None) -> dict[str, Any] | None:
-        said = body or {}
-        named = {name: said[name] for name in ("memberId", "clientInstanceId") if said.get(name)}
+        fields = body or {}
+        named = {name: fields[name] for name in ("memberId", "clientInstanceId") if fields.get(name)}
         return body and body | {name: self._texts.get(text, text) for name, text in named.items()}
 
 
@@ -108,7 +108,7 @@ def commit(exchange: Exchange) -> None:
 
 
 def long_poll(exchange: Exchange) -> None:
-    """The answer to an earlier fetch, and the next one."""
+    """The response to an earlier fetch, and the next fetch."""
     paired = {seen.paired_sequence for seen in exchange.records}
     waiting = [seen for seen in exchange.records if seen.frame[:2] == (1).to_bytes(2)]
     for request in waiting:
@@ -123,13 +123,13 @@ def write_unacknowledged(exchange: Exchange) -> None:
 
 
 def learn_id(exchange: Exchange) -> None:
-    asked = exchange.request("GetTelemetrySubscriptions", 0, client_id="app", instance_id=ID_A)
-    exchange.respond(asked, {"clientInstanceId": identifier_text(ID_B)})
+    request = exchange.request("GetTelemetrySubscriptions", 0, client_id="app", instance_id=ID_A)
+    exchange.respond(request, {"clientInstanceId": identifier_text(ID_B)})
     push = {"clientInstanceId": identifier_text(ID_B)}
     exchange.respond(exchange.request("PushTelemetry", 0, push, client_id="app"), {})
 
 
-DEEDS: dict[str, Callable[[Exchange], object]] = {
+ACTIVITIES: dict[str, Callable[[Exchange], object]] = {
     "fetch": fetch,
     "fetch, settled": lambda exchange: fetch(exchange, settled=True),
     "look up": lambda exchange: look_up(exchange, instance_id=ID_A),
@@ -158,7 +158,7 @@ def beats_with_id(exchange: Exchange, member_id: str) -> None:
 
 
 def out_of_turn(exchange: Exchange, *order: int) -> None:
-    """Two heartbeats and then both answers, the first of which tells another interval."""
+    """Two heartbeats and then both responses, which have different intervals."""
     requests = beat(exchange, "A", 1), beat(exchange, "A", 1)
     for number, interval in zip(order, (5000, 3000), strict=True):
         exchange.respond(requests[number], {"memberId": "A", "heartbeatIntervalMs": interval})
@@ -169,7 +169,7 @@ def in_turn(exchange: Exchange, *steps: Callable[[Exchange], object]) -> None:
         step(exchange)
 
 
-PULSES: dict[str, Callable[[Exchange], object]] = {
+FOUR_FRAMES: dict[str, Callable[[Exchange], object]] = {
     "A twice": STEPS["A twice"],
     "A joins twice": STEPS["A joins twice"],
     "A refused": STEPS["A refused"],
@@ -179,28 +179,30 @@ PULSES: dict[str, Callable[[Exchange], object]] = {
     "of another group": of_another_group,
     "together": lambda exchange: out_of_turn(exchange, 0, 1),
     "crosswise": lambda exchange: out_of_turn(exchange, 1, 0),
-    "with ID twice": lambda exchange: (DEEDS["look up"](exchange), DEEDS["look up"](exchange)),
-    "with other ID": lambda exchange: in_turn(exchange, fetch, DEEDS["look up with other ID"]),
-    "as other": lambda exchange: in_turn(exchange, fetch, DEEDS["fetch as other"]),
+    "with ID twice": lambda exchange: (ACTIVITIES["look up"](exchange), ACTIVITIES["look up"](exchange)),
+    "with other ID": lambda exchange: in_turn(exchange, fetch, ACTIVITIES["look up with other ID"]),
+    "as other": lambda exchange: in_turn(exchange, fetch, ACTIVITIES["fetch as other"]),
     "learn ID": learn_id,
     "A with ID twice": lambda exchange: beats_with_id(exchange, "A"),
     "ID with ID twice": lambda exchange: beats_with_id(exchange, identifier_text(ID_A)),
 }
-"""Each takes four frames."""
-PULSE = st.lists(st.tuples(st.sampled_from([*PULSES]), st.integers(1, 3)), max_size=4).map(
-    lambda runs: [deed for deed, times in runs for _ in range(times)]
+"""Activities of four frames each."""
+FOUR_FRAME_STEPS = st.lists(st.tuples(st.sampled_from([*FOUR_FRAMES]), st.integers(1, 3)), max_size=4).map(
+    lambda runs: [activity for activity, times in runs for _ in range(times)]
 )
-ROUTINE = st.lists(st.sampled_from([*DEEDS, "A twice", "A twice", "answer", "wait"]), max_size=40)
-ANYTHING = st.lists(st.sampled_from([*DEEDS, *STEPS]), max_size=40)
-BEATING = st.lists(st.sampled_from(["A twice", "answer", *BEATS]), max_size=20)
+STEADY = st.lists(st.sampled_from([*ACTIVITIES, "A twice", "A twice", "answer", "wait"]), max_size=40)
+ANYTHING = st.lists(st.sampled_from([*ACTIVITIES, *STEPS]), max_size=40)
+HEARTBEATS = st.lists(st.sampled_from(["A twice", "answer", *BEATS]), max_size=20)
 
 
-def said(deeds: list[str], mid_stream: bool, names: Names | None = None, opening: int = 0) -> Exchange:
+def exchange_of(
+    activities: list[str], mid_stream: bool, names: Names | None = None, opening: int = 0
+) -> Exchange:
     exchange = Renamed(names or Names(), mid_stream)
     if not mid_stream:
         exchange.negotiate(**OPENINGS[opening])
-    for deed in deeds:
-        (DEEDS | STEPS | PULSES)[deed](exchange)
+    for activity in activities:
+        (ACTIVITIES | STEPS | FOUR_FRAMES)[activity](exchange)
     return exchange
 
 
@@ -211,13 +213,13 @@ def batches(exchanges: list[Exchange], size: int) -> Iterator[list[Window]]:
         yield [one for name, exchange in parts for one in on(name, windows(exchange, begin, begin + size))]
 
 
-def together(given: Iterator[list[Window]], count: int) -> Iterator[list[Window]]:
-    while parts := list(itertools.islice(given, count)):
+def together(windows_of_batches: Iterator[list[Window]], count: int) -> Iterator[list[Window]]:
+    while parts := list(itertools.islice(windows_of_batches, count)):
         yield list(itertools.chain(*parts))
 
 
-def told(report: Report) -> object:
-    """What a report says, in whatever order."""
+def comparable(report: Report) -> object:
+    """Return the contents of a report without their order."""
     raw = msgspec.to_builtins(report, str_keys=True)
     raw["findings"] = sorted(raw["findings"], key=lambda finding: finding["id"])
     return raw | {name: sorted(map(str, raw[name])) for name in ("offences", "claims")}
@@ -225,116 +227,125 @@ def told(report: Report) -> object:
 
 @settings(max_examples=400, deadline=None)
 @given(
-    st.lists(st.tuples(ROUTINE | BEATING | ANYTHING, ANYBODY), min_size=1, max_size=3),
+    st.lists(st.tuples(STEADY | HEARTBEATS | ANYTHING, NAMES_OF_ONE), min_size=1, max_size=3),
     st.integers(1, 12),
     st.integers(1, 3),
     st.booleans(),
 )
-def test_who_remembers_and_who_asks_each_time_say_the_same(
+def test_steps_with_and_without_the_cache_return_the_same(
     scripts: list[tuple[list[str], Names]], size: int, at_once: int, mid_stream: bool
 ) -> None:
-    """A step may hear several windows of a connection: one from each batch of Arrow's."""
-    exchanges = [said(deeds, mid_stream, names) for deeds, names in scripts]
+    """A step may process several windows of a connection: one from each Arrow batch."""
+    exchanges = [exchange_of(activities, mid_stream, names) for activities, names in scripts]
     compare([*together(batches(exchanges, size), at_once)])
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.lists(st.tuples(PULSE, ANYBODY), min_size=3, max_size=3))
-def test_nobody_is_taken_for_another_one(scripts: list[tuple[list[str], Names]]) -> None:
-    """Here a window is one deed, so that many windows are alike but for who says it, and after what."""
-    exchanges = [said(deeds, False, names) for deeds, names in scripts]
+@given(st.lists(st.tuples(FOUR_FRAME_STEPS, NAMES_OF_ONE), min_size=3, max_size=3))
+def test_connections_are_not_confused(scripts: list[tuple[list[str], Names]]) -> None:
+    """A window is one activity here, so many windows differ only in connection and earlier traffic."""
+    exchanges = [exchange_of(activities, False, names) for activities, names in scripts]
     compare([*batches([opened(exchange) for exchange in exchanges], 4)])
 
 
 @settings(max_examples=400, deadline=None)
-@given(PULSE, st.lists(st.tuples(ANYBODY, OPENING, st.integers(0, 12), PULSE), min_size=3, max_size=3))
-def test_nobody_is_taken_for_one_that_began_otherwise(
-    deeds: list[str], scripts: list[tuple[Names, int, int, list[str]]]
+@given(
+    FOUR_FRAME_STEPS,
+    st.lists(st.tuples(NAMES_OF_ONE, OPENING, st.integers(0, 12), FOUR_FRAME_STEPS), min_size=3, max_size=3),
+)
+def test_connections_with_different_beginnings_are_not_confused(
+    activities: list[str], scripts: list[tuple[Names, int, int, list[str]]]
 ) -> None:
-    """All do the same up to some deed, but for how they begin."""
-    exchanges = [said(deeds[:end] + others, False, names, opening) for names, opening, end, others in scripts]
+    """All connections perform the same activities up to some point, but begin differently."""
+    exchanges = [
+        exchange_of(activities[:end] + others, False, names, opening)
+        for names, opening, end, others in scripts
+    ]
     compare([*batches([opened(exchange) for exchange in exchanges], 4)])
 
 
 def opened(exchange: Exchange) -> Exchange:
-    """Let what comes after the negotiation begin with a window of its own."""
+    """Let the traffic after the negotiation begin in a new window."""
     exchange.records.insert(3, exchange.records[2])
     return exchange
 
 
-def compare(given: list[list[Window]]) -> None:
-    """Step batches twice with one cache, and compare with steps that ask the rules about everything."""
+def compare(batches_of_windows: list[list[Window]]) -> None:
+    """Step batches twice with one cache, and compare with steps without a cache."""
     cached = BucketStep(Judge(NAMES), NAMES)
     for turn in range(2):
-        remembering, forgetting = Shelf(Bucket()), Shelf(Bucket())
-        for batch in given:
-            buckets = remembering.take(), forgetting.take()
+        with_cache, without_cache = BucketStore(Bucket()), BucketStore(Bucket())
+        for batch in batches_of_windows:
+            buckets = with_cache.load(), without_cache.load()
             uncached = BucketStep(UncachedJudge(NAMES), NAMES)
             reports = (
                 cached.process(turn, buckets[0], travelled(batch)),
                 uncached.process(turn, buckets[1], batch),
             )
-            assert told(reports[0]) == told(reports[1])
-            remembering.put(buckets[0])
-            forgetting.put(buckets[1])
-            assert remembering.take() == forgetting.take()
+            assert comparable(reports[0]) == comparable(reports[1])
+            with_cache.save(buckets[0])
+            without_cache.save(buckets[1])
+            assert with_cache.load() == without_cache.load()
 
 
 @given(ANYTHING, st.integers(1, 12))
-def test_what_travels_comes_as_it_went(deeds: list[str], size: int) -> None:
-    for batch in batches([said(deeds, mid_stream=False)] * 2, size):
+def test_packing_windows_loses_nothing(activities: list[str], size: int) -> None:
+    for batch in batches([exchange_of(activities, mid_stream=False)] * 2, size):
         assert [(window.connection, window.observations) for window in travelled(batch)] == [
             (window.connection, window.observations) for window in batch
         ]
 
 
-def heard(deeds: list[str], members: Sequence[str] = ORDINARY) -> tuple[list[int], Bucket, Report]:
-    """Batches of two deeds, on two connections one after the other; gives what the last batch came to.
+def judged_per_batch(
+    activities: list[str], members: Sequence[str] = ORDINARY
+) -> tuple[list[int], Bucket, Report]:
+    """Process batches of two activities on two connections, one connection after the other.
 
-    First it gives how many observations the judge was asked about in each batch of the second one.
+    Returns how many observations the rules judged in each batch of the second connection, the bucket, and the
+    report of the last batch.
     """
-    judge, asked = CountingJudge(NAMES), list[int]()
-    step, bucket, report, shelf = BucketStep(judge, NAMES), Bucket(), Report(0), Shelf()
-    begin = len(said([], mid_stream=False).records)
+    judge, judged = CountingJudge(NAMES), list[int]()
+    step, bucket, report, store = BucketStep(judge, NAMES), Bucket(), Report(0), BucketStore()
+    begin = len(exchange_of([], mid_stream=False).records)
     for name, member_id in zip(b"ab", members, strict=False):
         names = Names((member_id, "B"), [f"app {name}"], [bytes([name]) * 16])
-        exchange = said(deeds, False, names)
+        exchange = exchange_of(activities, False, names)
         step.process(0, bucket, travelled(on(bytes([name]), windows(exchange, 0, begin))))
-        asked.clear()
+        judged.clear()
         for at in range(begin, len(exchange.records), 4):
-            shelf.put(bucket)
-            bucket = shelf.take()
-            judge.asked = 0
+            store.save(bucket)
+            bucket = store.load()
+            judge.judged = 0
             report = step.process(0, bucket, travelled(on(bytes([name]), windows(exchange, at, at + 4))))
-            asked.append(judge.asked)
-    return asked, bucket, report
+            judged.append(judge.judged)
+    return judged, bucket, report
 
 
-def test_who_says_what_another_one_said_is_not_judged_again() -> None:
-    asked, bucket, report = heard(["fetch", "fetch"] * 3)
-    assert asked[1:] == [0, 0]
+def test_equal_statements_of_another_connection_are_not_judged_again() -> None:
+    judged, bucket, report = judged_per_batch(["fetch", "fetch"] * 3)
+    assert judged[1:] == [0, 0]
     assert report.frames == {"Fetch": {"request": 2, "response": 2}}
     assert report.checks["wire/malformed-request"] == {"conforms": 2}
     assert [state.conversation.progress.sequence for state in bucket.connections.values()] == [15, 15]
 
 
-def test_who_says_it_with_a_client_instance_id_is_not_judged_again() -> None:
-    asked, bucket, report = heard(["look up", "look up"] * 3)
-    assert asked[1:] == [0, 0]
+def test_equal_statements_with_another_client_instance_id_are_not_judged_again() -> None:
+    judged, bucket, report = judged_per_batch(["look up", "look up"] * 3)
+    assert judged[1:] == [0, 0]
     assert report.checks["kip1313/instance-id-changed"] == {"conforms": 2}
     instance_ids = [state.conversation.instance_id for state in bucket.connections.values()]
     assert instance_ids == [b"a" * 16, b"b" * 16]
 
 
 @pytest.mark.parametrize("foreign", ["look up with other ID", "fetch as other"])
-def test_an_id_that_is_not_the_connections_own_is_judged_at_first(foreign: str) -> None:
-    asked, _, _ = heard(["fetch", "look up", "fetch", foreign])
-    assert asked[-1] > 0
+def test_an_id_other_than_the_connections_own_is_judged_at_first(foreign: str) -> None:
+    judged, _, _ = judged_per_batch(["fetch", "look up", "fetch", foreign])
+    assert judged[-1] > 0
 
 
-def test_a_member_that_says_what_another_one_said_is_not_judged_again() -> None:
-    asked, bucket, report = heard(["fetch", "answer"] * 4)
-    assert asked[1:] == [0, 0, 0]
+def test_equal_heartbeats_of_another_member_are_not_judged_again() -> None:
+    judged, bucket, report = judged_per_batch(["fetch", "answer"] * 4)
+    assert judged[1:] == [0, 0, 0]
     assert report.frames.keys() == {"Fetch", "ConsumerGroupHeartbeat"}
     assert report.checks["kip1082/member-id-empty"] == {"conforms": 1}
     assert report.checks["kip1082/member-id-changed"] == {"conforms": 1}
@@ -346,19 +357,21 @@ def test_a_member_that_says_what_another_one_said_is_not_judged_again() -> None:
 
 @pytest.mark.parametrize("members", [("A", "B"), (ORDINARY[0], ZERO), (ORDINARY[0], ID_A.hex())])
 def test_members_with_ids_of_another_form_are_judged(members: tuple[str, str]) -> None:
-    asked, _, _ = heard(["fetch", "answer"] * 4, members)
-    assert asked == [4, 4, 4, 4]
+    judged, _, _ = judged_per_batch(["fetch", "answer"] * 4, members)
+    assert judged == [4, 4, 4, 4]
 
 
-@pytest.mark.parametrize("news", ["out of range", "negotiate", "gap", "unreadable beat", "beat B", "leave"])
-def test_news_is_judged(news: str) -> None:
-    asked, _, _ = heard(["fetch", "fetch", "fetch", "fetch", news])
-    assert asked[-1] > 0
+@pytest.mark.parametrize(
+    "activity", ["out of range", "negotiate", "gap", "unreadable beat", "beat B", "leave"]
+)
+def test_new_statements_are_judged(activity: str) -> None:
+    judged, _, _ = judged_per_batch(["fetch", "fetch", "fetch", "fetch", activity])
+    assert judged[-1] > 0
 
 
-def test_what_is_remembered_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judgement_cache, "CAPACITY", 1)
-    _, _, report = heard(["fetch", "commit", "commit", "fetch", "commit", "commit"])
+    _, _, report = judged_per_batch(["fetch", "commit", "commit", "fetch", "commit", "commit"])
     assert report.frames == {"OffsetCommit": {"request": 2, "response": 2}}
 
 
@@ -384,7 +397,7 @@ def test_mutants_are_judged_by_the_cache_as_by_the_rules(step: int) -> None:
 
 
 class Steps:
-    """For each reading a step with a cache, and one that asks the rules about everything."""
+    """For each reading a step with a cache, and one without."""
 
     def __init__(self) -> None:
         self._steps: dict[tuple[str, ...], tuple[BucketStep, BucketStep]] = {}
@@ -399,5 +412,5 @@ class Steps:
 
 
 def compare_steps(name: str, exchange: Exchange, pair: tuple[BucketStep, BucketStep], size: int) -> None:
-    cached, uncached = (map(told, stepped(step, exchange, size)) for step in pair)
+    cached, uncached = (map(comparable, stepped(step, exchange, size)) for step in pair)
     assert [*cached] == [*uncached], name

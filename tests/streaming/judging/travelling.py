@@ -1,4 +1,4 @@
-"""Windows as they come to a bucket: packed by the decode stage, and unpacked."""
+"""Windows as a bucket receives them: packed by the decode stage, and unpacked."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from streaming.judging.bucket_input import BucketInput, pack_input, unpack_input
 
 
 def bucket_input(windows: Iterable[Window]) -> BucketInput:
-    """Put windows together, with the statements of all in one table."""
-    given = BucketInput()
+    """Combine windows into one input with one table of statements."""
+    combined = BucketInput()
     for window in windows:
-        first = len(given.statements)
+        first = len(combined.statements)
         statements = {number + first: statement for number, statement in window.statements.items()}
-        given.add(
+        combined.add(
             window._replace(numbers=[number + first for number in window.numbers], statements=statements)
         )
-    return given
+    return combined
 
 
 def travelled(windows: Iterable[Window]) -> list[Window]:
-    """Send windows to a bucket."""
+    """Pack and unpack windows."""
     return list(unpack_input(pack_input(bucket_input(windows))).windows())

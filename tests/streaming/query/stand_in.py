@@ -1,4 +1,4 @@
-"""The stages of the query without Spark: what Spark does between them is done here, in this process."""
+"""The stages of the query without Spark: this process passes rows between them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BUCKETS = 4
 
 
 class Value:
-    """A value of the state of whichever key is stepped."""
+    """A value of the state of the current key."""
 
     def __init__(self, name: str, values: Callable[[], dict[str, tuple[bytes]]]) -> None:
         self._name, self._values = name, values
@@ -47,17 +47,17 @@ class Keyed:
         self.now = NOW
         processor.init(self)
 
-    def take(self, rows: Iterable[Row]) -> list[Row]:
-        """Step the key of each row's first column with its rows."""
+    def process(self, rows: Iterable[Row]) -> list[Row]:
+        """Group rows by their first column and process each group."""
         by_key: dict[int, list[Row]] = {}
         for row in rows:
             by_key.setdefault(row[0], []).append(row)
-        return [given for key, said in by_key.items() for given in self._step(key, iter(said))]
+        return [row for key, group in by_key.items() for row in self._step(key, iter(group))]
 
     def expire(self) -> list[Row]:
-        """Call the timers that are due."""
+        """Run the timers that are due."""
         due = [key for key, at in self._timers.items() if at <= self.now]
-        return [given for key in due for given in self._expire(key)]
+        return [row for key in due for row in self._expire(key)]
 
     def _step(self, key: int, rows: Iterable[Row]) -> list[Row]:
         self._key = key
@@ -87,25 +87,25 @@ class StandIn:
         self.findings: dict[str, Finding] = {}
         self.checks: dict[tuple[str, str], int] = {}
 
-    def take(self, records: Sequence[Record], arrow_size: int) -> None:
-        """Take a micro-batch, which comes in Arrow batches of a size."""
+    def process(self, records: Sequence[Record], arrow_size: int) -> None:
+        """Process a micro-batch in Arrow batches of a size."""
         rows = [
             Row(bucket=bucket, input=packed)
             for at in range(0, len(records), arrow_size)
             for batch in decode_stage(BUCKETS)(iter([_batch(records[at : at + arrow_size])]))
             for bucket, packed in zip(*(column.to_pylist() for column in batch.columns), strict=True)
         ]
-        self._pass_on(self._connections.take(rows))
+        self._pass_on(self._connections.process(rows))
 
     def settle(self) -> None:
-        """Let the time pass in which everything is published that is to be."""
+        """Advance the clock until everything is published."""
         for wait in (REPUBLISH_AFTER, TICK_INTERVAL, TICK_INTERVAL, TICK_INTERVAL):
             self._connections.now = self._identities.now = self._connections.now + wait
             self._pass_on(self._connections.expire())
             self._add(self._identities.expire())
 
     def _pass_on(self, stepped: list[Row]) -> None:
-        self._add(self._identities.take(stepped))
+        self._add(self._identities.process(stepped))
 
     def _add(self, rows: list[Row]) -> None:
         for row in rows:

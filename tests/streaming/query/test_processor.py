@@ -1,4 +1,4 @@
-"""The step of connections as Spark calls it, but without Spark: what is stored, refused, scheduled."""
+"""The processor of connections without Spark: stored values, refused state, timers and decisions."""
 
 from __future__ import annotations
 
@@ -73,21 +73,21 @@ class Store:
         return NOW
 
 
-def hear(
+def process(
     store: Store,
-    said: list[Window],
+    sent: list[Window],
     number: int = 3,
     *,
     buckets: int = BUCKETS,
     resumed_at: int = 0,
     terms: Terms | None = None,
 ) -> Report:
-    return step(BucketProcessor(buckets, terms or Terms(), resumed_at=resumed_at), store, said, number)
+    return step(BucketProcessor(buckets, terms or Terms(), resumed_at=resumed_at), store, sent, number)
 
 
-def step(processor: Any, store: Store, said: list[Window], number: int) -> Report:
+def step(processor: Any, store: Store, sent: list[Window], number: int) -> Report:
     processor.init(store)
-    rows = [Row(input=pack_input(bucket_input(said)))]
+    rows = [Row(input=pack_input(bucket_input(sent)))]
     stepped = [
         msgspec.msgpack.decode(row.stepped, type=Stepped)
         for row in processor.handleInputRows((key_of_bucket(number),), iter(rows), store)
@@ -96,30 +96,30 @@ def step(processor: Any, store: Store, said: list[Window], number: int) -> Repor
     return report
 
 
-def asking() -> Exchange:
+def metadata_exchange() -> Exchange:
     exchange = Exchange()
     exchange.negotiate(client_id="app")
     exchange.respond(exchange.request("Metadata", 12, client_id="app"))
     return exchange
 
 
-def test_what_was_heard_before_is_not_written_again() -> None:
-    store, exchange = Store(), asking()
-    hear(store, windows(exchange))
+def test_a_replayed_batch_writes_no_state() -> None:
+    store, exchange = Store(), metadata_exchange()
+    process(store, windows(exchange))
     assert store.writes == {"bucket": 1, "contents": 1}
-    report = hear(store, windows(exchange))
+    report = process(store, windows(exchange))
     assert store.writes == {"bucket": 1, "contents": 1}
     assert report.state_bytes == sum(map(len, store.stored.values()))
     exchange.request("Metadata", 12, client_id="app")
-    hear(store, windows(exchange, len(exchange.records) - 1))
+    process(store, windows(exchange, len(exchange.records) - 1))
     assert store.writes == {"bucket": 2, "contents": 1}
     exchange.request("Metadata", 14, instance_id=ID_A)
-    hear(store, windows(exchange, len(exchange.records) - 1))
+    process(store, windows(exchange, len(exchange.records) - 1))
     assert store.writes == {"bucket": 3, "contents": 2}
 
 
-def test_what_many_said_before_is_heard_without_the_contents_of_connections() -> None:
-    store, exchange, processor = Store(), asking(), BucketProcessor(BUCKETS, Terms())
+def test_cached_judgements_read_no_contents_of_connections() -> None:
+    store, exchange, processor = Store(), metadata_exchange(), BucketProcessor(BUCKETS, Terms())
     step(processor, store, windows(exchange), 3)
     reads = []
     for _ in range(3):
@@ -130,19 +130,19 @@ def test_what_many_said_before_is_heard_without_the_contents_of_connections() ->
     assert reads == [1, 1, 1]
 
 
-def test_another_number_of_buckets_is_refused_and_says_what_to_do() -> None:
+def test_another_number_of_buckets_is_refused_with_advice() -> None:
     store = Store()
-    hear(store, windows(asking()))
+    process(store, windows(metadata_exchange()))
     with pytest.raises(StateError, match=f"made with {BUCKETS} buckets, not 9: run with --buckets 8"):
-        hear(store, windows(asking()), buckets=9)
+        process(store, windows(metadata_exchange()), buckets=9)
 
 
-def test_a_bucket_has_one_timer_and_those_of_many_are_spread() -> None:
+def test_each_bucket_has_one_timer_and_timers_are_spread_over_the_minute() -> None:
     due = []
     for number in range(200):
         store = Store()
         for _ in range(2):
-            hear(store, windows(asking()), number, buckets=200)
+            process(store, windows(metadata_exchange()), number, buckets=200)
         (timer,) = store.timers
         due.append(timer - NOW)
     assert min(due) > 0 and max(due) <= SUMMARY_INTERVAL
@@ -150,58 +150,58 @@ def test_a_bucket_has_one_timer_and_those_of_many_are_spread() -> None:
 
 
 def test_after_a_loss_known_connections_are_interrupted_once_and_new_ones_are_not() -> None:
-    store, exchange = Store(), asking()
-    hear(store, windows(exchange))
+    store, exchange = Store(), metadata_exchange()
+    process(store, windows(exchange))
     known = len(exchange.records)
     exchange.request("Metadata", 12, client_id="app", settled=True)
-    report = hear(store, windows(exchange, known), resumed_at=NOW)
+    report = process(store, windows(exchange, known), resumed_at=NOW)
     assert report.checks["kip35/version-out-of-range"] == {"undecided": 1}
     assert report.findings == []
     assert unpack_bucket(store.stored["bucket"], lambda: None).resumed_at == NOW
     exchange.negotiate(client_id="app")
     exchange.request("Metadata", 12, client_id="app", settled=True)
-    report = hear(store, windows(exchange, known + 1), resumed_at=NOW)
+    report = process(store, windows(exchange, known + 1), resumed_at=NOW)
     assert report.checks["kip35/version-out-of-range"] == {"conforms": 1}
 
 
 CHANGED, MALFORMED = "kip1313/instance-id-changed", "kip511/software-name-malformed"
 
 
-def test_suppressed_findings_are_told_with_the_reason_and_alarm_nobody() -> None:
-    """Both are told as decided; what is kept is as it would be without the decisions."""
-    borne = Suppression(CHANGED, "fixed in 2.0", date(2999, 1, 1))
-    decisions = Decisions(Configuration(levels={MALFORMED: Level.INFORMATION}, suppress=[borne]))
+def test_suppressed_findings_carry_the_reason_and_count_as_suppressed() -> None:
+    """Decisions change what is published, not what is stored."""
+    suppression = Suppression(CHANGED, "fixed in 2.0", date(2999, 1, 1))
+    decisions = Decisions(Configuration(levels={MALFORMED: Level.INFORMATION}, suppress=[suppression]))
     plain, decided = Store(), Store()
-    as_found = hear(plain, windows(violating(), 0, -1))
-    report = hear(decided, windows(violating(), 0, -1), terms=travelled(decisions.terms))
-    told = {found.rule: found.suppressed for found in report.findings if found.suppressed}
-    assert told == {CHANGED: Suppressed("fixed in 2.0", "2999-01-01")}
+    as_found = process(plain, windows(violating(), 0, -1))
+    report = process(decided, windows(violating(), 0, -1), terms=pickled(decisions.terms))
+    suppressed = {found.rule: found.suppressed for found in report.findings if found.suppressed}
+    assert suppressed == {CHANGED: Suppressed("fixed in 2.0", "2999-01-01")}
     levels = {(offence.rule, offence.level): count for offence, count in report.offences}
     assert levels == {(CHANGED, SUPPRESSED): 2, (MALFORMED, "information"): 1}
     assert report.checks == as_found.checks
     assert decided.stored == plain.stored
 
 
-def test_a_rule_that_is_off_judges_nobody() -> None:
-    terms = travelled(Decisions(Configuration(disable=[MALFORMED])).terms)
-    report = hear(Store(), windows(violating()), terms=terms)
+def test_a_disabled_rule_judges_nothing() -> None:
+    terms = pickled(Decisions(Configuration(disable=[MALFORMED])).terms)
+    report = process(Store(), windows(violating()), terms=terms)
     assert {finding.rule for finding in report.findings} == {CHANGED}
     assert MALFORMED not in report.checks
 
 
 @pytest.mark.parametrize(("choices", "found"), [([], ["kip1082/member-id-empty"]), (["kip1082=text"], [])])
-def test_the_reading_of_a_kip_is_the_chosen_one(choices: list[str], found: list[str]) -> None:
-    """The text of KIP-1082 does not demand a member ID of version 1."""
+def test_a_kip_is_judged_in_the_configured_reading(choices: list[str], found: list[str]) -> None:
+    """The text of KIP-1082 does not require a member ID in version 1."""
     exchange = Exchange()
     body = {"groupId": "g", "memberId": "", "memberEpoch": 0}
     exchange.request("ConsumerGroupHeartbeat", 1, body, client_id="app")
-    terms = travelled(Decisions(Configuration(spec=choices)).terms)
-    report = hear(Store(), windows(exchange), terms=terms)
+    terms = pickled(Decisions(Configuration(spec=choices)).terms)
+    report = process(Store(), windows(exchange), terms=terms)
     assert [finding.rule for finding in report.findings] == found
 
 
-def test_what_is_remembered_of_judging_outlives_a_task_but_not_its_query() -> None:
-    """Each task gets the processor anew; a query that is started again has another one."""
+def test_the_judgement_cache_survives_a_task_but_not_its_query() -> None:
+    """Each task unpickles the processor; a restarted query has another one."""
     processor, store = BucketProcessor(BUCKETS, Terms()), Store()
     tasks = [cloudpickle.loads(cloudpickle.dumps(processor)) for _ in range(2)]
     for task in (*tasks, restarted := BucketProcessor(BUCKETS, Terms())):
@@ -209,7 +209,7 @@ def test_what_is_remembered_of_judging_outlives_a_task_but_not_its_query() -> No
     assert tasks[0]._step is tasks[1]._step is not restarted._step
 
 
-def travelled(terms: Terms) -> Terms:
-    """Give the terms as a worker gets them."""
+def pickled(terms: Terms) -> Terms:
+    """Return the terms as a worker receives them."""
     arrived: Terms = cloudpickle.loads(cloudpickle.dumps(terms))
     return arrived

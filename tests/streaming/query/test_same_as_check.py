@@ -1,4 +1,4 @@
-"""The query finds what `check` finds, and counts the same checks, however the records come."""
+"""The query has the findings and counts of `check`, for any size of its batches."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tests.streaming.query.stand_in import StandIn
 
 SCHEMAS = default_schemas()
 RUNS = itertools.count(1)
-"""One for each time that a capture is fed: what workers remember of connections goes by their ids."""
+"""A number for each time that a capture is fed: workers cache facts of connections by ID."""
 CAPTURES = [planted.CAPTURE, real_clients.CAPTURE]
 
 
 def streamed(records: list[Record], batch_size: int, terms: Terms | None = None) -> StandIn:
-    """Let the query judge records in micro-batches, each in two Arrow batches."""
+    """Run the query on records in micro-batches of two Arrow batches each."""
     query = StandIn(terms or Terms())
     for at in range(0, len(records), batch_size):
-        query.take(records[at : at + batch_size], (batch_size + 1) // 2)
+        query.process(records[at : at + batch_size], (batch_size + 1) // 2)
     query.settle()
     return query
 
@@ -45,7 +45,7 @@ def fed(capture: Path) -> list[Record]:
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("batch_size", [10_000, 97, 6])
-def test_findings_and_checks_of_a_capture_are_those_of_check(capture: Path, batch_size: int) -> None:
+def test_findings_and_checks_of_a_capture_equal_those_of_check(capture: Path, batch_size: int) -> None:
     checked, query = examine(capture, SCHEMAS), streamed(fed(capture), batch_size)
     assert Counter(finding.likeness() for finding in query.findings.values()) == Counter(
         finding.likeness() for finding in checked.findings
@@ -57,7 +57,7 @@ def test_findings_and_checks_of_a_capture_are_those_of_check(capture: Path, batc
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.rule}: {case.title}")
-def test_findings_of_every_case_are_those_of_the_rules_alone(case: Case) -> None:
+def test_findings_of_every_case_equal_those_of_the_rules(case: Case) -> None:
     player = Player()
     for line in case.script:
         player.play(line)

@@ -1,4 +1,4 @@
-"""The decode stage, as Spark calls it but without Spark: Kafka records in, a row a bucket out."""
+"""The decode stage without Spark: Kafka records in, one row per bucket out."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def test_a_batch_becomes_a_row_for_each_of_its_buckets() -> None:
     assert inputs[1].unreadable == inputs[2].unreadable == 0
 
 
-def test_a_record_that_is_none_is_counted_and_harms_no_other() -> None:
-    """Its bucket is the first; where it stood it leaves no trace in the evidence of others."""
+def test_an_unreadable_record_is_counted_and_affects_no_other() -> None:
+    """It counts in the first bucket; the evidence of other records keeps their own offsets."""
     connection = (3).to_bytes(4) * 4
     good = [on(connection, record) for record in records()[:2]]
     foreign: list[Row] = [
@@ -90,16 +90,16 @@ def test_a_record_that_is_none_is_counted_and_harms_no_other() -> None:
 
 
 def test_every_record_is_counted_once_at_its_own_time_of_capture() -> None:
-    """In tenths of a second, although most are folded; one of the rows tells it for all."""
-    said = records()
+    """In tenths of a second, although most are folded; one of the rows has the counts of all."""
+    sent = records()
     connections = [number.to_bytes(4) * 4 for number in (1, 2)]
-    (inputs,) = decoded(batch_of([on(connection, record) for record in said for connection in connections]))
-    expected = Counter(record.captured_at // TENTH for record in said)
+    (inputs,) = decoded(batch_of([on(connection, record) for record in sent for connection in connections]))
+    expected = Counter(record.captured_at // TENTH for record in sent)
     (captured,) = [part.captured for part in inputs.values() if part.captured]
     assert captured == {tenth: 2 * count for tenth, count in expected.items()}
 
 
-def test_each_batch_is_answered_by_one() -> None:
+def test_each_arrow_batch_yields_one() -> None:
     rows = [on(b"\0" * 16, record) for record in records()]
     first, empty, second = decoded(batch_of(rows[:3]), batch_of(rows).slice(0, 0), batch_of(rows[3:]))
     assert (len(first), len(empty), len(second)) == (1, 0, 1)

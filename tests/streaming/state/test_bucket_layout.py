@@ -1,4 +1,4 @@
-"""The stored layout of a bucket: read from frozen bytes, small, and read in part."""
+"""The stored layout of a bucket: frozen bytes can be read, unchanged parts stay unread and unwritten."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from streaming.state.bucket_layout import STATE_VERSION
 from streaming.state.connections import Connections
 from tests.exchange import ID_A, ID_B, Exchange
 from tests.streaming.judging.test_bucket_step import on, step, windows
-from tests.streaming.query.shelf import Shelf, again
+from tests.streaming.state.bucket_store import BucketStore, reloaded
 
 LAYOUTS = Path(__file__).parent / "layouts"
 
 
-def heard() -> Bucket:
-    """Two open connections, one of which offends, and one of which waits for an answer."""
+def sample_bucket() -> Bucket:
+    """Two open connections, one of which offends, and one of which expects a response."""
     offending, waiting = Exchange(), Exchange(server="10.0.0.3:9092")
     offending.negotiate(client_id="app", version=4)
     offending.request("Metadata", 14, client_id="app", instance_id=ID_A)
@@ -34,25 +34,25 @@ def heard() -> Bucket:
     return bucket
 
 
-def stored() -> Shelf:
+def stored() -> BucketStore:
     """The bytes of today's layout, written when it was made."""
-    shelf = Shelf()
-    shelf.bucket = (LAYOUTS / f"version-{STATE_VERSION}.bin").read_bytes()
-    shelf.contents = (LAYOUTS / f"version-{STATE_VERSION}-contents.bin").read_bytes()
-    return shelf
+    store = BucketStore()
+    store.bucket = (LAYOUTS / f"version-{STATE_VERSION}.bin").read_bytes()
+    store.contents = (LAYOUTS / f"version-{STATE_VERSION}-contents.bin").read_bytes()
+    return store
 
 
 def test_a_bucket_stored_in_this_layout_is_read() -> None:
     """A change of the layout needs a new version number and new bytes."""
-    shelf = stored()
-    assert shelf.bucket and shelf.bucket[0] == STATE_VERSION
-    bucket = shelf.take()
-    assert bucket == heard()
+    store = stored()
+    assert store.bucket and store.bucket[0] == STATE_VERSION
+    bucket = store.load()
+    assert bucket == sample_bucket()
     assert len(bucket.connections) == 2
 
 
-def test_a_stored_bucket_is_judged_on() -> None:
-    bucket = stored().take()
+def test_judging_continues_with_a_stored_bucket() -> None:
+    bucket = stored().load()
     exchange = Exchange()
     exchange.negotiate(client_id="app")
     exchange.request("Metadata", 14, client_id="app", instance_id=ID_A)
@@ -65,17 +65,17 @@ def test_a_stored_bucket_is_judged_on() -> None:
     assert bucket.connections.keys() == {b"b" * 16}
 
 
-def test_what_is_not_asked_for_is_kept_to_the_byte() -> None:
-    shelf = Shelf(heard())
-    before = shelf.bucket, shelf.contents
-    assert shelf.put(shelf.take()).contents is None
-    assert (shelf.bucket, shelf.contents) == before
-    assert shelf.opened == 0
+def test_unread_contents_keep_their_bytes() -> None:
+    store = BucketStore(sample_bucket())
+    before = store.bucket, store.contents
+    assert store.save(store.load()).contents is None
+    assert (store.bucket, store.contents) == before
+    assert store.contents_reads == 0
 
 
-def test_counting_who_is_open_reads_nobody() -> None:
-    shelf = Shelf(heard())
-    bucket = shelf.take()
+def test_counting_open_connections_reads_no_contents() -> None:
+    store = BucketStore(sample_bucket())
+    bucket = store.load()
     counts = {
         (software.name if software else None, server): count
         for (software, server), count in bucket.connections.by_software().items()
@@ -83,63 +83,63 @@ def test_counting_who_is_open_reads_nobody() -> None:
     assert counts == {("tester", "10.0.0.2:9092"): 1, ("tester", "10.0.0.3:9092"): 1}
     assert bucket.connections.latest_sequence(b"b" * 16) == 4
     assert bucket.connections.latest_sequence(b"z" * 16) == 0
-    assert shelf.opened == 0
+    assert store.contents_reads == 0
 
 
-def test_each_connection_comes_once_though_it_is_read_meanwhile() -> None:
-    bucket = again(heard())
+def test_iteration_yields_each_connection_once_although_it_is_read_meanwhile() -> None:
+    bucket = reloaded(sample_bucket())
     assert [state.conversation.connection[:1] for state in bucket.connections.values()] == [b"a", b"b"]
 
 
-_STATES = list(heard().connections.values())
+_STATES = list(sample_bucket().connections.values())
 _IDS = [bytes(16), b"a" * 16, b"a" * 15 + b"b", b"ab" * 8, b"\xff" * 16]
-_DEEDS = st.lists(
-    st.tuples(st.sampled_from(["put", "take", "read", "store"]), st.sampled_from(_IDS), st.booleans()),
+_OPERATIONS = st.lists(
+    st.tuples(st.sampled_from(["add", "remove", "read", "store"]), st.sampled_from(_IDS), st.booleans()),
     max_size=30,
 )
 
 
-@given(_DEEDS)
-def test_connections_are_kept_as_a_dictionary_would_keep_them(deeds: list[tuple[str, bytes, bool]]) -> None:
-    """Ids that overlap each other are told apart."""
-    kept, expected, shelf = Connections(), dict[bytes, ConnectionState](), Shelf()
-    for deed, connection, first in deeds:
-        match deed:
-            case "put":
+@given(_OPERATIONS)
+def test_connections_behave_like_a_dictionary(operations: list[tuple[str, bytes, bool]]) -> None:
+    """IDs that share bytes are distinguished."""
+    kept, expected, store = Connections(), dict[bytes, ConnectionState](), BucketStore()
+    for operation, connection, first in operations:
+        match operation:
+            case "add":
                 kept[connection] = expected[connection] = state(connection, first)
-            case "take":
+            case "remove":
                 assert (kept.pop(connection, None) is None) == (expected.pop(connection, None) is None)
             case "read":
                 assert kept.get(connection) == expected.get(connection)
             case "store":
-                shelf.put(Bucket(kept))
-                kept = shelf.take().connections
+                store.save(Bucket(kept))
+                kept = store.load().connections
         assert len(kept) == len(expected)
         assert kept.keys() == expected.keys()
     assert dict(kept) == expected
 
 
 @given(st.permutations(range(4)), st.integers(0, 3))
-def test_only_the_silent_are_dropped(order: list[int], since: int) -> None:
+def test_only_silent_connections_are_dropped(order: list[int], since: int) -> None:
     connections = Connections()
     for number in order:
-        said = state(bytes([number]) * 16, True)
-        said.conversation.progress.captured_at = number
-        connections[bytes([number]) * 16] = said
-    stored_ones = again(Bucket(connections)).connections
+        connection_state = state(bytes([number]) * 16, True)
+        connection_state.conversation.progress.captured_at = number
+        connections[bytes([number]) * 16] = connection_state
+    stored_ones = reloaded(Bucket(connections)).connections
     for kept in (connections, stored_ones):
         kept.drop_silent(since)
         assert {connection[0] for connection in kept} == set(range(since, 4))
 
 
-def test_shared_facts_that_nobody_has_any_more_do_not_pile_up() -> None:
-    connections, shelf = Connections(), Shelf()
+def test_unused_shared_facts_are_removed() -> None:
+    connections, store = Connections(), BucketStore()
     for number in range(500):
-        said = state(b"a" * 16, True)
-        said.conversation.server = f"10.0.0.2:{number}"
-        connections[b"a" * 16] = said
-        shelf.put(Bucket(connections))
-        connections = shelf.take().connections
+        connection_state = state(b"a" * 16, True)
+        connection_state.conversation.server = f"10.0.0.2:{number}"
+        connections[b"a" * 16] = connection_state
+        store.save(Bucket(connections))
+        connections = store.load().connections
     assert len(connections.layout.stored.servers) < 100
 
 
