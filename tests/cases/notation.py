@@ -1,6 +1,6 @@
-"""The notation of the cases: a page of prose with exchanges, and beside each what is expected of it.
+"""The notation of the cases: pages of prose with exchanges, each with its expected result.
 
-README.md describes it. Reading is strict: what is not understood is an error that names the line.
+README.md describes it. Reading is strict: a line that is not understood is an error that names it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MESSAGE = re.compile(r"(client >|broker <) (\w+)((?: [^\s{]+)*)(?: (\{.*\}))?")
 
 @dataclass(frozen=True)
 class Case:
-    """One exchange, the rules it is judged by, and what is expected: verdicts of its rule, findings."""
+    """One exchange and its expected result: the verdicts of the page's rule, and all findings."""
 
     rule: str
     title: str
@@ -53,7 +53,7 @@ class Case:
 
 
 def read_page(path: Path) -> list[Case]:
-    """Read all cases of a page. The page's place names the rule, as the rule's file does."""
+    """Read all cases of a page. The page's path names the rule, as the rule's file does."""
     text = path.read_text()
     found = [*_CASE.finditer(text)]
     if len(found) != len(re.findall(r"^## ", text, re.M)):
@@ -68,7 +68,7 @@ def _case(rule: str, title: str, script: str, expected: str) -> Case:
 
 
 def _with_identifiers(text: str) -> str:
-    """Put identifiers in the place of `<A>` and the like."""
+    """Replace `<A>`, `<B>`, `<zero>` and `<one>` by identifiers."""
     return re.sub(r"<(\w+)>", lambda name: identifier_text(INSTANCE_IDS[name[1]]), text)
 
 
@@ -84,13 +84,13 @@ class Player:
 
     @property
     def exchange(self) -> Exchange:
-        """The exchange on the current connection, which opens when it is first spoken on."""
+        """The exchange on the current connection, which opens with its first line."""
         if self._current not in self._exchanges:
             self._exchanges[self._current] = Exchange(mid_stream=self._mid_stream)
         return self._exchanges[self._current]
 
     def play(self, line: str) -> None:
-        """Play one line. Raises ValueError for what is no line of the notation."""
+        """Play one line. Raises ValueError if it is no line of the notation."""
         message = _MESSAGE.fullmatch(line)
         if message:
             words = _words(message[3])
@@ -117,7 +117,7 @@ class Player:
         yield r"(evicted|idle|replaced)", lambda match: self.exchange.close(Closing[match[1].upper()])
 
     def _connect(self, match: re.Match[str]) -> None:
-        """Go on with the connection of a name, opened if it is new."""
+        """Switch to the connection of a name, which opens if it is new."""
         before, name = self.exchange, match[1]
         self._current = name
         if name not in self._exchanges:

@@ -18,7 +18,7 @@ CASES = [case for page in PAGES for case in read_page(page)]
 
 
 def verdicts_of(outcome: Outcome, rule: str) -> str:
-    """`conforms 1, violates 2`: what was said by a rule, or `nothing`."""
+    """Return the verdicts of a rule as the pages write them: `conforms 1, violates 2`, or `nothing`."""
     said = [
         f"{verdict} {outcome.checks[rule, verdict]}"
         for verdict in Verdict
@@ -28,7 +28,7 @@ def verdicts_of(outcome: Outcome, rule: str) -> str:
 
 
 def findings_of(outcome: Outcome) -> list[str]:
-    """One line a finding, as the pages write them."""
+    """Return one line per finding, as the pages write them."""
     return sorted(map(_line, outcome.findings))
 
 
@@ -46,7 +46,7 @@ def test_a_case_is_judged_as_its_page_says(case: Case, size: int) -> None:
 
 
 @pytest.mark.parametrize("rule", [rule.id for rule in RULES])
-def test_a_rule_has_a_case_that_fires_one_that_conforms_and_one_that_is_undecided(rule: str) -> None:
+def test_a_rule_has_a_case_that_violates_one_that_conforms_and_one_that_is_undecided(rule: str) -> None:
     expected = {word for case in CASES if case.rule == rule for word in case.verdicts.split()}
     assert {str(verdict) for verdict in Verdict} <= expected
 

@@ -1,4 +1,4 @@
-"""The notation is read strictly, so that no case proves less than it says."""
+"""The notation is read strictly, so that no case tests less than it says."""
 
 from __future__ import annotations
 
