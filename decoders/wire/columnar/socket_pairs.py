@@ -21,14 +21,14 @@ NO_SEGMENT = -3
 _MIN_SLOTS = 1024
 
 
-class _Table(NamedTuple):
+class _PairTable(NamedTuple):
     """The number of the pair in each slot, NO_PAIR if it is free, and the socket words of each pair."""
 
     slots: NDArray[np.int64]
     words: NDArray[np.int64]
 
     @classmethod
-    def empty(cls, slots: int) -> _Table:
+    def empty(cls, slots: int) -> _PairTable:
         """Make a table for at most half as many pairs as slots."""
         return cls(np.full(slots, NO_PAIR), np.empty((slots // 2, SOCKET_WORDS), np.int64))
 
@@ -40,7 +40,7 @@ class SocketPairs:
         """Watch the ports for which `watched`, of shape (65536,), is true."""
         self.count = 0
         self._watched = watched
-        self._table = _Table.empty(_MIN_SLOTS)
+        self._table = _PairTable.empty(_MIN_SLOTS)
 
     def number(self, segments: SegmentBatch) -> NDArray[np.int64]:
         """Return each segment's pair (int64): NO_PAIR if not parsed, UNWATCHED if no port is watched."""
@@ -50,7 +50,7 @@ class SocketPairs:
         while slots < 2 * (self.count + len(pairs)):
             slots *= 2
         if slots > len(self._table.slots):
-            larger = _Table.empty(slots)
+            larger = _PairTable.empty(slots)
             _enter(larger, self._table.words[: self.count])
             self._table = larger
         self.count = int(_number(self._table, self.count, segments, self._watched, pairs))
@@ -58,7 +58,7 @@ class SocketPairs:
 
 
 @inlined
-def _slot(table: _Table, sockets: Any) -> Any:
+def _slot(table: _PairTable, sockets: Any) -> Any:
     """Return the slot that holds a pair, or the free slot for it."""
     mixed = np.int64(0)
     for index in range(SOCKET_WORDS):
@@ -78,21 +78,21 @@ def _slot(table: _Table, sockets: Any) -> Any:
 
 
 @inlined
-def _add(table: _Table, slot: int, pair: int, sockets: Any) -> None:
+def _add(table: _PairTable, slot: int, pair: int, sockets: Any) -> None:
     table.slots[slot] = pair
     for index in range(SOCKET_WORDS):
         table.words[pair, index] = sockets[index]
 
 
 @compiled(None)
-def _enter(table: _Table, words: Any) -> None:
+def _enter(table: _PairTable, words: Any) -> None:
     """Add pairs, all different, to an empty table."""
     for pair in range(len(words)):
         _add(table, _slot(table, words[pair]), pair, words[pair])
 
 
 @compiled(None)
-def _number(table: _Table, count: int, segments: SegmentBatch, watched: Any, pairs: Any) -> Any:
+def _number(table: _PairTable, count: int, segments: SegmentBatch, watched: Any, pairs: Any) -> Any:
     """Write the number of each row's pair to `pairs`, and return how many pairs the table has now."""
     for row in range(len(pairs)):
         sockets = segments.sockets[row]
