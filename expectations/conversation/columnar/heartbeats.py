@@ -1,4 +1,4 @@
-"""Heartbeats and their answers by columns: members say much the same, each under an ID of its own."""
+"""The bodies of heartbeats and their responses, read as columns: each member has an ID of its own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Integers = NDArray[np.int64]
 
 
 def heartbeat_columns(schemas: Schemas) -> dict[str, list[str]]:
-    """Name the fields that are wanted as columns, in the order in which `heartbeat_bodies` expects them."""
+    """Return the fields to read as columns, in the order that `heartbeat_bodies` expects."""
     apis = [api for key in HEARTBEAT_APIS if (api := schemas.api(key)) is not None]
     wanted = {
         name: [f"{api.name}{kind}.{field}" for api in apis for kind, field in fields]
@@ -36,10 +36,10 @@ def heartbeat_columns(schemas: Schemas) -> dict[str, list[str]]:
 def heartbeat_bodies(
     decoded: DecodedFrames, first_column: int, error_codes: NDArray[np.int16], numbers: _Integers
 ) -> list[Heartbeat | HeartbeatResponse]:
-    """Give what heartbeats and their answers say, of frames that were read whole and have no remarks.
+    """Return the bodies of heartbeats and responses that were read whole and without remarks.
 
-    `first_column` is the number of the first of the heartbeat columns, `error_codes` has one of each frame
-    in `numbers`, whatever it is of a request.
+    `first_column` is the number of the first heartbeat column. `error_codes` has one element per frame in
+    `numbers`; those of requests are ignored.
     """
     members, groups, epochs, intervals = (
         _Column(decoded, first_column + column, numbers)
@@ -55,11 +55,11 @@ def heartbeat_bodies(
 
 
 class _Column:
-    """The values of one column of chosen frames, by their place among the chosen."""
+    """The values of one column for selected frames, by their index among the selected."""
 
     def __init__(self, decoded: DecodedFrames, column: int, numbers: _Integers) -> None:
         rows = decoded.found[decoded.found[:, 1] == column]
-        # Rows stand in the order of the frames; a frame without one has a null there.
+        # Rows are in the order of the frames. A frame without a row has a null in this column.
         places = np.searchsorted(rows[:, 0], numbers)
         rows = np.append(rows, np.full((1, rows.shape[1]), -1, np.int64), axis=0)[places]
         self._values: list[int] = rows[:, 2].tolist()

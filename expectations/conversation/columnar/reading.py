@@ -1,7 +1,7 @@
-"""What is read of frames as columns, and which frames that is too little for.
+"""Reads frames as columns, and decides which of them the scalar code must decode.
 
-Columns tell all that an observation takes from most frames: header, failure, error codes. A frame of
-which the rules want more of the body, or that is out of the ordinary, is left to the scalar code.
+For most frames the columns hold all that a statement needs: header, failure, error codes. A frame whose body
+rules read, or that is malformed or cut, is left to the scalar code.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _SHARE_REQUESTS: Final = ("ShareFetchRequest", "ShareAcknowledgeRequest")
 
 
 class ReadFrames(NamedTuple):
-    """Frames as far as columns tell of them.
+    """The columns of a batch of frames.
 
-    `traits` (frame_traits.TRAITS) is told of all of them, but describes whole only those that are `plain`
-    (bool), and beside what `heartbeat_bodies` gives those that are `heartbeats` or answers to one (bool). All
-    others are left to the scalar code.
+    `traits` (frame_traits.TRAITS) has a row per frame. It is all that a statement needs for frames that are
+    `plain` (bool), and, together with `bodies`, for `heartbeats` (bool), requests and responses alike. The
+    scalar code decodes all others.
     """
 
     decoded: DecodedFrames
@@ -43,13 +43,13 @@ class ReadFrames(NamedTuple):
     heartbeat_column: int
 
     def bodies(self, numbers: NDArray[np.int64]) -> list[Heartbeat | HeartbeatResponse]:
-        """Give what heartbeats and their answers say."""
+        """Return the bodies of heartbeats and their responses."""
         error_codes = self.traits["error_codes"][numbers, 0]
         return heartbeat_bodies(self.decoded, self.heartbeat_column, error_codes, numbers)
 
 
 class ObservationReader:
-    """Reads what observations are made of."""
+    """Reads the columns that statements are made of."""
 
     def __init__(self, schemas: Schemas) -> None:
         wanted = _error_columns(schemas)
@@ -60,7 +60,7 @@ class ObservationReader:
         self._reader = ColumnarReader(schemas, wanted | heartbeat_columns(schemas))
         self._produce_layouts = produce_layouts(schemas)
         tagged = [api.key for api in schemas.apis if has_tagged_error_code(api.response.struct)]
-        self._telling_responses = np.array([*RESPONSES_WITH_BODY, *tagged], np.int16)
+        self._responses_with_body = np.array([*RESPONSES_WITH_BODY, *tagged], np.int16)
 
     def read(self, batch: FrameBatch) -> ReadFrames:
         """Read all frames of a batch."""
@@ -78,13 +78,13 @@ class ObservationReader:
         traits = self._traits(batch, decoded)
         whole = self._whole(decoded, traits)
         keys, is_request = decoded.heads["api_key"], decoded.frames.is_request
-        telling = np.where(
-            is_request, np.isin(keys, REQUESTS_WITH_BODY), np.isin(keys, self._telling_responses)
+        has_body = np.where(
+            is_request, np.isin(keys, REQUESTS_WITH_BODY), np.isin(keys, self._responses_with_body)
         )
-        # A lone error code is that of the answer as a whole.
+        # A response with one error code has it at the top level of its body.
         heartbeats = whole & decoded.heads["has_body"] & (traits["error_code_count"] <= 1)
         heartbeats &= np.isin(keys, list(HEARTBEAT_APIS))
-        return ReadFrames(decoded, traits, whole & ~telling, heartbeats, self._heartbeat_column)
+        return ReadFrames(decoded, traits, whole & ~has_body, heartbeats, self._heartbeat_column)
 
     def _traits(self, batch: FrameBatch, decoded: DecodedFrames) -> NDArray[np.void]:
         columns, heads = batch.frames, decoded.heads
@@ -100,7 +100,7 @@ class ObservationReader:
         return traits
 
     def _whole(self, decoded: DecodedFrames, traits: NDArray[np.void]) -> NDArray[np.bool_]:
-        """Tell which frames columns tell all of, as far as it is not their body that tells."""
+        """Return which frames were read whole, apart from bodies that rules read."""
         heads = decoded.heads
         whole = heads["known"] & heads["has_correlation_id"] & (heads["failure_reason"] < 0)
         whole &= traits["error_code_count"] <= frame_traits.MOST_ERROR_CODES
@@ -113,7 +113,7 @@ class ObservationReader:
 
 
 def _error_columns(schemas: Schemas) -> dict[str, list[str]]:
-    """Want every error code of every answer; a column takes one field of a message at most."""
+    """List the error code fields of all responses by column; a column holds one field of each message."""
     wanted: dict[str, list[str]] = {}
     for api in schemas.apis:
         for number, path in enumerate(error_code_paths(api.response.struct)):
