@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,6 +14,13 @@ from streaming.broker.jars import jars
 # The time of an example depends more on the load of the machine than on the code.
 hypothesis.settings.register_profile("kipwatch", deadline=None)
 hypothesis.settings.load_profile("kipwatch")
+
+
+def pytest_configure() -> None:
+    """Name a file for the main module of a parallel worker: without one PySpark takes it for a doctest."""
+    main = sys.modules["__main__"]
+    if not hasattr(main, "__file__"):
+        main.__file__ = __file__
 
 
 @pytest.fixture(scope="session")

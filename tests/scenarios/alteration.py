@@ -19,14 +19,14 @@ class Altered:
     def __init__(self, alter: Alter) -> None:
         self._alter = alter
 
-    def take(self, direction: Direction, chunk: bytes) -> bytes:
+    def process(self, direction: Direction, chunk: bytes) -> bytes:
         """Alter a response."""
         if direction is Direction.TO_BROKER:
             return chunk
         frame = self._alter(chunk[PREFIX:])
         return struct.pack(">i", len(frame)) + frame
 
-    def end(self, _direction: Direction) -> bytes:
+    def end(self, direction: Direction) -> bytes:
         """Nothing is held back."""
         return b""
 

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from confluent_kafka.admin import (
@@ -31,6 +30,7 @@ from streaming.check.examination import Examination, examine
 from streaming.demo.front import Address, Front
 from streaming.demo.instance_client import InstanceClient, new_instance_id
 from streaming.feeder import relay, relayed_connection
+from streaming.feeder.relayed_connection import Passage, Unchanged
 from tests.exchange import ID_A
 from tests.scenarios.requests import JOIN, LEAVE, TOPIC, beat, find_coordinator
 
@@ -129,7 +129,7 @@ class Stage:
 
     @contextmanager
     def watch(
-        self, target: Address, passage: Any = relayed_connection.Unchanged, port: int = 0
+        self, target: Address, passage: Callable[[], Passage] = Unchanged, port: int = 0
     ) -> Iterator[Watch]:
         """Record what passes to a target, at a given port if clients know it by that."""
         packets: list[Packet] = []
