@@ -86,7 +86,7 @@ class Renamed(Exchange):
         how["instance_id"] = self._instances.get(how.get("instance_id", b""), how.get("instance_id"))
         return super().request(api, version, self._renamed(body), **how)
 
-    def answer(self, request: Record, body: dict[str, Any] | None = None, **how: Any) -> Record:
+    def respond(self, request: Record, body: dict[str, Any] | None = None, **how: Any) -> Record:
         return super().respond(request, self._renamed(body), **how)
 
     def _renamed(self, body: dict[str, Any] | None) -> dict[str, Any] | None:
