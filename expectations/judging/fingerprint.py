@@ -70,6 +70,7 @@ def fingerprint_of(state: ConnectionState) -> bytes | None:
         first and _without_ids(first, client_id, instance_id)
         for first in (conversation.first_request, conversation.first_identified)
     ]
+    # Silences stand until the next observation clears them, which a cached transition would not do.
     shown = (identities.client is None, identities.instance is None, bool(conversation.members.silences))
     negotiated = [time > 0 for time in msgspec.structs.astuple(identities.negotiated)]
     return _hash((_without_ids(facts, client_id, instance_id), firsts, shown, negotiated, rules))
