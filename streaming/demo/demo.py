@@ -80,13 +80,12 @@ class Demo:
             self._await_quiet()
         else:
             self._road.end_feeding()
-        ended = time.time()
         deadline = time.monotonic() + DRAIN_SECONDS
-        while not self._is_drained(ended):
-            if time.monotonic() > deadline:
-                raise UserError(f"the query did not catch up within {DRAIN_SECONDS:.0f} s")
-            self._road.application.check_running()
-            self.show(0.5)
+        # The first batch to end from now on may have begun before the last frames came, the next one has not.
+        page = self._await_batch(time.time(), deadline)
+        page = self._await_batch(page.total(metrics.LAST_BATCH_TIMESTAMP.name), deadline)
+        while page.total(metrics.TOPIC_LAG.name):
+            page = self._await_batch(page.total(metrics.LAST_BATCH_TIMESTAMP.name), deadline)
         self.show(2.0)
 
     def findings(self) -> list[Finding]:
@@ -144,12 +143,16 @@ class Demo:
             self._road.check_running()
             self.show(0.5)
 
-    def _is_drained(self, ended: float) -> bool:
-        page = scrape(self._configuration.metrics_address)
-        if page is None:
-            return False
-        batch = page.total(metrics.LAST_BATCH_TIMESTAMP.name)
-        return batch > ended + 1 and page.total(metrics.TOPIC_LAG.name) == 0
+    def _await_batch(self, moment: float, deadline: float) -> MetricsPage:
+        """Wait for a batch that ends after a moment; returns the metrics page. Raises UserError if none does."""
+        while True:
+            page = scrape(self._configuration.metrics_address)
+            if page is not None and page.total(metrics.LAST_BATCH_TIMESTAMP.name) > moment:
+                return page
+            if time.monotonic() > deadline:
+                raise UserError(f"the query did not catch up within {DRAIN_SECONDS:.0f} s")
+            self._road.application.check_running()
+            self.show(0.5)
 
     def _run_real_clients(self) -> None:
         run_workload(self._road.watched, self._screen.say, self._stop)

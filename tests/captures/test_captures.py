@@ -52,6 +52,7 @@ def whole(capture: Path) -> Examination:
     return examine(capture, default_schemas())
 
 
+@pytest.mark.slow
 @CAPTURES
 def test_the_whole_capture_is_read_to_the_byte(capture: Path) -> None:
     examination = whole(capture)
@@ -81,12 +82,14 @@ def test_every_api_of_a_client_and_a_group_is_in_the_traffic_of_real_clients() -
     assert asked >= {"JoinGroup", "SyncGroup", "LeaveGroup", "ConsumerGroupHeartbeat"}
 
 
+@pytest.mark.slow
 @CAPTURES
 def test_from_any_packet_on_no_finding_is_new(capture: Path, tmp_path: Path) -> None:
     for start in range(1, len(packets(capture)), STEP):
         assert told(examined(packets(capture)[start:], tmp_path)) <= told(whole(capture)), start
 
 
+@pytest.mark.slow
 @CAPTURES
 def test_up_to_any_packet_no_finding_is_new(capture: Path, tmp_path: Path) -> None:
     for end in range(1, len(packets(capture)), STEP):

@@ -39,6 +39,7 @@ def test_prometheus_accepts_the_rule_file() -> None:
     promtool("check", "rules", "--lint=all", "--lint-fatal", RULE_FILE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cases", CASES, ids=[case.stem for case in CASES])
 def test_alerts_fire_resolve_and_stay_silent(cases: Path) -> None:
     """With every label and annotation in full."""

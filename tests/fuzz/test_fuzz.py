@@ -43,6 +43,7 @@ def test_the_corpus_is_what_its_script_writes_and_keeps_its_promises(name: str, 
     examine(data)
 
 
+@pytest.mark.slow
 def test_a_moment_of_fuzzing_finds_nothing(tmp_path: Path) -> None:
     assert fuzz(10, tmp_path) > 1_000
 

@@ -43,6 +43,7 @@ def test_a_clean_conversation_breaks_no_rule(script: Script) -> None:
     assert found_in(script) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", [rule.id for rule in RULES])
 def test_every_mutant_is_found_and_nothing_else(rule: str) -> None:
     allowed = implied_by(rule)

@@ -156,6 +156,7 @@ def _peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(SECONDS * 3)
 def test_a_minute_of_mutations_finds_nothing() -> None:
     assert fuzz(SECONDS) > 100

@@ -76,6 +76,7 @@ def test_no_rule_reads_progress_undeclared_in_any_case() -> None:
         judge_strictly(*case.played())
 
 
+@pytest.mark.slow
 def test_no_rule_reads_progress_undeclared_in_mutants() -> None:
     mutants = (mutant for rule in MUTATORS for mutant in mutants_of(rule))
     for mutant in itertools.islice(mutants, 0, None, SAMPLED):

@@ -23,6 +23,7 @@ def test_the_capture_is_complete_and_breaks_no_rule(tmp_path: Path) -> None:
     assert {fate for fate, size in examination.ledger.items() if size} == {"framed"}
 
 
+@pytest.mark.slow
 def test_the_bench_reports_its_ratio() -> None:
     measured = check.measure(frames=3_000, rounds=1)
     assert measured["name"] == "check"

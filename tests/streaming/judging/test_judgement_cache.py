@@ -225,6 +225,7 @@ def comparable(report: Report) -> object:
     return raw | {name: sorted(map(str, raw[name])) for name in ("offences", "claims")}
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(
     st.lists(st.tuples(STEADY | HEARTBEATS | ANYTHING, NAMES_OF_ONE), min_size=1, max_size=3),
@@ -240,6 +241,7 @@ def test_steps_with_and_without_the_cache_return_the_same(
     compare([*together(batches(exchanges, size), at_once)])
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.tuples(FOUR_FRAME_STEPS, NAMES_OF_ONE), min_size=3, max_size=3))
 def test_connections_are_not_confused(scripts: list[tuple[list[str], Names]]) -> None:
@@ -248,6 +250,7 @@ def test_connections_are_not_confused(scripts: list[tuple[list[str], Names]]) ->
     compare([*batches([opened(exchange) for exchange in exchanges], 4)])
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(
     FOUR_FRAME_STEPS,
@@ -384,6 +387,7 @@ def test_every_case_is_judged_by_the_cache_as_by_the_rules(size: int) -> None:
         compare_steps(case.title, exchange, steps.of(rules), size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "step", [pytest.param(1, marks=[pytest.mark.long, pytest.mark.timeout(1_800)]), SAMPLED]
 )

@@ -51,6 +51,7 @@ def targets(prometheus: str) -> dict[str, str]:
     return {target["labels"]["job"]: target["health"] for target in active}
 
 
+@pytest.mark.slow
 def test_prometheus_scrapes_and_sends_alerts_to_alertmanager(application: Exposition) -> None:
     """The watchdog fires within seconds; a feeder that does not run is shown as down."""
     with Observers(watched(application)) as observers:

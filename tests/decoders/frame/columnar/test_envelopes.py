@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -53,6 +54,7 @@ def one_by_one(rows: list[Row]) -> tuple[dict[int, Record], int]:
     return records, len(rows) - len(records)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(st.none() | KEYS, st.none() | VALUES | changed()), max_size=12), st.integers(0, 3))
 def test_columns_hold_what_is_unpacked_one_by_one(rows: list[Row], skipped: int) -> None:
