@@ -144,7 +144,7 @@ class Demo:
             self.show(0.5)
 
     def _await_batch(self, moment: float, deadline: float) -> MetricsPage:
-        """Wait for a batch that ends after a moment; returns the metrics page. Raises UserError if none does."""
+        """Wait for a batch that ends after a moment; return the metrics page. Raises UserError."""
         while True:
             page = scrape(self._configuration.metrics_address)
             if page is not None and page.total(metrics.LAST_BATCH_TIMESTAMP.name) > moment:
