@@ -14,7 +14,7 @@ from decoders.schema.registry import default_schemas
 from expectations.conversation.occurrence import Evidence
 from expectations.conversation.record_windows import Said, windows_of
 from expectations.conversation.window import Window
-from expectations.identity.claim import Claim, responded_claim
+from expectations.identity.claim import Claim, kafka_claim, responded_claim
 from expectations.judging.identity_judge import IdentityJudge, IdentityState
 from expectations.judging.judge import ConnectionState, Judge, open_connection
 from expectations.judging.outcome import Outcome
@@ -113,6 +113,11 @@ class Exchange:
         """Add a length that no frame has."""
         self._add(Kind.INVALID_SIZE, direction=direction, true_length=size)
 
+    def not_kafka(self, beginning: bytes, *, named_port: bool = False) -> None:
+        """Begin with four bytes that are no request, and get no response."""
+        flags = Flag.NAMED_PORT if named_port else Flag.NONE
+        self._add(Kind.NOT_KAFKA, frame=beginning, flags=flags, direction=Direction.TO_BROKER)
+
     def close(self, closing: Closing = Closing.FIN, first: Direction = Direction.TO_BROKER) -> None:
         """End the connection, or give it up; `first` is the direction of the first FIN or RST."""
         self._add(Kind.CLOSED, closing=closing, direction=first)
@@ -189,7 +194,7 @@ def claims_of(outcome: Outcome, window: Window) -> list[Claim]:
         responded_claim(window.connection.cluster, window.connection.server, *asked)
         for asked in outcome.answered
     ]
-    return outcome.claims + answered
+    return outcome.claims + answered + [kafka_claim(window.connection)] * bool(answered)
 
 
 def added_up(outcomes: Sequence[Outcome]) -> Outcome:

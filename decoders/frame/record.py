@@ -32,6 +32,8 @@ class Kind(enum.IntEnum):
     SASL_TOKEN = 7
     INVALID_SIZE = 8
     """A frame length that cannot be: below 4, or above what a broker accepts."""
+    NOT_KAFKA = 9
+    """The client began with something else than a request, and the connection ended without a response."""
 
 
 class Pairing(enum.IntEnum):
@@ -71,6 +73,8 @@ class Flag(enum.IntFlag):
     """On OPENED: the beginning of the connection was not seen."""
     SETTLED = 2
     """On REQUEST: certainly sent after the client read the latest ApiVersions response of its connection."""
+    NAMED_PORT = 8
+    """On NOT_KAFKA: the user names the server's port as one of a broker."""
 
 
 class RecordError(ValueError):
@@ -96,8 +100,9 @@ class Record:
     `(run, sequence)` orders the records of a connection; all connections of a run share one sequence.
     `captured_at` is in nanoseconds since the epoch. `frame` holds the captured bytes of the frame without its
     length prefix, `true_length` is its length on the wire (of a GAP: the number of lost bytes, 0 if unknown;
-    of an INVALID_SIZE: the claimed length, as an unsigned 32-bit number). `position` is the byte offset in
-    the capture file. All numbers are signed 64-bit integers, except `run`, which is unsigned.
+    of an INVALID_SIZE: the claimed length, as an unsigned 32-bit number). Of a NOT_KAFKA, `frame` holds the
+    first four bytes of the connection. `position` is the byte offset in the capture file. All numbers are
+    signed 64-bit integers, except `run`, which is unsigned.
     """
 
     kind: Kind

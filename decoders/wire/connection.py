@@ -17,6 +17,7 @@ _OTHER = {
     Direction.TO_BROKER: Direction.TO_CLIENT,
     Direction.TO_CLIENT: Direction.TO_BROKER,
 }
+_SEEN_ENDINGS = (Closing.FIN, Closing.RST)
 
 
 class ConnectionSnapshot(NamedTuple):
@@ -128,9 +129,17 @@ class Connection:
         """Yield the last records, up to CLOSED. Its direction is that of the first FIN or RST."""
         self.is_closed = True
         yield from self.flush()
+        if closing in _SEEN_ENDINGS and not self._has_response:
+            yield from self._kafka.record_other_protocol()
         yield self._recorder.record(
             Kind.CLOSED, captured_at, position, closing=closing, direction=self._first_to_close
         )
+
+    @property
+    def _has_response(self) -> bool:
+        """Whether the broker sent anything, captured or not."""
+        stream = self._streams.get(Direction.TO_CLIENT)
+        return stream is not None and stream.snapshot().offset > 0
 
     def _direction(self, segment: Segment) -> Direction:
         return Direction.TO_BROKER if segment.source == self.client else Direction.TO_CLIENT

@@ -17,10 +17,12 @@ from decoders.codec.response import read_response
 from decoders.protocol import PRODUCE
 from decoders.schema.registry import Schemas
 from decoders.wire.assembly import MAX_FRAME, PREFIX
+from decoders.wire.framing import OPENING
 from decoders.wire.pairing import RequestInFlight
 
 MAX_RESUMED_FRAME = 1024 * 1024
 """Bytes. Framing does not resume at longer frames, because their bytes would have to be buffered."""
+_API_KEY = struct.Struct(">h")
 _HEADER = struct.Struct(">hhi")
 _SIZE = struct.Struct(">i")
 _SHORTEST_REQUEST = 8
@@ -44,10 +46,15 @@ class FrameDetector:
 
     def opens(self, data: bytes | bytearray) -> bool | None:
         """Return whether a connection's first bytes may be a request. None if more bytes are needed."""
-        if len(data) < PREFIX + 2:
+        if len(data) < PREFIX:
             return None
-        size, api_key = struct.unpack_from(">ih", data)
-        return _SHORTEST_REQUEST <= size <= self.max_frame and self._schemas.api(api_key) is not None
+        (size,) = _SIZE.unpack_from(data)
+        if not _SHORTEST_REQUEST <= size <= self.max_frame:
+            return False
+        if len(data) < OPENING:
+            return None
+        (api_key,) = _API_KEY.unpack_from(data, PREFIX)
+        return self._schemas.api(api_key) is not None
 
     def is_request(self, frame: bytes, *, cut: bool = False) -> bool:
         """Return whether a frame decodes as a request; one that is `cut` must decode up to its end.

@@ -19,10 +19,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from decoders.wire.assembly import MAX_FRAME, Assembly, AssemblySnapshot, Frame, InvalidSize
+from decoders.wire.assembly import MAX_FRAME, PREFIX, Assembly, AssemblySnapshot, Frame, InvalidSize
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.stream import PIECE_COST, Chunk, Gap
 
+OPENING = PREFIX + 2
+"""The most bytes that show whether a connection may begin with a request: a length prefix and an API key."""
 Detect = Callable[[bytes | bytearray], bool | None]
 """Returns whether bytes begin with a frame, length prefix included; None if more bytes are needed."""
 DetectCut = Callable[[bytes | bytearray, int], bool | None]
@@ -46,7 +48,18 @@ class Loss(NamedTuple):
     position: int
 
 
-Framed = Frame | Loss | InvalidSize
+class NoRequest(NamedTuple):
+    """The first bytes of a connection, OPENING at most, which are no request.
+
+    `captured_at` and `position` are those of the segment with the first byte.
+    """
+
+    beginning: bytes
+    captured_at: int
+    position: int
+
+
+Framed = Frame | Loss | InvalidSize | NoRequest
 
 
 class Framer:
@@ -166,7 +179,7 @@ class Framer:
         opens = self._opens(self._candidate)
         if opens is None:
             return None
-        return self._accept() if opens else [self._reject()]
+        return self._accept() if opens else [self._no_request(), self._reject()]
 
     def _test_resumption(self) -> Iterable[Framed] | None:
         if not self._candidate_chunks[0].starts_segment:
@@ -195,6 +208,10 @@ class Framer:
         chunk = self._candidate_chunks[-1]
         self.abandon()
         return Loss(0, chunk.captured_at, chunk.position)
+
+    def _no_request(self) -> NoRequest:
+        first = self._candidate_chunks[0]
+        return NoRequest(bytes(self._candidate[:OPENING]), first.captured_at, first.position)
 
     def _drop_first_chunk(self) -> Loss:
         chunk = self._candidate_chunks.popleft()

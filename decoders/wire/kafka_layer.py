@@ -5,7 +5,8 @@ tokens without a header, until one of them decodes completely as a request. The 
 while no request is in flight.
 
 A connection is not Kafka, and its bytes are skipped, if the client's first bytes cannot be a request, if the
-server sends first, or if it was joined mid-stream and carries TLS records.
+server sends first, or if it was joined mid-stream and carries TLS records. In the first case what the bytes
+look like is recorded when the connection ends, unless the server responded: then it speaks that protocol.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from typing import NamedTuple
 
 from decoders.frame.record import Direction, Flag, Kind, Pairing, Record
 from decoders.protocol import API_VERSIONS, SASL_HANDSHAKE
-from decoders.wire.assembly import SHORTEST_FRAME, AssemblySnapshot, Frame, InvalidSize
+from decoders.wire.assembly import PREFIX, SHORTEST_FRAME, AssemblySnapshot, Frame, InvalidSize
 from decoders.wire.frame_detector import FrameDetector
-from decoders.wire.framing import Framed, Framer, FramerState, Loss
+from decoders.wire.framing import Framed, Framer, FramerState, Loss, NoRequest
 from decoders.wire.ledger import Ledger
+from decoders.wire.other_protocol import is_gssapi_token
 from decoders.wire.pairing import RequestInFlight, RequestsInFlight, RequestsInFlightSnapshot
 from decoders.wire.recorder import Recorder
 from decoders.wire.stream import SEQUENCE_SPACE, Chunk, Gap
@@ -68,6 +70,7 @@ class KafkaLayer:
         self._in_flight = RequestsInFlight()
         self._raw_tokens = False
         self._is_kafka = False
+        self._no_request: NoRequest | None = None
         self._api_versions: ApiVersionsResponse | None = None
 
     def begin(self, direction: Direction, *, from_start: bool) -> None:
@@ -133,6 +136,20 @@ class KafkaLayer:
         """Bytes of memory that requests in flight and incomplete frames take, roughly."""
         return self._in_flight.held + sum(framer.held for framer in self._framers.values())
 
+    def record_other_protocol(self) -> Iterator[Record]:
+        """Yield a NOT_KAFKA if the client began with something else than a request."""
+        if self._no_request is not None:
+            beginning, captured_at, position = self._no_request
+            yield self._recorder.record(
+                Kind.NOT_KAFKA,
+                captured_at,
+                position,
+                direction=Direction.TO_BROKER,
+                true_length=PREFIX,
+                frame=beginning[:PREFIX],
+                flags=Flag.NAMED_PORT if self._recorder.is_port_named else Flag.NONE,
+            )
+
     def close(self) -> None:
         """Count the bytes that both directions still hold: no more bytes will be captured."""
         for framer in self._framers.values():
@@ -156,6 +173,9 @@ class KafkaLayer:
     def _process_result(self, direction: Direction, result: Framed) -> Iterator[Record]:
         if isinstance(result, Loss):
             yield from self._record_loss(direction, result)
+            return
+        if isinstance(result, NoRequest):
+            self._no_request = None if is_gssapi_token(result.beginning) else result
             return
         self._is_kafka = True
         if isinstance(result, InvalidSize):

@@ -13,18 +13,23 @@ from decoders.wire.segment import SocketAddress
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Run:
-    """What all records of one run of the feeder share; `next_sequence` returns their numbers, from 1."""
+    """What all records of one run of the feeder share; `next_sequence` returns their numbers, from 1.
+
+    `names_ports` is True if the user names the ports of the brokers, and no others are watched.
+    """
 
     run: int
     cluster: str
     feeder: str
     next_sequence: Callable[[], int]
+    names_ports: bool = False
 
 
 class Recorder:
     """Makes the records of one connection. The first record, OPENED, determines the connection's ID."""
 
     def __init__(self, run: Run, client: SocketAddress, server: SocketAddress) -> None:
+        self.is_port_named = run.names_ports
         self._next_sequence = run.next_sequence
         self._latest = Record(
             kind=Kind.OPENED,

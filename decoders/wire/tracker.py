@@ -83,7 +83,8 @@ class Tracker:
         self._max_held = max_held
         self.held = 0
         self._on_end = on_end
-        self._run = Run(run, cluster, feeder, next_sequence or itertools.count(1).__next__)
+        next_sequence = next_sequence or itertools.count(1).__next__
+        self._run = Run(run, cluster, feeder, next_sequence, names_ports=bool(ports))
         self._detector = FrameDetector(schemas, expects_response, max_frame)
         self._open: OrderedDict[_Key, Connection] = OrderedDict()
         """In the order of their latest segments."""

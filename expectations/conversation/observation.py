@@ -52,6 +52,8 @@ class Observation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     expects_response: ClassVar[bool] = _stated("expects_response")
     size: ClassVar[int] = _stated("size")
     unproven: ClassVar[bool] = _stated("unproven")
+    encoding: ClassVar[Failure | None] = _stated("encoding")
+    named_port: ClassVar[bool] = _stated("named_port")
     has_header: ClassVar[bool] = _stated("has_header")
     is_matched: ClassVar[bool] = _stated("is_matched")
     is_clean: ClassVar[bool] = _stated("is_clean")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from decoders.codec.acknowledgement import expects_response
@@ -43,6 +43,14 @@ from expectations.conversation.other_header import other_header
 from expectations.conversation.statement import Failure, Statement
 
 _LEFT = (Oddity.TRAILING_BYTES, Oddity.TAG_SIZE_MISMATCH)
+"""Bytes that no field accounts for."""
+_NOT_CANONICAL = (
+    Oddity.TAG_ORDER,
+    Oddity.OVERLONG_VARINT,
+    Oddity.NEGATIVE_LENGTH,
+    Oddity.INVALID_UTF8,
+)
+"""Fields that are encoded in another way than Kafka does."""
 _TAGS_AND_REFUSAL = b"\x00\x00\x23"
 """An empty tag section, then error 35."""
 _BROKERS = 1
@@ -62,9 +70,16 @@ def observe(schemas: Schemas, record: Record, evidence: Evidence) -> Observation
         cut=record.is_cut,
         closing=record.closing,
         mid_stream=Flag.MID_STREAM in record.flags,
-        size=record.true_length if record.kind is Kind.INVALID_SIZE else 0,
+        size=_size(record),
+        named_port=Flag.NAMED_PORT in record.flags,
     )
     return Observation(statement, _occurrence(record, evidence))
+
+
+def _size(record: Record) -> int:
+    if record.kind is Kind.NOT_KAFKA:
+        return int.from_bytes(record.frame)
+    return record.true_length if record.kind is Kind.INVALID_SIZE else 0
 
 
 def _occurrence(
@@ -97,11 +112,12 @@ def _observe_request(schemas: Schemas, record: Record, evidence: Evidence) -> Ob
         client_instance_id=request.client_instance_id if certain else None,
         failure=_failure(request.failure),
         body=_request_body(request),
-        oddity=_oddity(request.remarks),
+        oddity=_first(_LEFT, request.remarks),
         layout=request.layout if certain else None,
         other_header=_other_header(schemas, record, request),
         expects_response=request.api_key != PRODUCE or expects_response(schemas, record.frame) is not False,
         unproven=_is_unproven(request),
+        encoding=_first(_NOT_CANONICAL, request.remarks),
     )
     return Observation(statement, _occurrence(record, evidence, request.correlation_id))
 
@@ -123,8 +139,9 @@ def _observe_response(schemas: Schemas, record: Record, evidence: Evidence) -> O
         api_version=record.paired_api_version,
         failure=_failure(response.failure),
         body=body,
-        oddity=_oddity(response.remarks),
+        oddity=_first(_LEFT, response.remarks),
         errors=_errors(response),
+        encoding=_first(_NOT_CANONICAL, response.remarks),
     )
     occurrence = _occurrence(record, evidence, response.correlation_id, record.paired_sequence)
     return Observation(statement, occurrence)
@@ -157,12 +174,12 @@ def _failure(failure: DecodeFailure | None) -> Failure | None:
     return None if failure is None else Failure(str(failure.reason), failure.path, failure.offset)
 
 
-def _oddity(remarks: Iterable[Remark]) -> Failure | None:
-    """Return the first remark on bytes that no field accounts for."""
-    left = (
-        Failure(str(found.oddity), found.path, found.offset) for found in remarks if found.oddity in _LEFT
+def _first(oddities: Collection[Oddity], remarks: Iterable[Remark]) -> Failure | None:
+    """Return the first remark on one of these oddities."""
+    return next(
+        (Failure(str(each.oddity), each.path, each.offset) for each in remarks if each.oddity in oddities),
+        None,
     )
-    return next(left, None)
 
 
 def _request_body(request: Request) -> Body | None:

@@ -36,11 +36,14 @@ class Statement(msgspec.Struct, frozen=True, array_like=True, gc=False):
     and `layout` (how the header carries that ID) are set only where the header is certain.
 
     `oddity` is what remains of a frame that decodes: bytes after the body, or a tagged field of another size
-    than announced. `size` is the length that an impossible length prefix announces. `errors` are the distinct
-    error codes of a response that was read whole, empty where it has none. `other_header` is the only header
-    version under which a request can be read, if it is not the assigned one. `expects_response` is False for
-    Produce with acks=0. `unproven` marks a request of an overlay version whose proving bytes were cut away.
-    `settled` means that the client sent the request after it had read the latest ApiVersions response.
+    than announced. `encoding` is the first part of a frame that is encoded as Kafka never encodes it. `size`
+    is the length that an impossible length prefix announces, or the first four bytes of a connection that is
+    not Kafka, as an unsigned number; `named_port` means that the user names its port. `errors` are the
+    distinct error codes of a response that was read whole, empty where it has none. `other_header` is the
+    only header version under which a request can be read, if it is not the assigned one. `expects_response`
+    is False for Produce with acks=0. `unproven` marks a request of an overlay version whose proving bytes
+    were cut away. `settled` means that the client sent the request after it had read the latest ApiVersions
+    response.
     """
 
     kind: Kind
@@ -65,6 +68,8 @@ class Statement(msgspec.Struct, frozen=True, array_like=True, gc=False):
     expects_response: bool = True
     size: int = 0
     unproven: bool = False
+    encoding: Failure | None = None
+    named_port: bool = False
 
     @property
     def has_header(self) -> bool:
@@ -78,8 +83,10 @@ class Statement(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def is_clean(self) -> bool:
-        """Whether a frame was read to its last byte, with a certain header or paired with its request."""
-        if not self.known or self.cut or self.failure is not None or self.oddity is not None:
+        """Whether a frame is read whole, nothing in it is odd, and its header or its request is certain."""
+        if not self.known or self.cut or self.failure is not None:
+            return False
+        if self.oddity is not None or self.encoding is not None:
             return False
         if self.kind is Kind.RESPONSE:
             return self.pairing is Pairing.MATCHED

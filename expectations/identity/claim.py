@@ -13,6 +13,7 @@ import msgspec
 
 from expectations.conversation.bodies import SoftwareClaim
 from expectations.conversation.occurrence import Evidence
+from expectations.conversation.window import ConnectionKey
 
 
 class IdentityKind(enum.IntEnum):
@@ -26,6 +27,8 @@ class IdentityKind(enum.IntEnum):
     """A client ID at a client's address."""
     BROKER = 4
     """A server address."""
+    LISTENER = 5
+    """A server address to which clients may speak Kafka, or something else."""
 
 
 class Identity(msgspec.Struct, frozen=True, array_like=True):
@@ -59,6 +62,21 @@ class Refused(msgspec.Struct, frozen=True, array_like=True):
     api_key: int
     api_version: int
     by_error: bool = False
+
+
+class Foreign(msgspec.Struct, frozen=True, array_like=True):
+    """A connection that is not Kafka: its first four bytes.
+
+    `named_port` is True if the user names the server's port as one of a broker.
+    """
+
+    beginning: bytes
+    named_port: bool
+
+    @property
+    def size(self) -> int:
+        """The bytes as a broker reads them: the signed length of a frame."""
+        return int.from_bytes(self.beginning, signed=True)
 
 
 class Claim(msgspec.Struct, frozen=True, array_like=True):
@@ -98,6 +116,18 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
     member_id: str | None = None
     negotiated: Negotiated | None = None
     refused: Refused | None = None
+    foreign: Foreign | None = None
+
+    @property
+    def key(self) -> tuple[bytes, int] | str:
+        """What claims of one identity that are snapshots of each other share.
+
+        Of a listener one claim is kept for each client address that began with something else than Kafka,
+        and one for all that spoke Kafka.
+        """
+        if self.identity.kind is IdentityKind.LISTENER:
+            return "" if self.foreign is None else self.client_host
+        return self.connection, self.first_sequence
 
     @property
     def client_host(self) -> str:
@@ -110,7 +140,12 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
         return self.since, self.connection, self.first_sequence
 
     def merged(self, other: Claim) -> Claim:
-        """Return the later of two snapshots, with the evidence of the one that has it."""
+        """Return the later of two snapshots, with the evidence of the one that has it.
+
+        Of claims that were made apart, the one that began first is returned.
+        """
+        if (self.connection, self.first_sequence) != (other.connection, other.first_sequence):
+            return min(self, other, key=lambda claim: claim.order)
         latest, earlier = (self, other) if self.as_of >= other.as_of else (other, self)
         return msgspec.structs.replace(latest, evidence=latest.evidence or earlier.evidence)
 
@@ -133,4 +168,23 @@ def responded_claim(cluster: str, server: str, api_key: int, api_version: int) -
         whole=True,
         api_key=api_key,
         api_version=api_version,
+    )
+
+
+def kafka_claim(key: ConnectionKey) -> Claim:
+    """Return the claim that a server address speaks Kafka, as a connection shows on which it responded."""
+    return Claim(
+        identity=Identity(IdentityKind.LISTENER, key.cluster, key.server),
+        connection=key.id,
+        first_sequence=0,
+        as_of=0,
+        client=key.client,
+        server=key.server,
+        opened_at=0,
+        since=0,
+        until=0,
+        before_until=0,
+        has_left=False,
+        began_whole=True,
+        whole=True,
     )

@@ -19,12 +19,13 @@ from decoders.protocol import (
     SASL_HANDSHAKE,
     UNSUPPORTED_VERSION,
 )
+from decoders.wire.assembly import PREFIX
 from expectations.conversation.bodies import Advertisement, Heartbeat, SoftwareClaim
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.members import member_name
 from expectations.conversation.observation import Observation
 from expectations.conversation.progress import Shown
-from expectations.identity.claim import Claim, Identity, IdentityKind, Negotiated, Refused
+from expectations.identity.claim import Claim, Foreign, Identity, IdentityKind, Negotiated, Refused
 from expectations.identity.shown import ShownIdentities, ShownIdentity, is_behind
 
 _OPENING_APIS = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
@@ -48,6 +49,8 @@ class ClaimTracker:
                 yield from self._process_client(observation)
             case Kind.RESPONSE:
                 yield from self._process_response(observation)
+            case Kind.NOT_KAFKA:
+                yield self._foreign(observation)
             case Kind.CLOSED:
                 yield from self._process_end(observation)
 
@@ -160,6 +163,13 @@ class ClaimTracker:
         shown = Shown(observation.first_captured_at, observation.first_captured_at)
         claim = self._claim(identity, first, shown, observation, has_left=True)
         return msgspec.structs.replace(claim, refused=refused)
+
+    def _foreign(self, opening: Observation) -> Claim:
+        identity = self._identity(IdentityKind.LISTENER, self._conversation.server)
+        shown = Shown(opening.first_captured_at, opening.first_captured_at)
+        claim = self._claim(identity, self._shown_first(opening), shown, opening, has_left=True)
+        foreign = Foreign(opening.size.to_bytes(PREFIX), opening.named_port)
+        return msgspec.structs.replace(claim, foreign=foreign)
 
     def _shown_first(self, observation: Observation) -> ShownIdentity:
         return ShownIdentity(

@@ -28,8 +28,12 @@ CLAIM_LIMITS = {
     IdentityKind.MEMBER: 64,
     IdentityKind.CLIENT: 64,
     IdentityKind.BROKER: 1_024,
+    IdentityKind.LISTENER: 64,
 }
-"""Claims that are kept of one identity; the oldest that has left makes room."""
+"""Claims that are kept of one identity; the oldest that has left makes room.
+
+Of a listener the latest one does: a scanner with ever new addresses must not make ever new findings.
+"""
 SETTLED_AGE = 2
 """Ticks after which a claim is settled: a whole interval between two ticks lies behind it."""
 
@@ -91,10 +95,7 @@ class IdentityJudge:
         for group in state.groups.values():
             if group.is_unsettled:
                 self._age(group, outcome)
-        for name in [
-            name for name, group in state.groups.items() if group.latest_at < state.clock - KEPT_FOR
-        ]:
-            del state.groups[name]
+        _forget_silent(state)
         return outcome
 
     def finish(self, state: IdentityState) -> Outcome:
@@ -109,14 +110,17 @@ class IdentityJudge:
     def _merge(self, group: Group, claim: Claim, outcome: Outcome) -> None:
         group.latest_at, group.is_unsettled = max(group.latest_at, claim.until), True
         for known in group.known:
-            if _is_same(known.claim, claim):
-                known.claim, known.age = known.claim.merged(claim), 0
+            if known.claim.key == claim.key:
+                merged = known.claim.merged(claim)
+                if merged != known.claim:
+                    known.claim, known.age = merged, 0
                 return
         group.known.append(KnownClaim(claim))
         if len(group.known) > CLAIM_LIMITS[claim.identity.kind]:
             oldest = min(group.known, key=_age_of)
             group.known.remove(oldest)
-            group.has_forgotten = True
+            # What a client sent that is not Kafka clears no other client.
+            group.has_forgotten = group.has_forgotten or oldest.claim.foreign is None
             self._give_up(oldest, outcome)
 
     def _age(self, group: Group, outcome: Outcome) -> None:
@@ -222,11 +226,17 @@ def _count(outcome: Outcome, rule: Rule, judgement: Judgement, claim: Claim) -> 
     outcome.judged.append((claim.connection, rule.id, str(judgement.verdict)))
 
 
-def _is_same(known: Claim, claim: Claim) -> bool:
-    return (known.connection, known.first_sequence) == (claim.connection, claim.first_sequence)
+def _forget_silent(state: IdentityState) -> None:
+    """Drop what was silent for long. Claims without a time stay: servers make each of them once."""
+    for name, group in list(state.groups.items()):
+        if 0 < group.latest_at < state.clock - KEPT_FOR:
+            group.known = [known for known in group.known if not known.claim.until]
+            group.latest_at = 0
+            if not group.known:
+                del state.groups[name]
 
 
 def _age_of(known: KnownClaim) -> tuple[bool, bool, int]:
     """Order claims by how soon they may be forgotten: what has left first, what speaks for others last."""
     claim = known.claim
-    return not claim.has_left, not claim.connection, claim.until
+    return not claim.has_left, not claim.connection, claim.until if claim.foreign is None else -claim.until

@@ -85,9 +85,10 @@ def _write(folder: Path, capture: CheckedCapture, finding: Finding, records: Seq
     path = folder / evidence_name(finding)
     for candidate in _candidates(finding, records):
         path.write_bytes(candidate)
-        shown = examine(path, capture.schemas, (), *capture[3:]).findings
-        if any(each.likeness() == finding.likeness() for each in shown):
-            return True
+        for ports in dict.fromkeys([(), tuple(capture.ports)]):
+            shown = examine(path, capture.schemas, ports, *capture[3:]).findings
+            if any(each.likeness() == finding.likeness() for each in shown):
+                return True
     path.unlink(missing_ok=True)
     return False
 

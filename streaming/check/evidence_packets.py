@@ -1,14 +1,14 @@
 """Records → packets, which yield the same records again when they are read.
 
-No byte is invented: the packets of a cut frame are cut as by a snap length, and lost bytes are missing from
-the sequence numbers.
+No byte of a frame is invented: the packets of a cut frame are cut as by a snap length, and lost bytes are
+missing from the sequence numbers. What is not Kafka is continued with bytes that begin no request.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from decoders.frame.cutting import blank, cut
 from decoders.frame.record import Closing, Direction, Endpoint, Flag, Kind, Record
@@ -19,6 +19,7 @@ from decoders.wire.segment import SocketAddress
 from decoders.wire.synthesis import MAX_PAYLOAD, SyntheticConnection
 
 _PREFIX = struct.Struct(">I")
+_NO_API_KEY = b"\xff\xff"
 _OTHER = {
     Direction.TO_BROKER: Direction.TO_CLIENT,
     Direction.TO_CLIENT: Direction.TO_BROKER,
@@ -34,14 +35,18 @@ def keepable(schemas: Schemas, record: Record) -> Record:
     return kept if cut(schemas, kept).frame == kept.frame else blank(schemas, record)
 
 
-def packets_of(records: Iterable[Record], acknowledgment_delay: int) -> list[Packet]:
+def packets_of(records: Sequence[Record], acknowledgment_delay: int) -> list[Packet]:
     """Return the packets of several connections, whose records are in the order of their sequence.
 
     The delay, in nanoseconds, is that of the client's acknowledgments.
     """
     connections: dict[bytes, _Replica] = {}
     packets: list[Packet] = []
+    foreign = {record.connection for record in records if record.kind is Kind.NOT_KAFKA}
     for record in records:
+        if record.kind is Kind.GAP and record.connection in foreign:
+            # What is not Kafka causes the gap.
+            continue
         if record.connection not in connections:
             connections[record.connection] = _Replica(record, acknowledgment_delay)
         packets.extend(connections[record.connection].packets(record))
@@ -74,6 +79,8 @@ class _Replica:
                 return [] if invalid_size_in is record.direction else self._lost(record)
             case Kind.INVALID_SIZE:
                 return self._invalid_size(record)
+            case Kind.NOT_KAFKA:
+                return self._connection.sent(at, record.direction, record.frame + _NO_API_KEY)
             case _:
                 return list(self._frame(record))
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from decoders.retention import KEPT_FOR, REPUBLISH_AFTER
 from expectations.conversation.in_flight import ApiVersion
 from expectations.conversation.window import ConnectionKey, Window
-from expectations.identity.claim import Claim, responded_claim
+from expectations.identity.claim import Claim, kafka_claim, responded_claim
 from expectations.judging.judge import Judge, open_connection
 from expectations.judging.outcome import Outcome
 from streaming.judging.judgement_cache import JudgementCache
@@ -102,7 +102,9 @@ def _answered_by(bucket: Bucket, key: ConnectionKey) -> set[ApiVersion]:
 
 
 def _newly_answered(answered: set[ApiVersion], key: ConnectionKey, outcome: Outcome) -> Iterator[Claim]:
-    """Claim once, not per connection, that a server answers an API version."""
+    """Claim once, not per connection, that a server answers an API version, and any at all."""
+    if outcome.answered and not answered:
+        yield kafka_claim(key)
     for api_key, api_version in sorted(outcome.answered - answered):
         yield responded_claim(key.cluster, key.server, api_key, api_version)
     answered |= outcome.answered

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from decoders.frame.record import Direction, Flag, Kind, Record
+from decoders.wire.other_protocol import protocol_of
 from expectations.judging.finding import printable
 from streaming.transcript.frame import DecodedFrame, Oddness
 
@@ -35,6 +36,7 @@ def event_line(record: Record) -> str | None:
         Kind.CLOSED: f"closed ({record.closing.name.lower()})",
         Kind.GAP: f"{record.true_length or 'some'} bytes were not captured",
         Kind.INVALID_SIZE: f"not a frame: its length would be {record.true_length}",
+        Kind.NOT_KAFKA: f"not Kafka: it began with {protocol_of(record.frame)}, to which nothing responded",
     }.get(record.kind)
     lead = _lead(record.sequence, record.captured_at, record.client, record.server, record.direction)
     return f"{lead}  -- {text}" if text else None

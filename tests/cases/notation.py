@@ -24,6 +24,15 @@ from tests.exchange import ADVERTISED, ID_A, ID_B, Exchange
 INSTANCE_IDS = {"A": ID_A, "B": ID_B, "zero": bytes(16), "one": bytes(15) + b"\1"}
 DIRECTIONS = {"broker": Direction.TO_BROKER, "client": Direction.TO_CLIENT}
 PAIRINGS = {pairing.name.lower(): pairing for pairing in (Pairing.FOREIGN, Pairing.UNOWED, Pairing.UNKNOWN)}
+BEGINNINGS = {
+    "HTTP": b"GET ",
+    "TLS": bytes.fromhex("16030100"),
+    "PROXY": b"PROX",
+    "SSH": b"SSH-",
+    "noise": bytes.fromhex("8f3a771c"),
+    "length": bytes.fromhex("ffffffff"),
+}
+"""The first four bytes of what is not Kafka; a length is that of a broken encoder."""
 
 _CASE = re.compile(r"^## (.+?)$(.*?)^```exchange$(.*?)^```$(.*?)^```expected$(.*?)^```$", re.M | re.S)
 _MESSAGE = re.compile(r"(client >|broker <) (\w+)((?: [^\s{]+)*)(?: (\{.*\}))?")
@@ -113,6 +122,7 @@ class Player:
         yield r"wait ([\d.]+) s", lambda match: self.exchange.wait(float(match[1]))
         yield r"gap to (broker|client)", lambda match: self.exchange.gap(DIRECTIONS[match[1]])
         yield r"size (\d+) to (broker|client)", self._size
+        yield r"not kafka (\w+)(?: to a (named) port)?", self._not_kafka
         yield r"close (fin|rst) by (client|broker)", self._close
         yield r"(evicted|idle|replaced)", lambda match: self.exchange.close(Closing[match[1].upper()])
 
@@ -133,6 +143,9 @@ class Player:
 
     def _size(self, match: re.Match[str]) -> None:
         self.exchange.invalid_size(int(match[1]), DIRECTIONS[match[2]])
+
+    def _not_kafka(self, match: re.Match[str]) -> None:
+        self.exchange.not_kafka(BEGINNINGS[match[1]], named_port=match[2] is not None)
 
     def _close(self, match: re.Match[str]) -> None:
         first = DIRECTIONS["client" if match[2] == "broker" else "broker"]

@@ -9,10 +9,22 @@ from collections.abc import Iterator
 from decoders.frame.record import Direction
 from tests.mutations.kip_35 import _listing, _with_range
 from tests.mutations.mutator import breaks
-from tests.mutations.script import Ask, Close, Script, Send, prefixed
+from tests.mutations.script import Alteration, Ask, Close, Script, Send, prefixed
 
 NO_API, NO_VERSION = 999, 99
 TO_BROKER, TO_CLIENT = Direction.TO_BROKER, Direction.TO_CLIENT
+PADDED_ZERO, TAG_TWICE = bytes.fromhex("8000"), bytes.fromhex("0209000900")
+OTHER_PROTOCOLS = (
+    b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n",
+    b"PRI * HTTP/2.0\r\n\r\n",
+    bytes.fromhex("1603010200010001fc0303"),
+    b"PROXY TCP4 10.0.0.9 10.0.0.2 50000 9092\r\n",
+    bytes.fromhex("0d0a0d0a000d0a515549540a"),
+    b"SSH-2.0-OpenSSH_9.6\r\n",
+    bytes.fromhex("0300002f2ae00000"),
+    b"*1\r\n$4\r\nPING\r\n",
+)
+"""HTTP/1.1 and 2, a TLS hello, PROXY headers of both versions, SSH, RDP, Redis."""
 
 
 def _shorter(frame: bytes) -> bytes:
@@ -60,6 +72,45 @@ def leave_bytes_behind_a_response(script: Script) -> Iterator[Script]:
     for place, ask in _released(script):
         if ask.response is not None:
             yield script.changed(place, alter_response=_longer)
+
+
+@breaks("wire/encoding-not-canonical")
+def pad_the_tags_of_a_request_header(script: Script) -> Iterator[Script]:
+    for place, ask in _flexible(script):
+        yield script.changed(place, alter=_put_at(_end_of_client_id(ask), PADDED_ZERO))
+
+
+@breaks("wire/encoding-not-canonical")
+def repeat_a_tag_of_a_request_header(script: Script) -> Iterator[Script]:
+    for place, ask in _flexible(script):
+        yield script.changed(place, alter=_put_at(_end_of_client_id(ask), TAG_TWICE))
+
+
+@breaks("wire/encoding-not-canonical")
+def pad_the_tags_of_a_response_header(script: Script) -> Iterator[Script]:
+    for place, ask in _released(script):
+        if ask.response is not None and ask.known.response_header_version(ask.version) == 1:
+            yield script.changed(place, alter_response=_put_at(4, PADDED_ZERO))
+
+
+def _flexible(script: Script) -> Iterator[tuple[int, Ask]]:
+    """Requests of a release whose header ends with a tag section, which is empty."""
+    for place, ask in _released(script):
+        if ask.header == 2 and ask.alter is None:
+            yield place, ask
+
+
+def _end_of_client_id(ask: Ask) -> int:
+    return 10 + len(ask.client_id or "")
+
+
+def _put_at(offset: int, tags: bytes) -> Alteration:
+    """Put a tag section in the place of an empty one."""
+
+    def put(frame: bytes) -> bytes:
+        return frame[:offset] + tags + frame[offset + 1 :]
+
+    return put
 
 
 @breaks("wire/unknown-api")
@@ -126,6 +177,26 @@ def announce_an_impossible_size(script: Script) -> Iterator[Script]:
                 yield dataclasses.replace(
                     script, steps=(*script.steps[: place + 1], wrong, Close(TO_CLIENT, ask.on))
                 )
+
+
+@breaks("wire/frame-size-invalid")
+def begin_with_a_broken_length(script: Script) -> Iterator[Script]:
+    for size in (0, 3, -1, -(1 << 31)):
+        yield from _with_a_stranger(script, struct.pack(">i", size))
+
+
+@breaks("wire/not-kafka")
+def speak_another_protocol(script: Script) -> Iterator[Script]:
+    for beginning in OTHER_PROTOCOLS:
+        yield from _with_a_stranger(script, beginning)
+
+
+def _with_a_stranger(script: Script, beginning: bytes) -> Iterator[Script]:
+    """The script, and after it another connection, which begins so and is closed by the broker."""
+    has_response = any(ask.response is not None for _, ask in script.asks())
+    if script.focus is None and has_response:
+        stranger = Send(TO_BROKER, beginning, "stranger"), Close(TO_CLIENT, "stranger")
+        yield dataclasses.replace(script, steps=(*script.steps, *stranger))
 
 
 @breaks("wire/frame-size-invalid")

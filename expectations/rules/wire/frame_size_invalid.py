@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from decoders.frame.record import Direction, Kind
+from decoders.wire.other_protocol import is_broken_length
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.rules.base.rule import Judgement, Level, Role, Rule, Verdict, conforms, undecided
@@ -27,11 +28,10 @@ class FrameSizeInvalid(Rule):
     """Checks that the length before each frame is one that a frame can have.
 
     ## Why it matters
-    The receiver closes the connection: it cannot know where the next frame begins. A large length is
-    often text of another protocol that was sent to a Kafka port.
+    The receiver closes the connection: it cannot know where the next frame begins.
 
     ## Example
-    A length of 1195725856, which is `GET ` in ASCII: an HTTP client on a Kafka listener
+    A client that sends the length -1 before its first request
 
     ## What to do
     Find out what connects there. If it is a Kafka client, keep its requests below the broker's
@@ -41,7 +41,9 @@ class FrameSizeInvalid(Rule):
     Raw SASL tokens, which may be empty. A request that is merely too large is a violation if the
     broker closed the connection on it, and information otherwise, since the broker's limit is not on
     the wire; so is a response. After lost bytes the length may have been read at a wrong place:
-    undecided.
+    undecided. At the beginning of a connection only the lengths of a broken encoder are judged, those
+    below 4, -1 and 2 GiB, and only at ports that are named (`--ports`): other bytes there are
+    wire/not-kafka.
     """
 
     section = "Protocol guide, Common Request and Response Structure"
@@ -62,6 +64,9 @@ class FrameSizeInvalid(Rule):
             case Kind.INVALID_SIZE:
                 yield from self._judge_size(observation, state)
                 state.broken = True
+            case Kind.NOT_KAFKA:
+                if observation.named_port and is_broken_length(_signed(observation.size)):
+                    yield _violates(observation, Level.VIOLATION, "")
             case Kind.GAP:
                 state.broken = True
             case Kind.OPENED:

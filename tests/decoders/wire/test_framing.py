@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.wire.assembly import MAX_FRAME, Frame, InvalidSize
-from decoders.wire.framing import Framed, Framer, FramerState
+from decoders.wire.framing import OPENING, Framed, Framer, FramerState, NoRequest
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.stream import Chunk, Gap
 from tests.decoders.wire.conversation import prefixed
@@ -57,6 +57,7 @@ def summary(results: Iterable[Framed]) -> list[tuple[bytes, int] | int]:
     return [
         (result.payload, result.true_length) if isinstance(result, Frame) else result.size
         for result in results
+        if not isinstance(result, NoRequest)
     ]
 
 
@@ -162,6 +163,7 @@ def test_an_impossible_size_loses_the_boundary(size: int) -> None:
 def test_an_implausible_opening_is_opaque_from_its_first_byte(piece: int) -> None:
     feed, hello = Feed(FramerState.OPENING), bytes.fromhex("16030100a5010000a10303")
     results = [result for at in range(0, len(hello), piece) for result in feed.push(hello[at : at + piece])]
+    assert results[0] == NoRequest(hello[: 5 if piece == 1 else OPENING], 0, 0)
     assert summary(results) == [0]
     assert summary(feed.push(prefixed(b"word"))) == []
     assert summary(feed.skip(5)) == []

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from decoders.retention import KEPT_FOR
 from decoders.schema.registry import default_schemas
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.judging.identity_judge import CLAIM_LIMITS, GROUP_LIMIT, IdentityJudge, IdentityState
@@ -20,6 +21,7 @@ from tests.exchange import ID_A, ID_B, SECOND, SOFTWARE, Exchange, added_up, adv
 NAMES = default_schemas().api_names
 SHARED_INSTANCE = "kip1313/instance-id-shared"
 NOT_REPEATED = "kip35/negotiation-not-repeated"
+NOT_KAFKA = "wire/not-kafka"
 MEMBER = "4vGZ0000000000000000Aw"
 
 
@@ -51,6 +53,7 @@ STEPS: dict[str, Callable[[Exchange], object]] = {
     "misrouted": lambda on: misroute(on, 129),
     "routed": lambda on: misroute(on, 0),
     "gap": lambda on: on.gap(),
+    "not kafka": lambda on: on.not_kafka(b"GET "),
     "wait": lambda on: on.wait(2),
     "close": lambda on: on.close(first=2),  # type: ignore[arg-type]  # the direction of the broker
 }
@@ -207,3 +210,52 @@ def test_steady_traffic_tells_no_claims() -> None:
 def test_a_connection_alone_is_never_judged_by_such_a_rule(rule: IdentityRule) -> None:
     exchange = Exchange()
     assert list(rule.judge(exchange, exchange, None)) == []  # type: ignore[arg-type]
+
+
+def strangers(count: int) -> list[list[Claim]]:
+    """The claims of addresses that send HTTP to a port to which others speak Kafka, one part an address."""
+    kafka = Exchange()
+    kafka.respond(kafka.request("Metadata", 12, client_id="app"))
+    parts = [claims_of_all(kafka)]
+    for number in range(count):
+        client = f"10.0.{number // 250 + 1}.{number % 250}:1"
+        stranger = Exchange(connection=number.to_bytes(16), client=client)
+        stranger.at += number * SECOND
+        stranger.not_kafka(b"GET ")
+        stranger.close()
+        parts.append(claims_of_all(stranger))
+    return parts
+
+
+def test_a_scanner_with_many_addresses_makes_few_findings_and_displaces_none() -> None:
+    few, many = judged(strangers(10)), judged(strangers(200))
+    assert len(few.findings) == 10
+    assert len(many.findings) == CLAIM_LIMITS[IdentityKind.LISTENER] - 1
+    assert {finding.id for finding in few.findings} <= {finding.id for finding in many.findings}
+
+
+def test_a_health_check_that_never_pauses_is_reported() -> None:
+    """Its claims change nothing, so the first one settles although others keep coming."""
+    judge, state, findings = IdentityJudge(NAMES), IdentityState(), []
+    judge.process(state, strangers(0)[0])
+    for number in range(6):
+        check = Exchange(connection=number.to_bytes(16), client=f"10.0.1.1:{number}")
+        check.at += number * 10 * SECOND
+        check.not_kafka(b"GET ")
+        findings += judge.process(state, claims_of_all(check)).findings + judge.tick(state).findings
+    assert [finding.rule for finding in findings] == [NOT_KAFKA]
+    assert findings[0].client == "10.0.1.1:0"
+
+
+def test_that_a_server_speaks_kafka_is_remembered_while_it_is_silent() -> None:
+    judge, state = IdentityJudge(NAMES), IdentityState()
+    kafka, first, second = strangers(2)
+    judge.process(state, kafka + first)
+    assert [len(judge.tick(state).findings) for _ in range(3)] == [0, 1, 0]
+    later = 2 * KEPT_FOR
+    (other, *_) = claims_of_all(instance(1))
+    judge.process(state, [msgspec.structs.replace(other, until=other.until + later)])
+    judge.tick(state)
+    assert {known.claim.foreign for group in state.groups.values() for known in group.known} == {None}
+    judge.process(state, [msgspec.structs.replace(claim, until=claim.until + later) for claim in second])
+    assert [len(judge.tick(state).findings) for _ in range(3)] == [0, 1, 0]

@@ -19,6 +19,8 @@ from tests.decoders.wire.conversation import (
     EVENTS,
     SECOND,
     SERVER,
+    TO_BROKER,
+    TO_CLIENT,
     BitFlip,
     bit_flips,
     flipped,
@@ -39,6 +41,15 @@ some = settings(max_examples=30, deadline=None)
 @some
 def test_a_clean_conversation(size: int, interval: int, initial: tuple[int, int], cut: list[int]) -> None:
     assert_equal(placed(packets_of(EVENTS, segment=size, interval=interval, sequences=initial)), cut)
+
+
+@given(st.binary(max_size=40), st.binary(max_size=8), segment_sizes, cuts, st.booleans())
+@some
+def test_a_connection_that_begins_with_anything(
+    beginning: bytes, response: bytes, size: int, cut: list[int], watched: bool
+) -> None:
+    events = [(TO_BROKER, beginning), (TO_CLIENT, response), (TO_BROKER, beginning)]
+    assert_equal(placed(packets_of(events, segment=size)), cut, ports={9092} if watched else set())
 
 
 @given(segment_sizes, intervals, st.integers(2, 12), randoms, cuts)
