@@ -41,7 +41,7 @@ def dashboard() -> builder.Dashboard:
             ],
             "What is decoded": [_kinds(), _apis(), _reasons()],
             "Judgement": [_delay(), _batches(), _connections(), _state()],
-            "The monitor itself": [_endings(), _builds()],
+            "The monitor itself": [_endings(), _refused(), _builds()],
         },
     )
 
@@ -178,11 +178,24 @@ def _endings() -> panels.Panel:
     )
 
 
+def _refused() -> panels.Panel:
+    return panels.stat_panel(
+        "Findings refused by Kafka",
+        "Findings over the range that Kafka does not take: they are only in the log of the query, by their "
+        "IDs. Raise max.message.bytes of the findings topic.",
+        {"refused": queries.FINDINGS_REFUSED},
+        unit=panels.COUNT,
+        steps=[(0, GREEN), (1, RED)],
+        span=4,
+        empty=NOT_SCRAPED,
+    )
+
+
 def _builds() -> panels.Panel:
     return panels.table_panel(
         "Versions",
         "The versions of kipwatch and of Kafka's message schemas, of the application and the feeders.",
         {"Running": queries.BUILDS},
-        span=16,
+        span=12,
         empty=NOT_SCRAPED,
     )

@@ -130,6 +130,7 @@ BYTES_BY_FATE = rate(metrics.CAPTURE_BYTES, "fate")
 PACKETS_BY_FATE = rate(metrics.CAPTURE_PACKETS, "fate")
 OPAQUE_CONNECTIONS = f"round({total(growth(metrics.CAPTURE_OPAQUE))})"
 ENDINGS_BY_REASON = f"round({total(growth(metrics.QUERY_ENDINGS), 'reason')})"
+FINDINGS_REFUSED = f"round({total(growth(metrics.FINDINGS_REFUSED))})"
 RECORDS_BY_FATE = rate(metrics.FEED_RECORDS, "fate")
 SHED_BYTES = rate(metrics.FEED_SHED_BYTES)
 

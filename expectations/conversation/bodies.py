@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from expectations.conversation.bounded_text import BLANKS
+
 NO_NODE = -1
 """The node ID that names no broker, as on the wire (KIP-1242)."""
 OTHER_HEADER = -1
@@ -46,9 +48,6 @@ class Advertisement(msgspec.Struct, frozen=True, array_like=True, tag="advertise
     ranges: tuple[tuple[int, int, int], ...]
 
 
-_BLANKS = "".join(map(chr, range(ord(" ") + 1)))
-
-
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat", gc=False):
     """A group heartbeat request.
 
@@ -63,7 +62,7 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat", g
     @property
     def has_member_id(self) -> bool:
         """Whether the member ID names a member. Like the broker, this ignores characters up to U+0020."""
-        return self.member_id is not None and self.member_id.strip(_BLANKS) != ""
+        return self.member_id is not None and self.member_id.strip(BLANKS) != ""
 
 
 class HeartbeatResponse(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat-response", gc=False):

@@ -36,6 +36,7 @@ from expectations.conversation.bodies import (
     TelemetryIdentity,
     utf16_units,
 )
+from expectations.conversation.bounded_text import bounded, bounded_or_none
 from expectations.conversation.error_codes import error_codes
 from expectations.conversation.observation import Observation
 from expectations.conversation.occurrence import Evidence, Occurrence
@@ -108,7 +109,7 @@ def _observe_request(schemas: Schemas, record: Record, evidence: Evidence) -> Ob
         api_key=_number(request.api_key),
         api_version=_number(request.api_version),
         header_version=request.header_version if certain else None,
-        client_id=request.client_id if certain else None,
+        client_id=bounded_or_none(request.client_id) if certain else None,
         client_instance_id=request.client_instance_id if certain else None,
         failure=_failure(request.failure),
         body=_request_body(request),
@@ -204,7 +205,8 @@ def _response_body(response: Response) -> Body | None:
     if response.api_key == API_VERSIONS:
         return _advertisement(_number(response.body_version), body)
     if response.api_key in HEARTBEAT_APIS:
-        return HeartbeatResponse(body["errorCode"], body["memberId"], body["heartbeatIntervalMs"])
+        member_id = bounded_or_none(body["memberId"])
+        return HeartbeatResponse(body["errorCode"], member_id, body["heartbeatIntervalMs"])
     if response.api_key == GET_TELEMETRY_SUBSCRIPTIONS:
         return _telemetry(body)
     return None
@@ -233,7 +235,9 @@ def _cluster_description(record: Record, response: Response) -> Body | None:
         for node in body["brokers"]
         if f"{node['host']}:{node['port']}" == record.server
     ]
-    described = ClusterDescription(body["clusterId"], nodes[0] if len(nodes) == 1 else NO_NODE)
+    described = ClusterDescription(
+        bounded_or_none(body["clusterId"]), nodes[0] if len(nodes) == 1 else NO_NODE
+    )
     return None if described == _NOTHING_DESCRIBED else described
 
 
@@ -241,15 +245,15 @@ def _software(body: Mapping[str, Any]) -> Body | None:
     if "clientSoftwareName" not in body:
         return None
     return SoftwareClaim(
-        body["clientSoftwareName"],
-        body["clientSoftwareVersion"],
-        body.get("clusterId"),
+        bounded(body["clientSoftwareName"]),
+        bounded(body["clientSoftwareVersion"]),
+        bounded_or_none(body.get("clusterId")),
         body.get("nodeId", NO_NODE),
     )
 
 
 def _heartbeat(body: Mapping[str, Any]) -> Body:
-    return Heartbeat(body["memberId"], body["groupId"], body["memberEpoch"])
+    return Heartbeat(bounded(body["memberId"]), bounded(body["groupId"]), body["memberEpoch"])
 
 
 def _advertisement(body_version: int, body: Mapping[str, Any]) -> Body:
@@ -264,7 +268,7 @@ def _telemetry(body: Mapping[str, Any]) -> Body | None:
 def _long_member_id(body: Mapping[str, Any]) -> Body | None:
     """Keep the member ID only where it is too long: most traffic is fetches."""
     member_id = body["memberId"] or ""
-    return LongMemberId(member_id) if utf16_units(member_id) > LONGEST_SHARE_MEMBER_ID else None
+    return LongMemberId(bounded(member_id)) if utf16_units(member_id) > LONGEST_SHARE_MEMBER_ID else None
 
 
 _REQUEST_BODIES: dict[int, Callable[[Mapping[str, Any]], Body | None]] = {

@@ -13,9 +13,13 @@ import msgspec
 
 from decoders.schema.header_versions import Layout
 from expectations.conversation.bodies import SoftwareClaim
+from expectations.conversation.bounded_text import bounded
 from expectations.conversation.identifier import identifier_text
 from expectations.conversation.occurrence import Evidence
 from expectations.rules.base.rule import Judgement, Rule
+
+LONGEST_LINE = 1_024
+"""Characters of a finding's message and of each value of its context."""
 
 
 class PublishedEvidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
@@ -149,10 +153,10 @@ def finding_of(rule: Rule, judgement: Judgement, subject: Subject, api: str | No
         level=judgement.level or rule.level,
         role=judgement.role or rule.role,
         spec=rule.spec,
-        message=printable(rule.message.format(**names, **judgement.context)),
-        expected=judgement.expected,
-        observed=judgement.observed,
-        context=judgement.context,
+        message=printable(bounded(rule.message.format(**names, **judgement.context), LONGEST_LINE)),
+        expected=bounded(judgement.expected, LONGEST_LINE),
+        observed=bounded(judgement.observed, LONGEST_LINE),
+        context={name: bounded(value, LONGEST_LINE) for name, value in judgement.context.items()},
         occurrences=judgement.count,
         first_captured_at=subject.captured_at,
         last_captured_at=subject.last_captured_at,

@@ -94,6 +94,11 @@ QUERY_ENDINGS = Metric(
     "Times that the query ended by itself, by reason. Every reason is present from the start, at 0.",
     ("reason",),
 )
+FINDINGS_REFUSED = Metric(
+    "kipwatch_findings_refused_total",
+    MetricType.COUNTER,
+    "Findings that Kafka will never take, such as those above the topic's size limit. They are logged.",
+)
 STATE_BYTES = Metric(
     "kipwatch_state_bytes",
     MetricType.GAUGE,
@@ -176,6 +181,7 @@ METRICS = (
     LAST_BATCH_TIMESTAMP,
     TOPIC_LAG,
     QUERY_ENDINGS,
+    FINDINGS_REFUSED,
     STATE_BYTES,
     OPEN_CONNECTIONS,
     LABEL_OVERFLOW,

@@ -136,7 +136,7 @@ class Application:
     def _process_batch(self, batch_id: int, batch_reports: Iterator[Report]) -> None:
         reports = list(batch_reports)
         findings = [finding for report in reports for finding in report.findings]
-        self._findings.write(findings)
+        self._metrics.findings_refused.inc(self._findings.write(findings))
         self._sink.add_batch(batch_id, reports)
         self._readiness.record_batch(batch_id, time.monotonic())
         self._latest_batch = batch_id

@@ -36,6 +36,7 @@ class ApplicationMetrics:
         self._frames = instruments.counter(metrics.FRAMES, self.registry)
         self._undecodable_frames = instruments.counter(metrics.UNDECODABLE_FRAMES, self.registry)
         self._exits = instruments.counter(metrics.QUERY_ENDINGS, self.registry)
+        self.findings_refused = instruments.counter(metrics.FINDINGS_REFUSED, self.registry)
         overflow = instruments.counter(metrics.LABEL_OVERFLOW, self.registry)
         self._software, self._listeners, self._apis, self._reasons = (
             BoundedLabels(label_limit, overflow.inc) for _ in range(4)

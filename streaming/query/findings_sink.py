@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from expectations.judging.finding import Finding
+from streaming.query.log import log_event
 from streaming.settings.kafka_client import Setting, librdkafka_settings
 
 FLUSH_SECONDS = 30.0
+POLL_SECONDS = 0.1
+_REFUSALS: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD})
+"""Errors that say that Kafka will never take this finding, however often it is sent."""
 
 
 class FindingsNotWrittenError(RuntimeError):
@@ -25,20 +31,52 @@ class FindingsSink:
         self._topic = topic
         client = librdkafka_settings(bootstrap, settings)
         self._producer = Producer({**client, "enable.idempotence": True, "linger.ms": 5})
-        self._failures: list[str] = []
+        self._failures: set[str] = set()
+        self._refused = 0
 
-    def write(self, findings: Iterable[Finding]) -> None:
-        """Write findings. Raises FindingsNotWrittenError unless each of them was acknowledged."""
+    def write(self, findings: Iterable[Finding]) -> int:
+        """Write findings; return how many Kafka refuses for good, each of which is logged.
+
+        Waits while the producer's queue is full. Raises FindingsNotWrittenError unless each of the others was
+        acknowledged, or if nothing is acknowledged for FLUSH_SECONDS.
+        """
         self._failures.clear()
+        self._refused = 0
         for finding in findings:
-            self._producer.produce(
-                self._topic, key=finding.id, value=msgspec.json.encode(finding), on_delivery=self._delivered
-            )
-        left = self._producer.flush(FLUSH_SECONDS)
-        if left or self._failures:
-            reasons = "; ".join(sorted(set(self._failures))) or "no answer in time"
+            self._send(finding)
+        if self._producer.flush(FLUSH_SECONDS):
+            self._failures.add("no answer in time")
+        if self._failures:
+            reasons = "; ".join(sorted(self._failures))
             raise FindingsNotWrittenError(f"findings were not written to {self._topic}: {reasons}")
+        return self._refused
 
-    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+    def _send(self, finding: Finding) -> None:
+        value = msgspec.json.encode(finding)
+        deadline = time.monotonic() + FLUSH_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                self._producer.produce(
+                    self._topic, key=finding.id, value=value, on_delivery=self._on_delivery
+                )
+            except BufferError:
+                # Room is made by acknowledgments, which `poll` processes.
+                if self._producer.poll(POLL_SECONDS):
+                    deadline = time.monotonic() + FLUSH_SECONDS
+            except KafkaException as failed:
+                self._record(failed.args[0], finding.id)
+                return
+            else:
+                return
+        raise FindingsNotWrittenError(f"findings were not written to {self._topic}: the queue stays full")
+
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            self._failures.append(error.str())
+            self._record(error, (message.key() or b"").decode())
+
+    def _record(self, error: KafkaError, finding_id: str) -> None:
+        if error.code() in _REFUSALS:
+            self._refused += 1
+            log_event("finding-refused", id=finding_id, error=error.name(), message=error.str())
+        else:
+            self._failures.add(error.str())

@@ -11,6 +11,7 @@ from decoders.codec.columnar.frames import DecodedFrames
 from decoders.protocol import HEARTBEAT_APIS
 from decoders.schema.registry import Schemas
 from expectations.conversation.bodies import Heartbeat, HeartbeatResponse
+from expectations.conversation.bounded_text import bounded
 
 _COLUMNS: Final = {
     "heartbeat_member_id": (("Request", "memberId"), ("Response", "memberId")),
@@ -74,4 +75,4 @@ class _Column:
         if not self._is_there[at]:
             return None
         begin = self._values[at]
-        return str(self._data[begin : begin + self._lengths[at]], "utf-8")
+        return bounded(str(self._data[begin : begin + self._lengths[at]], "utf-8"))

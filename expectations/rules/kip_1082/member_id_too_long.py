@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from decoders.frame.record import Kind
 from decoders.protocol import SHARE_ACKNOWLEDGE, SHARE_FETCH, SHARE_GROUP_HEARTBEAT
 from expectations.conversation.bodies import LONGEST_SHARE_MEMBER_ID, Heartbeat, LongMemberId, utf16_units
+from expectations.conversation.bounded_text import LONGEST_TEXT, is_shortened
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.rules.base.rule import (
@@ -66,16 +67,19 @@ class MemberIdTooLong(Rule):
         if observation.cut or not observation.has_header:
             yield undecided(observation.count)
             return
-        length = _length(observation)
+        member_id = _member_id(observation)
+        length = utf16_units(member_id)
         if length <= LONGEST_SHARE_MEMBER_ID:
             yield conforms(observation.count)
-        else:
-            expected = f"at most {LONGEST_SHARE_MEMBER_ID} UTF-16 code units"
-            observed = f"{length} UTF-16 code units"
-            yield Judgement(Verdict.VIOLATES, observation.count, expected, observed, {"observed": observed})
+            return
+        expected = f"at most {LONGEST_SHARE_MEMBER_ID} UTF-16 code units"
+        observed = f"{length} UTF-16 code units"
+        if is_shortened(member_id):
+            observed = f"more than {LONGEST_TEXT} characters"
+        yield Judgement(Verdict.VIOLATES, observation.count, expected, observed, {"observed": observed})
 
 
-def _length(request: Observation) -> int:
-    """Return the length in UTF-16 code units, 0 if the request was read and has no long member ID."""
+def _member_id(request: Observation) -> str:
+    """Return the member ID of a request that was read, empty if it has none that is too long."""
     body = request.body
-    return utf16_units(body.member_id or "") if isinstance(body, Heartbeat | LongMemberId) else 0
+    return (body.member_id or "") if isinstance(body, Heartbeat | LongMemberId) else ""

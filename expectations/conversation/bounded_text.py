@@ -1,0 +1,45 @@
+"""Bounds the text that is kept of what peers send: Kafka sets no limit to a name or an ID but the frame.
+
+Text is shortened where it becomes a fact, so that state, findings, labels and reports are bounded by the same
+limit. Texts that differ stay different, since the length and a digest of the whole are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final
+
+LONGEST_TEXT: Final = 256
+"""Characters of a text that are kept. Real client, member and group IDs have fewer than 100."""
+BLANKS: Final = "".join(map(chr, range(ord(" ") + 1)))
+"""The characters that a broker strips from a member ID: those up to U+0020."""
+_DIGEST_BYTES: Final = 8
+_SOFTWARE_CHARACTERS: Final = re.compile(r"[.\-a-zA-Z0-9]*")
+
+
+def bounded(text: str, longest: int = LONGEST_TEXT) -> str:
+    """Return a text, shortened if it has more than `longest` characters.
+
+    A shortened text ends with its original length and a digest. It keeps what rules read of a text: whether
+    it is blank, its first and last character, and whether all others may be part of a software name
+    (KIP-511). A shortened text is always longer than `longest`, so none can be mistaken for a whole one.
+    """
+    if len(text) <= longest:
+        return text
+    kept, left = text[:longest], text[longest:]
+    if not left.strip(BLANKS) and not kept.strip(BLANKS):
+        return kept
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()
+    separator = "." if _SOFTWARE_CHARACTERS.fullmatch(left) else "…"
+    return f"{kept}{separator}cut.{len(text)}.{digest}{text[-1]}"
+
+
+def bounded_or_none(text: str | None) -> str | None:
+    """Return a text that may be null as `bounded` does."""
+    return None if text is None else bounded(text)
+
+
+def is_shortened(text: str) -> bool:
+    """Whether a bounded text is not whole."""
+    return len(text) > LONGEST_TEXT
