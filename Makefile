@@ -28,7 +28,7 @@ check: setup lint ## the fast loop: lint, types and the fast tests, in parallel
 	$(BIN)/pytest -n auto --dist worksteal -m "not (jvm or e2e or long or slow or capture)"
 
 test: packages setup lint ## everything the project promises, checked
-	$(BIN)/pytest -m "not (jvm or e2e or long)"
+	$(BIN)/pytest -n auto --dist worksteal -m "not (jvm or e2e or long)"
 	$(BIN)/pytest -m "(jvm or e2e) and not long"
 
 long: packages setup ## what takes minutes to hours: fuzzing, Kafka's own classes, 200 kills, an hour of traffic
