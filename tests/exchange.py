@@ -56,6 +56,7 @@ class Exchange:
         client_id: str | None = None,
         instance_id: bytes | None = None,
         settled: bool = False,
+        informed: bool = False,
         layout: Layout | None = None,
         frame: bytes | None = None,
     ) -> Record:
@@ -69,7 +70,7 @@ class Exchange:
             frame = write_request(
                 schemas, api, version, self.correlation_id, client_id, body or {}, given, layout
             )
-        flags = Flag.SETTLED if settled else Flag.NONE
+        flags = Flag(Flag.SETTLED * settled | Flag.INFORMED * informed)
         return self._add(Kind.REQUEST, frame=frame, flags=flags, direction=Direction.TO_BROKER)
 
     def respond(
@@ -96,9 +97,10 @@ class Exchange:
             paired_api_version=asked,
         )
 
-    def stray(self, pairing: Pairing, frame: bytes = bytes(4)) -> Record:
-        """Add a response that is not paired with a request."""
-        return self._add(Kind.RESPONSE, frame=frame, direction=Direction.TO_CLIENT, pairing=pairing)
+    def stray(self, pairing: Pairing, frame: bytes = bytes(4), *, api_key: int = -1) -> Record:
+        """Add a response that is not paired with a request; `api_key` is what its bytes show."""
+        paired = {"pairing": pairing, "paired_api_key": api_key}
+        return self._add(Kind.RESPONSE, frame=frame, direction=Direction.TO_CLIENT, **paired)
 
     def negotiate(self, version: int = 4, **how: Any) -> None:
         """Ask for the versions and be told ADVERTISED."""

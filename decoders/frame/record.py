@@ -73,6 +73,9 @@ class Flag(enum.IntFlag):
     """On OPENED: the beginning of the connection was not seen."""
     SETTLED = 2
     """On REQUEST: certainly sent after the client read the latest ApiVersions response of its connection."""
+    INFORMED = 4
+    """On REQUEST that is not SETTLED: the client's host had the latest ApiVersions response, and every later
+    one, and the client does not pipeline. Once this is no proof that the client read the response."""
     NAMED_PORT = 8
     """On NOT_KAFKA: the user names the server's port as one of a broker."""
 
@@ -102,7 +105,9 @@ class Record:
     length prefix, `true_length` is its length on the wire (of a GAP: the number of lost bytes, 0 if unknown;
     of an INVALID_SIZE: the claimed length, as an unsigned 32-bit number). Of a NOT_KAFKA, `frame` holds the
     first four bytes of the connection. `position` is the byte offset in the capture file. All numbers are
-    signed 64-bit integers, except `run`, which is unsigned.
+    signed 64-bit integers, except `run`, which is unsigned. A response that is paired with no request,
+    because frames were missed, has API_VERSIONS as `paired_api_key` if it can be the response to an
+    ApiVersions request among them.
     """
 
     kind: Kind

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from decoders.frame.record import Closing, Direction, Kind, Record
 from decoders.wire.frame_detector import FrameDetector
-from decoders.wire.kafka_layer import KafkaLayer, KafkaLayerSnapshot
+from decoders.wire.kafka_layer import Acknowledged, KafkaLayer, KafkaLayerSnapshot
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.recorder import Recorder, Run
 from decoders.wire.segment import Segment, SocketAddress, TcpFlag
@@ -52,7 +52,7 @@ class Connection:
         self._recorder = Recorder(run, client, server)
         self._streams: dict[Direction, Stream] = {}
         self._first_to_close = Direction.NONE
-        self._kafka = KafkaLayer(detector, self.ledger, self._recorder, self._response_offset)
+        self._kafka = KafkaLayer(detector, self.ledger, self._recorder, self._acknowledged_by)
 
     def open(self, segment: Segment) -> Record:
         """Return the record OPENED. The same segment must then be passed to `process`."""
@@ -173,5 +173,7 @@ class Connection:
         if self.initial_sequence is not None and not from_start:
             yield from self._kafka.record_missed_beginning(direction, segment.captured_at, segment.position)
 
-    def _response_offset(self, acknowledgment: int) -> int:
-        return self._streams[Direction.TO_CLIENT].offset_of(acknowledgment)
+    def _acknowledged_by(self, number: int) -> Acknowledged:
+        responses = self._streams[Direction.TO_CLIENT]
+        offset = responses.offset_of(number)
+        return Acknowledged(offset, everything=offset >= responses.next_offset)

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from decoders.codec.request import read_request
 from decoders.codec.response import read_response
-from decoders.protocol import PRODUCE
+from decoders.protocol import API_VERSIONS, PRODUCE
 from decoders.schema.registry import Schemas
 from decoders.wire.assembly import MAX_FRAME, PREFIX
 from decoders.wire.framing import OPENING
@@ -22,6 +22,8 @@ from decoders.wire.pairing import RequestInFlight
 
 MAX_RESUMED_FRAME = 1024 * 1024
 """Bytes. Framing does not resume at longer frames, because their bytes would have to be buffered."""
+LONGEST_API_VERSIONS = 8 * 1024
+"""Bytes. Longer frames are no ApiVersions responses: those list some hundred APIs of seven bytes each."""
 _API_KEY = struct.Struct(">h")
 _HEADER = struct.Struct(">hhi")
 _SIZE = struct.Struct(">i")
@@ -86,6 +88,19 @@ class FrameDetector:
 
         verdict = begins(data)
         return verdict and _resumes(data, missing, is_response, begins)
+
+    def is_api_versions(self, frame: bytes, true_length: int) -> bool:
+        """Return whether a frame, whole or cut, decodes as the response to ApiVersions of any version."""
+        api, cut = self._schemas.api(API_VERSIONS), len(frame) < true_length
+        if api is None or true_length > LONGEST_API_VERSIONS:
+            return False
+        versions = range(api.versions.lowest, api.versions.highest + 1)
+        responses = (
+            read_response(self._schemas, frame, API_VERSIONS, version, cut=cut) for version in versions
+        )
+        return any(
+            response.known and response.failure is None and not response.remarks for response in responses
+        )
 
     def expects_response(self, frame: bytes) -> bool | None:
         """Return whether a request expects a response, None if its bytes do not show it."""

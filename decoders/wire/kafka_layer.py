@@ -22,7 +22,7 @@ from decoders.wire.frame_detector import FrameDetector
 from decoders.wire.framing import Framed, Framer, FramerState, Loss, NoRequest
 from decoders.wire.ledger import Ledger
 from decoders.wire.other_protocol import is_gssapi_token
-from decoders.wire.pairing import RequestInFlight, RequestsInFlight, RequestsInFlightSnapshot
+from decoders.wire.pairing import RequestInFlight, RequestsInFlight, RequestsInFlightSnapshot, Turn
 from decoders.wire.recorder import Recorder
 from decoders.wire.stream import SEQUENCE_SPACE, Chunk, Gap
 from decoders.wire.tls import begins_with_record
@@ -37,10 +37,21 @@ _CORRELATION_ID = struct.Struct(">i")
 
 
 class ApiVersionsResponse(NamedTuple):
-    """The latest ApiVersions response: the stream offset behind it, and the capture time of its last byte."""
+    """The latest ApiVersions response: the stream offset behind it, and the capture time of its last byte.
+
+    `awaited_alone` means that no other request was in flight, nor sent, while the client waited for it.
+    """
 
     end: int
     completed_at: int
+    awaited_alone: bool
+
+
+class Acknowledged(NamedTuple):
+    """The broker's stream up to `offset`; `everything` means that this is all that was captured of it."""
+
+    offset: int
+    everything: bool
 
 
 class KafkaLayerSnapshot(NamedTuple):
@@ -52,20 +63,20 @@ class KafkaLayerSnapshot(NamedTuple):
     frames: dict[Direction, AssemblySnapshot | None]
 
 
-ResponseOffset = Callable[[int], int]
-"""Returns the offset in the broker's stream of an acknowledgment number of the client."""
+AcknowledgedBy = Callable[[int], Acknowledged]
+"""Returns what an acknowledgment number of the client acknowledges."""
 
 
 class KafkaLayer:
     """The Kafka layer of one connection. `begin` must be called for a direction before `process`."""
 
     def __init__(
-        self, detector: FrameDetector, ledger: Ledger, recorder: Recorder, response_offset: ResponseOffset
+        self, detector: FrameDetector, ledger: Ledger, recorder: Recorder, acknowledged_by: AcknowledgedBy
     ) -> None:
         self._detector = detector
         self._ledger = ledger
         self._recorder = recorder
-        self._response_offset = response_offset
+        self._acknowledged_by = acknowledged_by
         self._framers: dict[Direction, Framer] = {}
         self._in_flight = RequestsInFlight()
         self._raw_tokens = False
@@ -201,9 +212,19 @@ class KafkaLayer:
             )
 
     def _note_loss(self, direction: Direction) -> None:
-        self._in_flight.note_loss()
-        if direction is Direction.TO_CLIENT:
+        # Losses in a row are one gap, and the first of them has decided what it may hide.
+        if not self._recorder.just_recorded_gap(direction) and self._may_hide_api_versions(direction):
             self._api_versions = None
+        self._in_flight.note_loss()
+
+    def _may_hide_api_versions(self, direction: Direction) -> bool:
+        """Whether an ApiVersions response may be lost. Its request is in flight, or was lost, too.
+
+        The holes of two directions may be found in any order.
+        """
+        if not self._in_flight.is_in_order:
+            return True
+        return direction is Direction.TO_CLIENT and self._in_flight.includes(API_VERSIONS)
 
     def _invalid_size(self, direction: Direction, invalid: InvalidSize) -> Record:
         self._in_flight.note_loss()
@@ -221,8 +242,8 @@ class KafkaLayer:
         self._raw_tokens = False
         if frame.true_length < SHORTEST_FRAME:
             return self._invalid_size(Direction.TO_BROKER, frame.invalid_size())
-        flags = Flag.SETTLED if self._is_settled(frame) else Flag.NONE
-        record = self._record(Kind.REQUEST, Direction.TO_BROKER, frame, flags=flags)
+        record = self._record(Kind.REQUEST, Direction.TO_BROKER, frame, flags=self._request_flags(frame))
+        self._in_flight.note_request()
         if len(frame.payload) < _REQUEST_HEADER.size:
             self._in_flight.note_loss()
             return record
@@ -236,25 +257,30 @@ class KafkaLayer:
             self._in_flight.add(request, certain=expects_response is True)
         return record
 
-    def _is_settled(self, frame: Frame) -> bool:
-        """Whether the client surely had the latest ApiVersions response when it sent a request."""
+    def _request_flags(self, frame: Frame) -> Flag:
+        """Return what is known of whether the client had the latest ApiVersions response."""
         response = self._api_versions
-        return (
-            response is not None
-            and self._response_offset(frame.acknowledgment) >= response.end
-            and frame.captured_at >= response.completed_at + SETTLING_TIME
-        )
+        if response is None:
+            return Flag.NONE
+        acknowledged = self._acknowledged_by(frame.acknowledgment)
+        if acknowledged.offset < response.end:
+            return Flag.NONE
+        if frame.captured_at >= response.completed_at + SETTLING_TIME:
+            return Flag.SETTLED
+        is_in_turn = acknowledged.everything and self._in_flight.turn is Turn.CLIENT
+        return Flag.INFORMED if is_in_turn and response.awaited_alone else Flag.NONE
 
     def _process_response(self, frame: Frame) -> Record:
         if self._raw_tokens and self._in_flight.is_empty:
             return self._sasl_token(Direction.TO_CLIENT, frame)
         if frame.true_length < SHORTEST_FRAME:
             return self._invalid_size(Direction.TO_CLIENT, frame.invalid_size())
+        awaited_alone = self._in_flight.turn is Turn.BROKER
         pairing, request = self._pair(frame)
         if request is None:
-            return self._record(Kind.RESPONSE, Direction.TO_CLIENT, frame, pairing=pairing)
+            return self._unpaired(frame, pairing)
         if pairing is Pairing.MATCHED and request.api_key == API_VERSIONS:
-            self._api_versions = ApiVersionsResponse(frame.end, frame.completed_at)
+            self._api_versions = ApiVersionsResponse(frame.end, frame.completed_at, awaited_alone)
         return self._record(
             Kind.RESPONSE,
             Direction.TO_CLIENT,
@@ -265,6 +291,14 @@ class KafkaLayer:
             paired_api_version=request.api_version,
         )
 
+    def _unpaired(self, frame: Frame, pairing: Pairing) -> Record:
+        """Record a response without a request. If one was missed it may have been ApiVersions."""
+        fields: dict[str, object] = {"pairing": pairing}
+        if pairing is Pairing.UNKNOWN and self._detector.is_api_versions(frame.payload, frame.true_length):
+            self._api_versions = None
+            fields["paired_api_key"] = API_VERSIONS
+        return self._record(Kind.RESPONSE, Direction.TO_CLIENT, frame, **fields)
+
     def _pair(self, frame: Frame) -> tuple[Pairing, RequestInFlight | None]:
         if len(frame.payload) < _CORRELATION_ID.size:
             self._in_flight.note_loss()
@@ -272,6 +306,10 @@ class KafkaLayer:
         return self._in_flight.pair(_CORRELATION_ID.unpack_from(frame.payload)[0])
 
     def _sasl_token(self, direction: Direction, frame: Frame) -> Record:
+        if direction is Direction.TO_BROKER:
+            self._in_flight.note_request()
+        else:
+            self._in_flight.note_token_response()
         blanked = frame._replace(payload=bytes(len(frame.payload)))
         return self._record(Kind.SASL_TOKEN, direction, blanked)
 

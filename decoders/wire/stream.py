@@ -83,6 +83,11 @@ class Stream:
         self._held_cost = 0
         self._end: int | None = None
 
+    @property
+    def next_offset(self) -> int:
+        """The offset of the next byte in order."""
+        return self._next
+
     def offset_of(self, sequence: int) -> int:
         """Return the offset of a 32-bit sequence or acknowledgment number, within 2 GiB of the next byte."""
         distance = (sequence - self._next_sequence) % SEQUENCE_SPACE

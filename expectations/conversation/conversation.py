@@ -9,9 +9,10 @@ from __future__ import annotations
 import msgspec
 
 from decoders.frame.record import Closing, Direction, Kind
-from decoders.protocol import NO_ERROR, SASL_HANDSHAKE
+from decoders.protocol import API_VERSIONS, NO_ERROR, SASL_HANDSHAKE
 from decoders.schema.header_versions import Layout
 from expectations.conversation.bodies import Advertisement, ClusterDescription, SoftwareClaim
+from expectations.conversation.in_flight import ApiVersion
 from expectations.conversation.members import Members
 from expectations.conversation.negotiation import Negotiation
 from expectations.conversation.observation import Observation
@@ -43,8 +44,11 @@ class Conversation(msgspec.Struct, omit_defaults=True):
     a raw SASL token: the one whose client instance ID binds the connection (KIP-1313, Client Instance ID).
     They are the connection's true first requests only if `beginning_seen`. `unbroken` means that nothing was
     missed since the opening. `superseded` is the advertisement that the latest observation replaced.
-    `closed_by_broker` means that the broker closed first. `described` is what the broker said of itself,
-    `configured` what the user's configuration says of its listener.
+    `closed_by_broker` means that the broker closed first, `closed_upon` is the API version of the only
+    request in flight when it did, None if there were more or frames were missed. `requests_missed` and
+    `responses_missed` mean that bytes of that direction were lost, and that no request since then has its
+    response. `described` is what the broker said of itself, `configured` what the user's configuration says
+    of its listener.
 
     Rules read the facts. `progress` is for those alone that declare `uses_progress`.
     """
@@ -76,6 +80,9 @@ class Conversation(msgspec.Struct, omit_defaults=True):
     telemetry: Telemetry = msgspec.field(default_factory=Telemetry)
     members: Members = msgspec.field(default_factory=Members)
     closed_by_broker: bool = False
+    closed_upon: ApiVersion | None = None
+    requests_missed: bool = False
+    responses_missed: bool = False
 
     def process(self, observation: Observation) -> None:
         """Update the facts and the progress by one observation."""
@@ -88,9 +95,12 @@ class Conversation(msgspec.Struct, omit_defaults=True):
             case Kind.OPENED:
                 self.opened_at = observation.first_captured_at
                 self.beginning_seen = self.unbroken = not observation.mid_stream
+                self.requests_missed = self.responses_missed = observation.mid_stream
             case Kind.CLOSED:
                 self.closing = observation.closing
                 self.closed_by_broker = observation.direction is Direction.TO_CLIENT
+                if self.was_refused_by_closing and self.unbroken:
+                    self.closed_upon = self.progress.in_flight.only_one
             case Kind.GAP | Kind.INVALID_SIZE:
                 self._process_loss(observation)
         self.negotiation.process(observation, self.advertised.ranges if self.advertised else {})
@@ -104,7 +114,18 @@ class Conversation(msgspec.Struct, omit_defaults=True):
             self.beginning_seen = False
         self.unbroken = False
         self.progress.loss = loss.last_sequence
-        self.advertised = None
+        if self._may_hide_advertisement(loss.direction):
+            self.advertised = None
+        self.requests_missed = self.requests_missed or loss.direction is not Direction.TO_CLIENT
+        self.responses_missed = self.responses_missed or loss.direction is not Direction.TO_BROKER
+
+    def _may_hide_advertisement(self, lost: Direction) -> bool:
+        """Whether an ApiVersions response may be lost: its request is in flight, or was lost, too."""
+        if lost is Direction.TO_BROKER:
+            return self.responses_missed
+        if lost is Direction.TO_CLIENT:
+            return self.requests_missed or self.progress.in_flight.includes(API_VERSIONS)
+        return True
 
     def _process_request(self, request: Observation) -> None:
         if self.first_request is None:
@@ -129,6 +150,10 @@ class Conversation(msgspec.Struct, omit_defaults=True):
 
     def _process_response(self, response: Observation) -> None:
         body = response.body
+        if self.is_certain(response):
+            self.requests_missed = self.responses_missed = False
+        if response.api_key == API_VERSIONS and not response.is_matched:
+            self.advertised = None
         if isinstance(body, Advertisement) and body.error_code == NO_ERROR and response.is_matched:
             ranges = {key: (lowest, highest) for key, lowest, highest in body.ranges}
             self.superseded = self.advertised

@@ -15,10 +15,7 @@ UNREADABLE_PRODUCE: ApiVersion = (PRODUCE, -1)
 
 
 class InFlight(msgspec.Struct, omit_defaults=True):
-    """The requests of one connection that no response was matched to, by API key and version.
-
-    One Produce that could not be read makes the whole uncertain.
-    """
+    """The requests of one connection that no response was matched to, by API key and version."""
 
     counts: dict[ApiVersion, int] = {}
 
@@ -39,10 +36,15 @@ class InFlight(msgspec.Struct, omit_defaults=True):
 
     @property
     def only_one(self) -> ApiVersion | None:
-        """The API version of the only request in flight, None if there are more or it is uncertain."""
-        if list(self.counts.values()) != [1] or UNREADABLE_PRODUCE in self.counts:
-            return None
-        return next(iter(self.counts))
+        """The API version of the only request in flight, None if there are more or none.
+
+        UNREADABLE_PRODUCE is a request without a response, of which it is unknown whether it expects one.
+        """
+        return next(iter(self.counts)) if list(self.counts.values()) == [1] else None
+
+    def includes(self, api_key: int) -> bool:
+        """Whether a request of an API is in flight."""
+        return any(key == api_key for key, _ in self.counts)
 
 
 def request_version(request: Statement) -> ApiVersion:

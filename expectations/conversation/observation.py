@@ -54,6 +54,7 @@ class Observation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     unproven: ClassVar[bool] = _stated("unproven")
     encoding: ClassVar[Failure | None] = _stated("encoding")
     named_port: ClassVar[bool] = _stated("named_port")
+    informed: ClassVar[bool] = _stated("informed")
     has_header: ClassVar[bool] = _stated("has_header")
     is_matched: ClassVar[bool] = _stated("is_matched")
     is_clean: ClassVar[bool] = _stated("is_clean")

@@ -119,6 +119,7 @@ def _observe_request(schemas: Schemas, record: Record, evidence: Evidence) -> Ob
         expects_response=request.api_key != PRODUCE or expects_response(schemas, record.frame) is not False,
         unproven=_is_unproven(request),
         encoding=_first(_NOT_CANONICAL, request.remarks),
+        informed=Flag.INFORMED in record.flags,
     )
     return Observation(statement, _occurrence(record, evidence, request.correlation_id))
 

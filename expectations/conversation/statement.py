@@ -44,6 +44,8 @@ class Statement(msgspec.Struct, frozen=True, array_like=True, gc=False):
     is False for Produce with acks=0. `unproven` marks a request of an overlay version whose proving bytes
     were cut away. `settled` means that the client sent the request after it had read the latest ApiVersions
     response.
+    `informed` means that its host had that response and every later one, and that it does not pipeline: it
+    has probably read it, but a request that TCP held back shows the same. No request is both.
     """
 
     kind: Kind
@@ -70,6 +72,7 @@ class Statement(msgspec.Struct, frozen=True, array_like=True, gc=False):
     unproven: bool = False
     encoding: Failure | None = None
     named_port: bool = False
+    informed: bool = False
 
     @property
     def has_header(self) -> bool:

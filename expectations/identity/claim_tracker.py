@@ -121,9 +121,8 @@ class ClaimTracker:
         yield from self._refused_by_closing(closed)
 
     def _refused_by_closing(self, closed: Observation) -> Iterator[Claim]:
-        refused, conversation = self._progress.in_flight.only_one, self._conversation
-        is_certain = conversation.was_refused_by_closing and conversation.unbroken
-        if is_certain and refused is not None and self._is_advertised(*refused):
+        refused = self._conversation.closed_upon
+        if refused is not None and self._is_advertised(*refused):
             yield self._refused(closed, Refused(*refused))
 
     def _refused_by_error(self, response: Observation) -> Iterator[Claim]:

@@ -26,6 +26,7 @@ from expectations.conversation.progress import Progress
 from expectations.conversation.telemetry import Telemetry
 from expectations.judging.id_numbers import NO_ID, client_number, instance_number, is_ordinary
 from expectations.judging.judge import ConnectionState
+from expectations.rules.base.after_response_rule import SuspectedOffences
 from expectations.rules.base.response_rule import Awaited
 from expectations.rules.catalogue import RULES, ChangedStates, kept_name
 
@@ -50,7 +51,7 @@ def fingerprint_of(state: ConnectionState) -> bytes | None:
     on the request it belongs to, which symbols leave out.
     """
     rules = list(_changed_general(state.rules).items())
-    if any(isinstance(kept, Awaited) and kept.requests for _, kept in rules):
+    if any(isinstance(kept, Awaited | SuspectedOffences) and kept.is_waiting for _, kept in rules):
         return None
     conversation, identities = state.conversation, state.identities
     client_id = conversation.client_id if client_number(conversation.client_id) != NO_ID else None

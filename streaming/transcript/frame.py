@@ -9,7 +9,7 @@ import msgspec
 from decoders.codec.failure import DecodeFailure, Remark
 from decoders.codec.request import Request, read_request
 from decoders.codec.response import Response, read_response
-from decoders.frame.record import Direction, Kind, Record
+from decoders.frame.record import Direction, Kind, Pairing, Record
 from decoders.schema.registry import Api, Schemas
 from expectations.conversation.identifier import identifier_text
 from streaming.transcript.client import ConnectedClient
@@ -65,7 +65,8 @@ def decode_frame(schemas: Schemas, record: Record, client: ConnectedClient) -> D
         client.update(request)
         fields = _of_request(request, record)
     elif record.kind is Kind.RESPONSE:
-        key, version = record.paired_api_key, record.paired_api_version
+        key = NO_API if record.pairing is Pairing.UNKNOWN else record.paired_api_key
+        version = record.paired_api_version
         fields = _read(read_response(schemas, record.frame, key, version, cut=record.is_cut), record)
     elif record.kind is Kind.SASL_TOKEN:
         fields = {"body": {"sender": _sender(record), "length": record.true_length}}

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from decoders.frame.record import Closing, Direction, Pairing, Record
+from decoders.protocol import API_VERSIONS
 from decoders.schema.header_versions import Layout
 from expectations.conversation.identifier import identifier_text
 from expectations.judging.outcome import Outcome
@@ -161,6 +162,7 @@ class Player:
             client_id=words.pop("client-id", None),
             instance_id=INSTANCE_IDS[words.pop("id", "zero")],
             settled=words.pop("settled", None) is not None,
+            informed=words.pop("informed", None) is not None,
             layout=None if words.pop("tagged", None) is None else Layout.TAGGED,
             frame=bytes.fromhex(given) if given else None,
         )
@@ -170,7 +172,7 @@ class Player:
 
     def _respond(self, api: str, words: dict[str, str], body: dict[str, Any]) -> None:
         for name in words.keys() & PAIRINGS.keys():
-            self.exchange.stray(PAIRINGS[name])
+            self.exchange.stray(PAIRINGS[name], api_key=API_VERSIONS if api == "ApiVersions" else -1)
             return
         if words.pop("advertised", None) is not None:
             body = {"apiKeys": _ranges(ADVERTISED)} | body

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+from expectations.rules.base.after_response_rule import ENOUGH
 from tests.mutations.bodies import CLUSTER_ID, NODE_ID
 from tests.mutations.kip_511 import REFUSED, negotiations
 from tests.mutations.mutator import breaks
@@ -79,8 +80,12 @@ def send_the_client_away(script: Script) -> Iterator[Script]:
 @breaks("kip1242/rebootstrap-ignored")
 def go_on_although_misrouted(script: Script) -> Iterator[Script]:
     for place, ask in _identified(script):
-        if any(later > place for later, _ in script.asks(ask.on)):
-            yield script.changed(place, body={**ask.body, **ELSEWHERE[0]}, response=MISROUTED)
+        later = [each for each, _ in script.asks(ask.on) if each > place]
+        mutant = script.changed(place, body={**ask.body, **ELSEWHERE[0]}, response=MISROUTED)
+        if later:
+            yield mutant
+        if len(later) >= ENOUGH and all(script.is_in_turn(each) for each in later):
+            yield mutant.hurried()
 
 
 @breaks("kip1242/rebootstrap-with-ids")

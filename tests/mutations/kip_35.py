@@ -49,6 +49,14 @@ def _with_range(key: int, *entries: tuple[int, int]) -> Callable[[Entries], Entr
     return change
 
 
+def _cut_off(script: Script, place: int) -> Iterator[Script]:
+    """The broker closes upon a request, which the client sent at leisure or at once."""
+    mutant = script.broken_off(place, Direction.TO_CLIENT, response=None)
+    yield mutant
+    if script.is_in_turn(place):
+        yield mutant.hurried()
+
+
 @breaks("kip35/version-out-of-range")
 def leave_the_range(script: Script) -> Iterator[Script]:
     """The broker closes upon a version that it does not have."""
@@ -57,14 +65,13 @@ def leave_the_range(script: Script) -> Iterator[Script]:
         for low, high in beside:
             if low <= high:
                 listed = _listing(script, _with_range(ask.known.key, (low, high)))
-                yield listed.broken_off(place, Direction.TO_CLIENT, response=None)
+                yield from _cut_off(listed, place)
 
 
 @breaks("kip35/api-not-advertised")
 def use_what_is_not_listed(script: Script) -> Iterator[Script]:
     for place, ask in _requests(script):
-        listed = _listing(script, _with_range(ask.known.key))
-        yield listed.broken_off(place, Direction.TO_CLIENT, response=None)
+        yield from _cut_off(_listing(script, _with_range(ask.known.key)), place)
 
 
 @breaks("kip35/advertised-version-refused")

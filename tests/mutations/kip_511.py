@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+from expectations.rules.base.after_response_rule import ENOUGH
+from expectations.rules.base.negotiation_rule import FIRST_VERSION_WITH_SOFTWARE
+from tests.mutations.bodies import ranges
 from tests.mutations.clean import UNSUPPORTED_VERSION
 from tests.mutations.mutator import breaks
 from tests.mutations.script import Ask, Script
@@ -71,8 +74,12 @@ def refuse_a_wellformed_name(script: Script) -> Iterator[Script]:
 @breaks("kip511/connection-kept")
 def go_on_after_a_refusal(script: Script) -> Iterator[Script]:
     for place, ask in _claims_of_one_connection(script):
-        if any(later > place for later, _ in script.asks(ask.on)):
-            yield script.changed(place, body={**ask.body, NAME: "RP Console"}, response=REFUSED)
+        later = [each for each, _ in script.asks(ask.on) if each > place]
+        mutant = script.changed(place, body={**ask.body, NAME: "RP Console"}, response=REFUSED)
+        if later:
+            yield mutant
+        if len(later) >= ENOUGH and all(script.is_in_turn(each) for each in later):
+            yield mutant.hurried()
 
 
 def _refusals(script: Script) -> Iterator[tuple[int, Ask]]:
@@ -119,4 +126,16 @@ def retry_what_was_refused(script: Script) -> Iterator[Script]:
     for place, ask in _refusals(script):
         for version in range(ask.version, 6):
             again = dataclasses.replace(ask, version=version)
-            yield script.put(place, ask, again).broken_off(place + 1)
+            mutant = script.put(place, ask, again).broken_off(place + 1)
+            yield from (mutant, mutant.hurried())
+
+
+@breaks("kip511/fallback-version-wrong")
+def go_back_to_version_0(script: Script) -> Iterator[Script]:
+    """The refusal offers a version that names the software."""
+    for place, ask in _refusals(script):
+        if ask.version > FIRST_VERSION_WITH_SOFTWARE:
+            listed = {"errorCode": 0, "apiKeys": ranges((18, 0, ask.version - 1))}
+            retreat = dataclasses.replace(ask, version=0, body={}, response=listed)
+            mutant = script.put(place, ask, retreat).broken_off(place + 1)
+            yield from (mutant, mutant.hurried())

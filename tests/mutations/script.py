@@ -30,6 +30,8 @@ SCHEMAS = default_schemas()
 SERVER_PORT = 9092
 INTERVAL = 2.0
 """Seconds between two steps."""
+HURRY = 0.001
+"""Seconds between two steps of a client that wastes no time."""
 FIRST, SECOND_ONE = "one", "two"
 """The names of the connections."""
 
@@ -153,6 +155,17 @@ class Script:
         others = sorted({step.on for step in self.steps[:place]} - {last.on})
         left = [Close(on=name) for name in others if not self._is_closed(name, place)]
         return dataclasses.replace(self, steps=(*self.steps[:place], last, Close(by, last.on), *left))
+
+    def hurried(self) -> Script:
+        """This script without pauses, so that no request in it is settled."""
+        return dataclasses.replace(
+            self, steps=tuple(dataclasses.replace(step, after=HURRY) for step in self.steps)
+        )
+
+    def is_in_turn(self, place: int) -> bool:
+        """Whether a request expects a response, and comes after the response to the one before it."""
+        asks = [*self.before(place), self.steps[place]]
+        return all(isinstance(step, Ask) and step.response is not None for step in asks[-2:])
 
     def read_as(self, *readings: str) -> Script:
         """This script, judged by other readings."""

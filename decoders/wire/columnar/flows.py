@@ -31,6 +31,8 @@ FLOW = np.dtype(
         ("ids_repeat", np.bool_),
         ("in_order", np.bool_),
         ("has_new_frames", np.bool_),  # frames were completed since the flow was offloaded
+        ("awaited_alone", np.bool_),  # the latest ApiVersions response
+        ("turn", np.uint8),
         ("ring", np.int64),
         ("ring_size", np.int64),
         ("first_in_flight", np.int64),
@@ -48,8 +50,8 @@ FLOW = np.dtype(
 )
 """One connection. Times are nanoseconds since the epoch, sizes are bytes.
 
-`last_packet` is the number of the latest packet, `held` is `Connection.held`. The byte counts begin at 0 when
-the flow is offloaded.
+`last_packet` is the number of the latest packet, `held` is `Connection.held`, `turn` is a `Turn`. The byte
+counts begin at 0 when the flow is offloaded.
 
 The flow has `in_flight` requests in flight, in slots of its ring from number `first_in_flight` on. The slot
 before the first free one holds the latest request, even if it was responded to; its sequence is NO_RECORD if

@@ -17,7 +17,7 @@ from decoders.wire.columnar.in_flight import slots_of_ring
 from decoders.wire.connection import Connection, ConnectionSnapshot
 from decoders.wire.kafka_layer import ApiVersionsResponse, KafkaLayerSnapshot
 from decoders.wire.ledger import Ledger, SkipReason
-from decoders.wire.pairing import RequestInFlight, RequestsInFlightSnapshot
+from decoders.wire.pairing import RequestInFlight, RequestsInFlightSnapshot, Turn
 from decoders.wire.stream import StreamSnapshot
 
 _DIRECTIONS = (Direction.TO_BROKER, Direction.TO_CLIENT)
@@ -37,6 +37,7 @@ def offload(connection: Connection, flows: Flows, flow: int, lower_is_client: bo
     kafka, in_flight = snapshot.kafka, snapshot.kafka.in_flight
     if not _fits(in_flight):
         return None
+    api_versions = kafka.api_versions or ApiVersionsResponse(UNSET, 0, awaited_alone=False)
     flows.states[flow] = (
         True,
         lower_is_client,
@@ -44,9 +45,12 @@ def offload(connection: Connection, flows: Flows, flow: int, lower_is_client: bo
         in_flight.ids_repeat,
         in_flight.in_order,
         False,
+        api_versions.awaited_alone,
+        in_flight.turn,
         *_fill_ring(flows, in_flight),
         in_flight.last_before_loss,
-        *(kafka.api_versions or (UNSET, 0)),
+        api_versions.end,
+        api_versions.completed_at,
         snapshot.last_seen_at,
         snapshot.last_position,
         flows.states[flow]["last_packet"],
@@ -90,12 +94,12 @@ def restore(flows: Flows, flow: int, connection: Connection, data: NDArray[np.ui
     flows.states[flow]["offloaded"] = False
     flows.release_ring(flow)
     rows = dict(zip(_DIRECTIONS, flows.streams[flow], strict=True))
-    has_api_versions = state["api_versions_end"] != UNSET
+    api_versions = ApiVersionsResponse(
+        state["api_versions_end"], state["api_versions_at"], state["awaited_alone"]
+    )
     kafka = KafkaLayerSnapshot(
         in_flight,
-        ApiVersionsResponse(state["api_versions_end"], state["api_versions_at"])
-        if has_api_versions
-        else None,
+        api_versions if api_versions.end != UNSET else None,
         state["is_opaque"],
         {direction: _frame(row, data) for direction, row in rows.items()},
     )
@@ -127,7 +131,7 @@ def _requests_in_flight(state: dict[str, Any], flows: Flows) -> RequestsInFlight
     )
     requests = [RequestInFlight(*request) for request in flows.rings.slots[slots].tolist()]
     latest = requests[-1] if requests[-1].sequence != NO_RECORD else None
-    known = (state["in_order"], state["last_before_loss"], state["ids_repeat"])
+    known = (state["in_order"], state["last_before_loss"], state["ids_repeat"], Turn(state["turn"]))
     return RequestsInFlightSnapshot(tuple(requests[1:]), latest, *known)
 
 

@@ -14,17 +14,17 @@ from decoders.wire.columnar.fast_path import DONE, OUT_OF_SLOTS, SLOW_PATH, Fast
 from decoders.wire.columnar.flows import TO_CLIENT, UNSET
 from decoders.wire.columnar.frames import FrameColumns
 from decoders.wire.columnar.in_flight import slot_of
+from decoders.wire.pairing import Turn
 from decoders.wire.stream import SEQUENCE_SPACE
 
 RESPONSE_HEADER: Final = 4
 """Bytes of the shortest response header: a correlation ID."""
-_UNPAIRED: Final = -1
-"""The response cannot be paired with a request, because the order of responses is not certain."""
-_OUT_OF_ORDER: Final = -2
-"""The response is not the one that is due."""
+_NOT_FOUND: Final = -1
+"""The response is not the one that is due, or no request is known for it."""
 _REQUEST, _RESPONSE = int(Kind.REQUEST), int(Kind.RESPONSE)
-_SETTLED = int(Flag.SETTLED)
-_MATCHED, _UNKNOWN, _NOT_PAIRED = int(Pairing.MATCHED), int(Pairing.UNKNOWN), int(Pairing.NONE)
+_NO_FLAG, _SETTLED, _INFORMED = int(Flag.NONE), int(Flag.SETTLED), int(Flag.INFORMED)
+_OF_CLIENT, _OF_BROKER, _OF_NOBODY = int(Turn.CLIENT), int(Turn.BROKER), int(Turn.UNKNOWN)
+_MATCHED, _NOT_PAIRED = int(Pairing.MATCHED), int(Pairing.NONE)
 
 
 @inlined
@@ -46,7 +46,9 @@ def process_request(state: FastPathState) -> Any:
     if api_key == SASL_HANDSHAKE or expected == UNDECIDED:
         return SLOW_PATH
     frames.kinds[row] = _REQUEST
-    frames.flags[row] = _SETTLED if _is_settled(state) else 0
+    frames.flags[row] = _request_flags(state)
+    flow = state.flow_draft[0]
+    flow.turn = _OF_BROKER if flow.turn == _OF_CLIENT else _OF_NOBODY
     _write_pairing(frames, row, _NOT_PAIRED, NO_RECORD, -1, -1)
     return _add_in_flight(state, api_key, api_version, wide(int32(data, start + 4))) if expected else DONE
 
@@ -59,36 +61,38 @@ def process_response(state: FastPathState, at: Any) -> Any:
     if stream.filled < RESPONSE_HEADER:
         return SLOW_PATH
     number = _find_request(state, wide(int32(state.data, stream.start)))
-    if number == _OUT_OF_ORDER:
+    if number == _NOT_FOUND:
         return SLOW_PATH
     frames.kinds[row] = _RESPONSE
-    frames.flags[row] = 0
-    if number == _UNPAIRED:
-        _write_pairing(frames, row, _UNKNOWN, NO_RECORD, -1, -1)
-        return DONE
+    frames.flags[row] = _NO_FLAG
     request = state.in_flight[slot_of(flow, number)]
     _write_pairing(frames, row, _MATCHED, request.sequence, request.api_key, request.api_version)
     if request.api_key == API_VERSIONS:
         flow.api_versions_end = stream.next + at - packet.begin
         flow.api_versions_at = state.captured_at[packet.row]
+        flow.awaited_alone = flow.turn == _OF_BROKER
     if not flow.in_order:
         flow.in_order = request.sequence > flow.last_before_loss
     flow.in_flight -= number + 1 - flow.first_in_flight
     flow.first_in_flight = number + 1
+    if flow.in_order and flow.in_flight == 0:
+        flow.turn = _OF_CLIENT
     return DONE
 
 
 @inlined
-def _is_settled(state: FastPathState) -> Any:
-    """Whether the client surely had the latest ApiVersions response when it sent the current request."""
+def _request_flags(state: FastPathState) -> Any:
+    """Return the flags of the current request: whether the client had the latest ApiVersions response."""
     flow, stream = state.flow_draft[0], state.stream_draft[0]
     responses = state.streams[state.packet[0].flow, TO_CLIENT]
-    acknowledged = responses.next + distance(stream.acknowledgment, responses.next_sequence)
-    return (
-        flow.api_versions_end != UNSET
-        and acknowledged >= flow.api_versions_end
-        and stream.captured_at >= flow.api_versions_at + state.limits[0].settling_time
-    )
+    beyond = distance(stream.acknowledgment, responses.next_sequence)
+    if flow.api_versions_end == UNSET or responses.next + beyond < flow.api_versions_end:
+        return _NO_FLAG
+    if stream.captured_at >= flow.api_versions_at + state.limits[0].settling_time:
+        return _SETTLED
+    if beyond >= 0 and flow.turn == _OF_CLIENT and flow.awaited_alone:
+        return _INFORMED
+    return _NO_FLAG
 
 
 @inlined
@@ -131,17 +135,17 @@ def _is_used(flow: Any, in_flight: Any, correlation_id: Any) -> Any:
 
 @inlined
 def _find_request(state: FastPathState, correlation_id: Any) -> Any:
-    """Return the slot number of the request that a response belongs to, or _UNPAIRED or _OUT_OF_ORDER."""
+    """Return the slot number of the request that a response belongs to, or _NOT_FOUND."""
     flow, in_flight = state.flow_draft[0], state.in_flight
     first, end = flow.first_in_flight, flow.first_in_flight + flow.in_flight
     if flow.in_order:
         is_first = first < end and in_flight[slot_of(flow, first)].correlation_id == correlation_id
-        return first if is_first else _OUT_OF_ORDER
+        return first if is_first else _NOT_FOUND
     if not flow.ids_repeat:
         for number in range(first, end):
             if in_flight[slot_of(flow, number)].correlation_id == correlation_id:
                 return number
-    return _UNPAIRED
+    return _NOT_FOUND
 
 
 @inlined

@@ -10,14 +10,13 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar
 
-import msgspec
-
 from decoders.frame.record import Kind
 from decoders.protocol import API_VERSIONS, UNSUPPORTED_VERSION
 from expectations.conversation.bodies import Advertisement
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Observation
+from expectations.rules.base.after_response_rule import InformedOffences
 from expectations.rules.base.rule import (
     LOSSES,
     REQUESTS,
@@ -103,7 +102,7 @@ class NegotiationResponseRule(Rule):
         yield from ()
 
 
-class RefusedState(msgspec.Struct, omit_defaults=True):
+class RefusedState(InformedOffences, omit_defaults=True):
     """Whether a request was sent, and whether frames were lost, after the refusal."""
 
     used: bool = False
@@ -113,7 +112,8 @@ class RefusedState(msgspec.Struct, omit_defaults=True):
 class RefusedConnectionRule(Rule):
     """A rule that a client leaves a connection on which ApiVersions was refused with `error`.
 
-    A request offends only if it was certainly sent after the client had read the refusal.
+    A request offends only if the client had read the refusal when it sent the request. That the broker closes
+    the connection upon it does not show that: the broker may close because of what it refused before.
     """
 
     error: ClassVar[int]
@@ -130,7 +130,8 @@ class RefusedConnectionRule(Rule):
             state.lost = True
         elif observation.kind is Kind.REQUEST:
             state.used = True
-            yield self._violates(observation) if observation.settled else undecided(observation.count)
+            is_known = state.shows_knowledge(observation)
+            yield self._violates(observation) if is_known else undecided(observation.count)
 
     def close(self, conversation: Conversation, state: RefusedState) -> Iterator[Judgement]:
         """A client that sent nothing more conforms if the rest of the connection was seen."""

@@ -21,6 +21,11 @@ class Awaited(msgspec.Struct, omit_defaults=True):
 
     requests: dict[int, Observation] = {}
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the verdict on a response depends on its request."""
+        return bool(self.requests)
+
     def add(self, request: Observation) -> Iterator[Judgement]:
         """Let a request wait. Undecided is the one dropped for it, and one that expects no response."""
         if not request.expects_response:

@@ -21,8 +21,9 @@ class RebootstrapIgnored(RefusedConnectionRule):
     close the connection where rebootstrapping is switched off.
 
     ## What it does not cover
-    Requests that may have been under way when the response came: undecided. A client that sends
-    nothing more conforms once the connection has ended.
+    Requests that may have been under way when the response came: undecided. These are all requests of the
+    first second, if the client pipelines, and otherwise the first two of them. A client that sends nothing
+    more conforms once the connection has ended.
     """
 
     section = "Public Interfaces, ApiVersions"

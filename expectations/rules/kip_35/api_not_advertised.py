@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from decoders.frame.record import Kind
 from decoders.protocol import API_VERSIONS
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
-from expectations.rules.base.rule import (
-    REQUESTS,
-    Judgement,
-    Level,
-    NoState,
-    Role,
-    Rule,
-    Verdict,
-    conforms,
-    undecided,
-)
+from expectations.rules.base.after_response_rule import AfterResponseRule
+from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
-class ApiNotAdvertised(Rule):
+class ApiNotAdvertised(AfterResponseRule):
     """Checks that a client uses only APIs that the broker advertised.
 
     ## Why it matters
@@ -37,7 +25,9 @@ class ApiNotAdvertised(Rule):
 
     ## What it does not cover
     ApiVersions itself. Requests before the first advertisement, or sent before the client can have
-    read it: undecided. The version is judged by kip35/version-out-of-range.
+    read it: undecided. So is a request sent within a second of it, unless the client does not pipeline and
+    the broker refuses the request, or it is the client's third of that kind. The version is judged by
+    kip35/version-out-of-range.
     """
 
     section = "Proposed Changes"
@@ -45,24 +35,18 @@ class ApiNotAdvertised(Rule):
     message = "{api} v{version} is used although the broker does not advertise that API"
     level = Level.VIOLATION
     role = Role.CLIENT
-    kinds = REQUESTS
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
-        """Look each request's API up in the ranges in force."""
-        if observation.kind is not Kind.REQUEST or observation.api_key in (API_VERSIONS, -1):
-            return
+    def judge_request(self, request: Observation, conversation: Conversation) -> Judgement | None:
+        """Look a request's API up in the ranges in force."""
+        if request.api_key in (API_VERSIONS, -1):
+            return None
         if conversation.advertised is None:
-            yield undecided(observation.count)
-        elif observation.api_key in conversation.advertised.ranges:
-            yield conforms(observation.count)
-        elif not observation.settled:
-            yield undecided(observation.count)
-        else:
-            yield Judgement(
-                Verdict.VIOLATES,
-                observation.count,
-                expected="an API that the broker advertises",
-                observed=f"API key {observation.api_key}",
-            )
+            return undecided(request.count)
+        if request.api_key in conversation.advertised.ranges:
+            return conforms(request.count)
+        return Judgement(
+            Verdict.VIOLATES,
+            request.count,
+            expected="an API that the broker advertises",
+            observed=f"API key {request.api_key}",
+        )

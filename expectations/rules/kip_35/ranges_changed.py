@@ -29,8 +29,8 @@ class RangesChanged(NegotiationResponseRule):
 
     ## What it does not cover
     The KIP asks for the full list before authentication, too; if the first list came before it, the
-    finding says so. After lost bytes or on a connection joined midway there is nothing to compare with:
-    undecided.
+    finding says so. After lost bytes that may have held a list, or on a connection joined midway, there is
+    nothing to compare with: undecided.
     """
 
     section = "Proposed Changes"

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from decoders.frame.record import Kind
 from decoders.protocol import API_VERSIONS
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
-from expectations.rules.base.rule import (
-    REQUESTS,
-    Judgement,
-    Level,
-    NoState,
-    Role,
-    Rule,
-    Verdict,
-    conforms,
-    undecided,
-)
+from expectations.rules.base.after_response_rule import AfterResponseRule
+from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
-class VersionOutOfRange(Rule):
+class VersionOutOfRange(AfterResponseRule):
     """Checks that a request uses a version which the broker advertised for its API.
 
     ## Why it matters
@@ -29,15 +17,18 @@ class VersionOutOfRange(Rule):
     retries for ever; after an upgrade of the brokers this is how old clients die.
 
     ## Example
-    The ApiVersions response lists `Produce 3 to 13`, and then comes `Produce v2`.
+    The ApiVersions response lists `Produce 3 to 13`. Two milliseconds later comes `Produce v2`, and the
+    broker closes the connection.
 
     ## What to do
     Choose the version per connection from the broker's latest ApiVersions response.
 
     ## What it does not cover
     ApiVersions itself, whose fallback KIP-511 describes. Requests before the first advertisement, or
-    sent before the client can have read it: undecided. An API that is not advertised at all
-    is judged by kip35/api-not-advertised.
+    sent before the client can have read it: undecided. So is a request sent within a second of it, unless
+    the client does not pipeline and the broker refuses the request, or it is the client's third of that kind.
+    After lost bytes that may have held another advertisement nothing is decided until the next one. An API
+    that is not advertised at all is judged by kip35/api-not-advertised.
     """
 
     section = "Proposed Changes"
@@ -47,30 +38,24 @@ class VersionOutOfRange(Rule):
     message = "{api} v{version} is outside the advertised range {lowest} to {highest}"
     level = Level.VIOLATION
     role = Role.CLIENT
-    kinds = REQUESTS
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
-        """Compare each request's version with the ranges in force."""
-        if observation.kind is not Kind.REQUEST or observation.api_key in (API_VERSIONS, -1):
-            return
+    def judge_request(self, request: Observation, conversation: Conversation) -> Judgement | None:
+        """Compare a request's version with the ranges in force."""
+        if request.api_key in (API_VERSIONS, -1):
+            return None
         if conversation.advertised is None:
-            yield undecided(observation.count)
-            return
-        advertised = conversation.advertised.ranges.get(observation.api_key)
-        if advertised is not None:
-            yield self._judge_version(observation, *advertised)
-
-    def _judge_version(self, request: Observation, lowest: int, highest: int) -> Judgement:
-        if lowest <= request.api_version <= highest:
-            return conforms(request.count)
-        if not request.settled:
             return undecided(request.count)
-        return Judgement(
-            Verdict.VIOLATES,
-            request.count,
-            expected=f"version {lowest} to {highest}",
-            observed=f"version {request.api_version}",
-            context={"lowest": str(lowest), "highest": str(highest)},
-        )
+        advertised = conversation.advertised.ranges.get(request.api_key)
+        return None if advertised is None else _compared(request, *advertised)
+
+
+def _compared(request: Observation, lowest: int, highest: int) -> Judgement:
+    if lowest <= request.api_version <= highest:
+        return conforms(request.count)
+    return Judgement(
+        Verdict.VIOLATES,
+        request.count,
+        expected=f"version {lowest} to {highest}",
+        observed=f"version {request.api_version}",
+        context={"lowest": str(lowest), "highest": str(highest)},
+    )

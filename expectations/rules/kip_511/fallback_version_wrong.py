@@ -7,38 +7,33 @@ from collections.abc import Iterator
 from decoders.frame.record import Kind
 from decoders.protocol import API_VERSIONS
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.negotiation import Refusal
 from expectations.conversation.observation import Observation
-from expectations.rules.base.rule import (
-    REQUESTS,
-    Judgement,
-    Level,
-    NoState,
-    Role,
-    Rule,
-    Verdict,
-    conforms,
-    undecided,
-)
+from expectations.rules.base.after_response_rule import AfterResponseRule, SuspectedOffences
+from expectations.rules.base.negotiation_rule import FIRST_VERSION_WITH_SOFTWARE
+from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
-class FallbackVersionWrong(Rule):
+class FallbackVersionWrong(AfterResponseRule):
     """Checks that a client whose ApiVersions version was refused retries with one that is supported.
 
     ## Why it matters
     The same refusal comes again, and again: the client never connects to a broker that is older than
-    itself.
+    itself. A client that goes back to version 0 without need connects, but its software's name and version
+    are missing from the broker's metrics and logs.
 
     ## Example
-    `ApiVersions v5` is refused with error 35 and the range 0 to 4, and then comes `ApiVersions v5`.
+    `ApiVersions v5` is refused with error 35 and the range 0 to 4, and then comes `ApiVersions v5`. An
+    improvement: then comes `ApiVersions v0`.
 
     ## What to do
     Read the range that the refusal lists for API key 18 and take the highest version that both sides
     have; version 0 if there is no range.
 
     ## What it does not cover
-    A client that gives up, or retries on another connection. A retry outside the range that may have
-    been under way when the refusal came is undecided, as is one after lost bytes.
+    A client that gives up, or retries on another connection. A retry outside the range within a second of
+    the refusal is undecided, unless the client does not pipeline and the broker refuses the retry as well,
+    or it is the client's third. A retry after lost bytes is not judged. Version 0 is right where the range
+    ends below version 3, the first that names the software.
     """
 
     section = "Proposed Changes, ApiVersions Request/Response Handling"
@@ -46,27 +41,54 @@ class FallbackVersionWrong(Rule):
     message = "after error 35 ApiVersions was retried with v{version} instead of {expected}"
     level = Level.VIOLATION
     role = Role.CLIENT
-    kinds = REQUESTS
     apis = frozenset({API_VERSIONS})
 
     def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
+        self, observation: Observation, conversation: Conversation, state: SuspectedOffences
     ) -> Iterator[Judgement]:
         """Judge each ApiVersions request after a refusal."""
-        refusal = conversation.negotiation.refusal
-        if observation.kind is Kind.REQUEST and observation.api_key == API_VERSIONS and refusal is not None:
-            yield self._judge_retry(observation, refusal)
+        offered = _needlessly_left(observation, conversation)
+        if offered is None:
+            yield from super().judge(observation, conversation, state)
+        elif observation.settled or observation.informed:
+            # Nothing but the refusal makes a client ask again with version 0, so once is enough.
+            yield _retreats(*offered)
+        else:
+            yield undecided()
 
-    def _judge_retry(self, request: Observation, refusal: Refusal) -> Judgement:
+    def judge_request(self, request: Observation, conversation: Conversation) -> Judgement | None:
+        """Compare the version of a retry with those that the refusal offers."""
+        refusal = conversation.negotiation.refusal
+        if request.api_key != API_VERSIONS or refusal is None:
+            return None
         lowest, highest = refusal.offered or (0, 0)
         if request.api_version == 0 or lowest <= request.api_version <= highest:
             return conforms()
-        if not request.settled:
-            return undecided()
-        expected = f"v0 or one of v{lowest} to v{highest}" if refusal.offered else "v0"
         return Judgement(
             Verdict.VIOLATES,
             expected=f"version {lowest} to {highest}, or 0",
             observed=f"version {request.api_version}",
-            context={"expected": expected},
+            context={"expected": f"v0 or one of v{lowest} to v{highest}" if refusal.offered else "v0"},
         )
+
+
+def _needlessly_left(observation: Observation, conversation: Conversation) -> tuple[int, int] | None:
+    """Return the versions that name the software, if a retry with version 0 leaves them unused."""
+    refusal = conversation.negotiation.refusal
+    asked = (observation.api_key, observation.api_version)
+    if observation.kind is not Kind.REQUEST or asked != (API_VERSIONS, 0) or refusal is None:
+        return None
+    lowest, highest = refusal.offered or (0, 0)
+    named = range(max(lowest, FIRST_VERSION_WITH_SOFTWARE), highest + 1)
+    return (named[0], named[-1]) if named else None
+
+
+def _retreats(lowest: int, highest: int) -> Judgement:
+    """Judge a retry that obeys KIP-35, but drops what KIP-511 is about."""
+    return Judgement(
+        Verdict.VIOLATES,
+        expected=f"version {lowest} to {highest}",
+        observed="version 0",
+        context={"expected": f"one of v{lowest} to v{highest}"},
+        level=Level.IMPROVEMENT,
+    )

@@ -111,9 +111,12 @@ def packets_of(
     sequences: tuple[int, int] = (0, 0),
     close: bool = True,
     segment: int = 60_000,
+    acknowledgment_delay: int = 0,
 ) -> list[Packet]:
     """Carry events, `interval` nanoseconds apart, in segments of at most `segment` bytes."""
-    connection = SyntheticConnection(CLIENT, SERVER, initial_sequences=sequences)
+    connection = SyntheticConnection(
+        CLIENT, SERVER, initial_sequences=sequences, acknowledgment_delay=acknowledgment_delay
+    )
     packets, at = connection.opened(start), start
     for direction, data in events:
         at += interval

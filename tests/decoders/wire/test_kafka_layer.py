@@ -1,10 +1,12 @@
-"""The Kafka layer of a connection: pairing, settled requests, SASL tokens, invalid sizes."""
+"""The Kafka layer of a connection: pairing, settled and informed requests, SASL tokens, invalid sizes."""
 
 from __future__ import annotations
 
 import pytest
 
 from decoders.frame.record import Direction, Flag, Kind, Pairing
+from decoders.protocol import API_VERSIONS
+from decoders.wire.packet import Packet
 from decoders.wire.synthesis import RELAY_DELAY, SyntheticConnection
 from tests.decoders.wire.conversation import (
     CLIENT,
@@ -13,6 +15,7 @@ from tests.decoders.wire.conversation import (
     SERVER,
     TO_BROKER,
     TO_CLIENT,
+    Event,
     api_versions,
     api_versions_response,
     exchanges,
@@ -31,6 +34,10 @@ from tests.decoders.wire.conversation import (
     to_broker,
     to_client,
 )
+
+
+def flags_of(packets: list[Packet]) -> list[Flag]:
+    return [record.flags for record in of_kind(records_of(packets), Kind.REQUEST)]
 
 
 class TestPairing:
@@ -91,18 +98,88 @@ class TestSettled:
             + to_client(api_versions_response(2))
             + to_broker(metadata(3))
         )
-        packets = packets_of(events, interval=SECOND // 2 + 1)
-        flags = [record.flags for record in of_kind(records_of(packets), Kind.REQUEST)]
+        flags = flags_of(packets_of(events, interval=SECOND // 2 + 1))
         # Half a second after a response, a second and a half, half a second after the next response.
-        assert flags == [Flag.NONE, Flag.NONE, Flag.SETTLED, Flag.NONE]
+        assert flags == [Flag.NONE, Flag.INFORMED, Flag.SETTLED, Flag.INFORMED]
 
-    def test_after_a_lost_response_requests_are_not_settled(self) -> None:
+    def test_a_lost_response_to_another_request_leaves_requests_settled(self) -> None:
         packets = packets_of(exchanges(3))
         lost = HANDSHAKE + 3
-        flags = [
-            record.flags for record in of_kind(records_of(packets[:lost] + packets[lost + 1 :]), Kind.REQUEST)
+        flags = flags_of(packets[:lost] + packets[lost + 1 :])
+        assert flags == [Flag.NONE, Flag.SETTLED, Flag.SETTLED, Flag.SETTLED]
+
+    def test_after_a_lost_api_versions_response_requests_are_not_settled(self) -> None:
+        packets = packets_of(exchanges(3))
+        lost = HANDSHAKE + 1
+        assert flags_of(packets[:lost] + packets[lost + 1 :]) == [Flag.NONE] * 4
+
+    def test_a_lost_request_may_have_been_api_versions_and_its_response_shows_it(self) -> None:
+        events = exchanges(1) + to_broker(api_versions(2)) + to_client(api_versions_response(2))
+        packets = packets_of(events + exchanges(4)[6:])
+        lost = HANDSHAKE + 4
+        records = records_of(packets[:lost] + packets[lost + 1 :])
+        unpaired = [record for record in records if record.pairing is Pairing.UNKNOWN]
+        assert [record.paired_api_key for record in unpaired] == [API_VERSIONS]
+        assert [record.flags for record in of_kind(records, Kind.REQUEST)][2:] == [Flag.NONE, Flag.NONE]
+
+    def test_a_lost_request_that_was_something_else_leaves_requests_settled(self) -> None:
+        packets = packets_of(exchanges(3))
+        lost = HANDSHAKE + 2
+        records = records_of(packets[:lost] + packets[lost + 1 :])
+        unpaired = [record for record in records if record.pairing is Pairing.UNKNOWN]
+        assert [record.paired_api_key for record in unpaired] == [-1]
+        assert [record.flags for record in of_kind(records, Kind.REQUEST)] == [
+            Flag.NONE,
+            Flag.SETTLED,
+            Flag.SETTLED,
         ]
-        assert flags == [Flag.NONE, Flag.SETTLED, Flag.NONE, Flag.NONE]
+
+
+class TestInformed:
+    """Requests within a second of the ApiVersions response."""
+
+    def flags(self, events: list[Event], acknowledgment_delay: int = 0) -> list[Flag]:
+        return flags_of(packets_of(events, interval=SECOND // 100, acknowledgment_delay=acknowledgment_delay))
+
+    def test_a_client_that_waits_for_each_response_is_informed(self) -> None:
+        assert self.flags(exchanges(3)) == [Flag.NONE, Flag.INFORMED, Flag.INFORMED, Flag.INFORMED]
+
+    def test_a_request_that_does_not_acknowledge_the_latest_response_is_not_informed(self) -> None:
+        assert self.flags(exchanges(2), acknowledgment_delay=SECOND // 2) == [Flag.NONE] * 3
+
+    def test_requests_at_once_are_in_turn_only_for_the_first(self) -> None:
+        events = exchanges(1)[:2] + to_broker(metadata(1), metadata(2), metadata(3))
+        assert self.flags(events) == [Flag.NONE, Flag.INFORMED, Flag.NONE, Flag.NONE]
+
+    def test_after_responses_to_requests_at_once_the_next_is_informed_again(self) -> None:
+        events = exchanges(1)[:2] + to_broker(metadata(1), metadata(2))
+        events += to_client(metadata_response(1), metadata_response(2)) + to_broker(metadata(3))
+        assert self.flags(events) == [Flag.NONE, Flag.INFORMED, Flag.NONE, Flag.INFORMED]
+
+    def test_a_client_that_sends_while_it_waits_for_api_versions_is_not_informed(self) -> None:
+        events = to_broker(api_versions(0), metadata(1))
+        events += to_client(api_versions_response(0), metadata_response(1)) + to_broker(metadata(2))
+        assert self.flags(events) == [Flag.NONE] * 3
+
+    def test_a_client_that_asks_while_it_waits_for_something_else_is_not_informed(self) -> None:
+        events = to_broker(metadata(1), api_versions(0))
+        events += to_client(metadata_response(1), api_versions_response(0)) + to_broker(metadata(2))
+        assert self.flags(events) == [Flag.NONE] * 3
+
+    def test_after_a_produce_with_acks_0_only_a_response_shows_that_the_client_waited(self) -> None:
+        events = exchanges(1)[:2] + to_broker(produce(1, acks=0), produce(2, acks=0), metadata(3))
+        events += to_client(metadata_response(3)) + to_broker(metadata(4))
+        assert self.flags(events) == [Flag.NONE, Flag.INFORMED, Flag.NONE, Flag.NONE, Flag.INFORMED]
+
+    def test_a_relays_request_is_never_informed(self) -> None:
+        """Its acknowledgments say nothing of the client before the request is settled."""
+        assert self.flags(exchanges(3), acknowledgment_delay=RELAY_DELAY) == [Flag.NONE] * 4
+
+    def test_after_a_gap_a_response_must_show_that_nothing_is_in_flight(self) -> None:
+        packets = packets_of(exchanges(4), interval=SECOND // 100)
+        lost = HANDSHAKE + 2
+        flags = flags_of(packets[:lost] + packets[lost + 1 :])
+        assert flags == [Flag.NONE, Flag.NONE, Flag.INFORMED, Flag.INFORMED]
 
 
 class TestSasl:

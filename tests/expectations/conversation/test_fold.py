@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoders.frame.record import Kind, Pairing, Record
+from decoders.frame.record import Direction, Kind, Pairing, Record
 from decoders.schema.registry import default_schemas
 from expectations.conversation.record_windows import Said
 from expectations.conversation.window import Window
@@ -61,6 +61,10 @@ def unsupported(exchange: Exchange) -> None:
     exchange.respond(exchange.request("ApiVersions", 5, SOFTWARE, client_id="app"), body, version=0)
 
 
+def not_listed(exchange: Exchange, error: int) -> None:
+    exchange.respond(exchange.request("Heartbeat", 4, client_id="app", informed=True), {"errorCode": error})
+
+
 def late_answer(exchange: Exchange) -> None:
     """The answer to a request that was sent long before."""
     waiting = [seen for seen in exchange.records if seen.frame[:4] == bytes((0, 3, 0, 14))]
@@ -104,6 +108,10 @@ STEPS: dict[str, Callable[[Exchange], object]] = {
     "repeat": lambda exchange: exchange.request("Metadata", 14, instance_id=ID_A, client_id="app"),
     "settled": lambda exchange: exchange.request("Metadata", 12, client_id="app", settled=True),
     "out of range": lambda exchange: exchange.request("Produce", 2, settled=True, frame=PRODUCE_V2),
+    "informed": lambda exchange: not_listed(exchange, 0),
+    "informed, refused": lambda exchange: not_listed(exchange, 35),
+    "informed, no response": lambda exchange: exchange.request("Heartbeat", 4, informed=True),
+    "gap to client": lambda exchange: exchange.gap(Direction.TO_CLIENT),
     "beat A": lambda exchange: beat(exchange, "A", 1),
     "beat B": lambda exchange: beat(exchange, "B", 1),
     "leave": lambda exchange: beat(exchange, "A", -1),

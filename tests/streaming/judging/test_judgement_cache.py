@@ -132,6 +132,8 @@ def learn_id(exchange: Exchange) -> None:
 ACTIVITIES: dict[str, Callable[[Exchange], object]] = {
     "fetch": fetch,
     "fetch, settled": lambda exchange: fetch(exchange, settled=True),
+    "fetch, informed": lambda exchange: fetch(exchange, informed=True),
+    "not listed": lambda exchange: exchange.respond(exchange.request("Heartbeat", 4, informed=True), {}),
     "look up": lambda exchange: look_up(exchange, instance_id=ID_A),
     "look up with other ID": lambda exchange: look_up(exchange, instance_id=ID_B),
     "look up with both": lambda exchange: look_up(exchange, instance_id=ID_A, client_id="app"),

@@ -54,7 +54,7 @@ def traffic(draw: st.DrawFn, api: Api) -> list[Record]:
             continue
         what: dict[str, Any] = {"connection": connection, "frame": sample.frame}
         what["true_length"] = len(sample.frame) + sample.is_cut
-        what["flags"] = draw(st.sampled_from([Flag.NONE, Flag.NONE, Flag.SETTLED]))
+        what["flags"] = draw(st.sampled_from([Flag.NONE, Flag.SETTLED, Flag.INFORMED]))
         if sample.paired is None:
             records.append(record_of(Kind.REQUEST, sequence, direction=Direction.TO_BROKER, **what))
             continue

@@ -80,12 +80,12 @@ def test_shuffled_and_repeated_packets(
     assert_equal(placed(packets), cut)
 
 
-@given(segment_sizes, randoms, st.floats(0, 0.4), st.integers(0, 8), cuts)
+@given(segment_sizes, intervals, randoms, st.floats(0, 0.4), st.integers(0, 8), cuts)
 @some
-def test_lost_repeated_and_swapped_packets(
-    size: int, random: Random, rate: float, swaps: int, cut: list[int]
+def test_lost_repeated_and_swapped_packets(  # noqa: PLR0917 - drawn
+    size: int, interval: int, random: Random, rate: float, swaps: int, cut: list[int]
 ) -> None:
-    packets = packets_of(EVENTS, segment=size)
+    packets = packets_of(EVENTS, segment=size, interval=interval)
     for _ in range(swaps):
         at = random.randrange(len(packets) - 1)
         packets[at], packets[at + 1] = packets[at + 1], packets[at]

@@ -21,7 +21,7 @@ from tests.decoders.wire.conversation import EVENTS, SCHEMAS
 
 PERMANENT = {
     Connection: {"client", "server", "initial_sequence", "_recorder", "ledger", "_kafka"},
-    KafkaLayer: {"_detector", "_ledger", "_recorder", "_response_offset", "_framers"},
+    KafkaLayer: {"_detector", "_ledger", "_recorder", "_acknowledged_by", "_framers"},
     Framer: {"state", "_ledger", "_opens", "_resumes", "_is_other_protocol", "_max_frame"},
     Stream: {"_ledger"},
     RequestsInFlight: set[str](),
@@ -42,7 +42,7 @@ COPIED = {
     KafkaLayer: {"_in_flight", "_api_versions", "_is_kafka"},
     Framer: {"_assembly"},
     Stream: {"_next", "_next_sequence"},
-    RequestsInFlight: {"_queue", "_ids", "_in_order", "_latest", "_last_before_loss", "_ids_repeat"},
+    RequestsInFlight: {"_queue", "_ids", "_in_order", "_latest", "_last_before_loss", "_ids_repeat", "_turn"},
     Assembly: {"size", "_first", "_bytes", "_passed"},
 }
 
