@@ -12,6 +12,8 @@ OTHER_HEADER = -1
 """The body version of an ApiVersions refusal behind a header version that it must not have."""
 LONGEST_SHARE_MEMBER_ID = 36
 """UTF-16 code units: the longest member ID that brokers accept in a Share request."""
+NAMED_LIMIT = 64
+"""Brokers of a description that are kept because their host is a name."""
 
 
 class SoftwareClaim(msgspec.Struct, frozen=True, array_like=True, tag="software", gc=False):
@@ -30,6 +32,11 @@ class SoftwareClaim(msgspec.Struct, frozen=True, array_like=True, tag="software"
     def gives_ids(self) -> bool:
         """Whether the request names a cluster or a node."""
         return self.cluster_id is not None or self.node_id != NO_NODE
+
+    @property
+    def ids(self) -> ClusterDescription:
+        """The cluster and the node that the request names."""
+        return ClusterDescription(self.cluster_id, self.node_id)
 
     @property
     def is_half_identified(self) -> bool:
@@ -89,15 +96,21 @@ class ClusterDescription(msgspec.Struct, frozen=True, array_like=True, tag="clus
     """The cluster and node IDs that a broker gives in a Metadata or DescribeCluster response without error.
 
     `node_id` is that of the only broker listed under the address the client is connected to, NO_NODE if
-    there is none or more than one.
+    there is none or more than one. `named` lists, in ascending order, the brokers that may be behind that
+    address although their host is a name: those with its port. At most NAMED_LIMIT of them are kept.
     """
 
     cluster_id: str | None
     node_id: int
+    named: tuple[int, ...] = ()
 
-    def is_meant_by(self, claim: SoftwareClaim) -> bool:
-        """Whether a client that makes this claim means to reach this broker."""
-        return (self.cluster_id, self.node_id) == (claim.cluster_id, claim.node_id)
+    def is_meant_by(self, claim: SoftwareClaim | ClusterDescription) -> bool | None:
+        """Whether a client that makes this claim means to reach this broker, None if it is not known."""
+        if self.cluster_id is None:
+            return None
+        if self.cluster_id != claim.cluster_id:
+            return False
+        return None if self.node_id == NO_NODE else self.node_id == claim.node_id
 
 
 def utf16_units(text: str) -> int:

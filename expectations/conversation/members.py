@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from decoders.frame.record import Kind
-from decoders.protocol import HEARTBEAT_APIS, JOINING
+from decoders.protocol import HEARTBEAT_APIS, JOINING, NO_ERROR
 from expectations.conversation.bodies import Heartbeat, HeartbeatResponse
 from expectations.conversation.observation import Observation
 from expectations.conversation.progress import MemberProgress, Progress
@@ -19,13 +19,15 @@ DEFAULT_HEARTBEAT_INTERVAL = 5_000
 class Member(msgspec.Struct, omit_defaults=True):
     """One member: the epoch of its latest heartbeat, and what the response to that heartbeat said.
 
-    `assigned_id` is the member ID in the response, `heartbeat_interval` is in milliseconds.
+    `assigned_id` is the member ID in the response, `heartbeat_interval` is in milliseconds. The error code
+    counts only if it was `answered`.
     """
 
     epoch: int = JOINING
     answered: bool = False
     assigned_id: str | None = None
     heartbeat_interval: int = DEFAULT_HEARTBEAT_INTERVAL
+    error_code: int = NO_ERROR
 
     @property
     def has_left(self) -> bool:
@@ -105,6 +107,7 @@ class Members(msgspec.Struct, omit_defaults=True):
             if progress.members[name].heartbeat == response.paired_sequence:
                 member.answered = True
                 member.assigned_id = body.member_id
+                member.error_code = body.error_code
                 member.heartbeat_interval = body.heartbeat_interval or member.heartbeat_interval
 
     def _forget_responses(self, progress: Progress) -> None:

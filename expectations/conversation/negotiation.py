@@ -11,8 +11,14 @@ from collections.abc import Mapping
 import msgspec
 
 from decoders.frame.record import Kind
-from decoders.protocol import API_VERSIONS, INVALID_REQUEST, REBOOTSTRAP_REQUIRED, UNSUPPORTED_VERSION
-from expectations.conversation.bodies import Advertisement, SoftwareClaim
+from decoders.protocol import (
+    API_VERSIONS,
+    INVALID_REQUEST,
+    NO_ERROR,
+    REBOOTSTRAP_REQUIRED,
+    UNSUPPORTED_VERSION,
+)
+from expectations.conversation.bodies import NO_NODE, Advertisement, SoftwareClaim
 from expectations.conversation.observation import Observation
 
 WAITING_LIMIT = 16
@@ -60,6 +66,14 @@ class Negotiation(msgspec.Struct, omit_defaults=True):
         elif observation.is_matched:
             self.answered = self.waiting.pop(observation.paired_sequence, None)
             self._process_response(observation)
+
+    def accepts_ids(self, observation: Observation) -> bool:
+        """Whether a response accepts, in the version of the request, a request that gives both IDs."""
+        asked, body = self.answered, observation.body
+        if asked is None or not isinstance(body, Advertisement) or body.error_code != NO_ERROR:
+            return False
+        gives_both = asked.claim.cluster_id is not None and asked.claim.node_id != NO_NODE
+        return gives_both and body.body_version == asked.request.api_version
 
     def _give_up(self) -> None:
         self.given_up = list(self.waiting.values())

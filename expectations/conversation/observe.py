@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ from decoders.codec.acknowledgement import expects_response
 from decoders.codec.failure import DecodeFailure, Oddity, Reason, Remark
 from decoders.codec.request import Request, read_request
 from decoders.codec.response import Response, read_response
-from decoders.frame.record import Flag, Kind, Record
+from decoders.frame.record import Endpoint, Flag, Kind, Record
 from decoders.protocol import (
     API_VERSIONS,
     DESCRIBE_CLUSTER,
@@ -24,6 +25,7 @@ from decoders.protocol import (
 from decoders.schema.registry import Schemas
 from expectations.conversation.bodies import (
     LONGEST_SHARE_MEMBER_ID,
+    NAMED_LIMIT,
     NO_NODE,
     OTHER_HEADER,
     Advertisement,
@@ -56,7 +58,6 @@ _TAGS_AND_REFUSAL = b"\x00\x00\x23"
 """An empty tag section, then error 35."""
 _BROKERS = 1
 """The endpoint type of a DescribeCluster response that lists brokers, not controllers."""
-_NOTHING_DESCRIBED = ClusterDescription(None, NO_NODE)
 
 
 def observe(schemas: Schemas, record: Record, evidence: Evidence) -> Observation:
@@ -231,15 +232,24 @@ def _cluster_description(record: Record, response: Response) -> Body | None:
     of_brokers = body.get("endpointType", _BROKERS) == _BROKERS
     if "clusterId" not in body or body.get("errorCode", 0) != 0 or not of_brokers:
         return None
-    nodes = [
-        node.get("nodeId", node.get("brokerId", NO_NODE))
-        for node in body["brokers"]
-        if f"{node['host']}:{node['port']}" == record.server
-    ]
-    described = ClusterDescription(
-        bounded_or_none(body["clusterId"]), nodes[0] if len(nodes) == 1 else NO_NODE
-    )
-    return None if described == _NOTHING_DESCRIBED else described
+    nodes, named = [], []
+    for node in body["brokers"]:
+        node_id, host = node.get("nodeId", node.get("brokerId", NO_NODE)), _packed(node["host"])
+        if host is not None and Endpoint.of(host, node["port"]) == record.server:
+            nodes.append(node_id)
+        elif host is None and record.server.endswith(f":{node['port']}"):
+            named.append(node_id)
+    node_id, kept = nodes[0] if len(nodes) == 1 else NO_NODE, tuple(sorted(named)[:NAMED_LIMIT])
+    described = ClusterDescription(bounded_or_none(body["clusterId"]), node_id, kept)
+    return None if described.cluster_id is None and node_id == NO_NODE else described
+
+
+def _packed(host: str) -> bytes | None:
+    """Return the bytes of an IP address, None for a name."""
+    try:
+        return ipaddress.ip_address(host).packed
+    except ValueError:
+        return None
 
 
 def _software(body: Mapping[str, Any]) -> Body | None:

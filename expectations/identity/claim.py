@@ -11,7 +11,8 @@ import enum
 
 import msgspec
 
-from expectations.conversation.bodies import SoftwareClaim
+from decoders.protocol import JOINING
+from expectations.conversation.bodies import ClusterDescription, SoftwareClaim
 from expectations.conversation.occurrence import Evidence
 from expectations.conversation.window import ConnectionKey
 
@@ -29,6 +30,10 @@ class IdentityKind(enum.IntEnum):
     """A server address."""
     LISTENER = 5
     """A server address to which clients may speak Kafka, or something else."""
+    ROUTE = 6
+    """A server address, as the way to a broker."""
+    MEMBERSHIP = 7
+    """A client instance ID in a group."""
 
 
 class Identity(msgspec.Struct, frozen=True, array_like=True):
@@ -44,13 +49,15 @@ class Negotiated(msgspec.Struct, frozen=True, array_like=True):
 
     `asked_at` is when the first ApiVersions request was sent, `used_at` when the first other request
     but SASL was, `rebootstrap_at` when ApiVersions was refused with error 129, `described_at` when
-    Metadata or DescribeCluster first described the cluster to the client.
+    Metadata or DescribeCluster first described the cluster to the client. `refused_ids` are those that the
+    refusal with error 129 was about.
     """
 
     asked_at: int = 0
     used_at: int = 0
     rebootstrap_at: int = 0
     described_at: int = 0
+    refused_ids: ClusterDescription | None = None
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True):
@@ -77,6 +84,31 @@ class Foreign(msgspec.Struct, frozen=True, array_like=True):
     def size(self) -> int:
         """The bytes as a broker reads them: the signed length of a frame."""
         return int.from_bytes(self.beginning, signed=True)
+
+
+class Route(msgspec.Struct, frozen=True, array_like=True):
+    """What was shown of the broker behind a server address: IDs that it accepted, or its description."""
+
+    accepted: ClusterDescription | None = None
+    described: ClusterDescription | None = None
+
+
+class Membership(msgspec.Struct, frozen=True, array_like=True):
+    """What the heartbeats of a member showed on one connection.
+
+    `joins` is True if the first of them joined the group. `epoch` is that of the latest one, `error_code`
+    that of its response, None if it has none. `is_abandoned` is True if the client ended the connection.
+    """
+
+    joins: bool
+    epoch: int
+    error_code: int | None
+    is_abandoned: bool
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the latest heartbeat says that the member leaves."""
+        return self.epoch < JOINING
 
 
 class Claim(msgspec.Struct, frozen=True, array_like=True):
@@ -117,6 +149,8 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
     negotiated: Negotiated | None = None
     refused: Refused | None = None
     foreign: Foreign | None = None
+    route: Route | None = None
+    membership: Membership | None = None
 
     @property
     def key(self) -> tuple[bytes, int] | str:

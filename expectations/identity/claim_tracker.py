@@ -20,12 +20,20 @@ from decoders.protocol import (
     UNSUPPORTED_VERSION,
 )
 from decoders.wire.assembly import PREFIX
-from expectations.conversation.bodies import Advertisement, Heartbeat, SoftwareClaim
+from expectations.conversation.bodies import Advertisement, ClusterDescription, Heartbeat, SoftwareClaim
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.members import member_name
 from expectations.conversation.observation import Observation
 from expectations.conversation.progress import Shown
-from expectations.identity.claim import Claim, Foreign, Identity, IdentityKind, Negotiated, Refused
+from expectations.identity.claim import (
+    Claim,
+    Foreign,
+    Identity,
+    IdentityKind,
+    Membership,
+    Negotiated,
+    Refused,
+)
 from expectations.identity.shown import ShownIdentities, ShownIdentity, is_behind
 
 _OPENING_APIS = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
@@ -63,7 +71,8 @@ class ClaimTracker:
             yield self._client_claim()
         for name, member in identities.members.items():
             if is_behind(member, progress.members[name]):
-                yield self._member_claim(name, member)
+                yield from self._member_claims(name, member)
+        yield from self._latest_route()
 
     def _process_instance(self, request: Observation) -> Iterator[Claim]:
         if self._conversation.instance_id is None:
@@ -81,9 +90,10 @@ class ClaimTracker:
         members, name = self._identities.members, member_name(heartbeat.group_id, heartbeat.member_id or "")
         if name not in members and name in self._progress.members:
             members[name] = self._shown_first(request)
-            yield self._member_claim(name, members[name], request)
+            members[name].joins = heartbeat.member_epoch == JOINING
+            yield from self._member_claims(name, members[name], request)
         if name in members and (heartbeat.member_epoch or 0) < JOINING:
-            yield self._member_claim(name, members.pop(name), has_left=True)
+            yield from self._member_claims(name, members.pop(name), has_left=True)
 
     def _process_client(self, request: Observation) -> Iterator[Claim]:
         identities, before = self._identities, self._identities.negotiated
@@ -102,13 +112,17 @@ class ClaimTracker:
         before = identities.negotiated
         if isinstance(body, Advertisement):
             if body.error_code == REBOOTSTRAP_REQUIRED:
-                identities.negotiated = msgspec.structs.replace(before, rebootstrap_at=at)
+                identities.negotiated = msgspec.structs.replace(
+                    before, rebootstrap_at=at, refused_ids=self._asked_ids()
+                )
             elif body.error_code == UNSUPPORTED_VERSION:
                 yield from self._refused_by_error(response)
         elif self._conversation.described is not None and not before.described_at:
             identities.negotiated = msgspec.structs.replace(before, described_at=at)
         if identities.negotiated != before and identities.client is not None:
             yield self._client_claim()
+        if claim := identities.route.process(response, self._conversation):
+            yield claim
 
     def _process_end(self, closed: Observation) -> Iterator[Claim]:
         identities = self._identities
@@ -117,8 +131,18 @@ class ClaimTracker:
         if identities.client is not None:
             yield self._client_claim(has_left=True)
         for name, member in identities.members.items():
-            yield self._member_claim(name, member, has_left=True)
+            yield from self._member_claims(name, member, has_left=True)
+        yield from self._latest_route()
         yield from self._refused_by_closing(closed)
+
+    def _asked_ids(self) -> ClusterDescription | None:
+        """Return the cluster and node that the request of the latest response named."""
+        asked = self._conversation.negotiation.answered
+        return asked.claim.ids if asked is not None and asked.claim.gives_ids else None
+
+    def _latest_route(self) -> Iterator[Claim]:
+        if claim := self._identities.route.latest(self._conversation):
+            yield claim
 
     def _refused_by_closing(self, closed: Observation) -> Iterator[Claim]:
         refused = self._conversation.closed_upon
@@ -140,13 +164,33 @@ class ClaimTracker:
         identity = self._identity(IdentityKind.INSTANCE, instance_id.hex())
         return self._claim(identity, self._identities.instance, shown, request, has_left)
 
-    def _member_claim(
+    def _member_claims(
         self, name: str, member: ShownIdentity, request: Observation | None = None, *, has_left: bool = False
-    ) -> Claim:
+    ) -> Iterator[Claim]:
+        """Claim the member ID and, if there is one, the client instance ID in the group."""
         group_id, _, member_id = name.partition("\0")
         identity, shown = self._identity(IdentityKind.MEMBER, name), self._progress.members[name]
-        claim = self._claim(identity, member, shown, request, has_left)
-        return msgspec.structs.replace(claim, group_id=group_id, member_id=member_id)
+        claim = msgspec.structs.replace(
+            self._claim(identity, member, shown, request, has_left),
+            group_id=group_id,
+            member_id=member_id,
+            membership=self._membership(group_id, member_id, member),
+        )
+        yield claim
+        if self._conversation.instance_id is not None:
+            instance = f"{self._conversation.instance_id.hex()}\0{group_id}"
+            identity = self._identity(IdentityKind.MEMBERSHIP, instance)
+            yield msgspec.structs.replace(claim, identity=identity)
+
+    def _membership(self, group_id: str, member_id: str, member: ShownIdentity) -> Membership:
+        conversation = self._conversation
+        facts = conversation.members.of(group_id, member_id)
+        return Membership(
+            joins=member.joins,
+            epoch=facts.epoch,
+            error_code=facts.error_code if facts.answered else None,
+            is_abandoned=conversation.ended and not conversation.closed_by_broker,
+        )
 
     def _client_claim(self, request: Observation | None = None, *, has_left: bool = False) -> Claim:
         host, shown = self._conversation.client.rpartition(":")[0], self._progress.client

@@ -73,7 +73,7 @@ def fingerprint_of(state: ConnectionState) -> bytes | None:
     ]
     # Silences stand until the next observation clears them, which a cached transition would not do.
     shown = (identities.client is None, identities.instance is None, bool(conversation.members.silences))
-    negotiated = [time > 0 for time in msgspec.structs.astuple(identities.negotiated)]
+    negotiated = [bool(value) for value in msgspec.structs.astuple(identities.negotiated)]
     return _hash((_without_ids(facts, client_id, instance_id), firsts, shown, negotiated, rules))
 
 

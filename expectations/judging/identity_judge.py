@@ -29,6 +29,8 @@ CLAIM_LIMITS = {
     IdentityKind.CLIENT: 64,
     IdentityKind.BROKER: 1_024,
     IdentityKind.LISTENER: 64,
+    IdentityKind.ROUTE: 64,
+    IdentityKind.MEMBERSHIP: 64,
 }
 """Claims that are kept of one identity; the oldest that has left makes room.
 
@@ -36,6 +38,8 @@ Of a listener the latest one does: a scanner with ever new addresses must not ma
 """
 SETTLED_AGE = 2
 """Ticks after which a claim is settled: a whole interval between two ticks lies behind it."""
+FINAL_AGE = SETTLED_AGE + 1
+"""The age of claims when no further one will come."""
 
 
 class KnownClaim(msgspec.Struct, array_like=True):
@@ -85,7 +89,7 @@ class IdentityJudge:
             self._merge(group, claim, outcome)
             state.clock = max(state.clock, claim.until)
         for group in touched.values():
-            self._judge_group(group, outcome, settling=False)
+            self._judge_group(group, outcome, state.clock, settling=False)
         self._make_room(state, outcome)
         return outcome
 
@@ -94,7 +98,7 @@ class IdentityJudge:
         outcome = Outcome()
         for group in state.groups.values():
             if group.is_unsettled:
-                self._age(group, outcome)
+                self._age(group, outcome, state.clock)
         _forget_silent(state)
         return outcome
 
@@ -103,8 +107,8 @@ class IdentityJudge:
         outcome = Outcome()
         for group in state.groups.values():
             for known in group.known:
-                known.age = SETTLED_AGE
-            self._judge_group(group, outcome, settling=True)
+                known.age = FINAL_AGE
+            self._judge_group(group, outcome, state.clock, settling=True)
         return outcome
 
     def _merge(self, group: Group, claim: Claim, outcome: Outcome) -> None:
@@ -123,32 +127,37 @@ class IdentityJudge:
             group.has_forgotten = group.has_forgotten or oldest.claim.foreign is None
             self._give_up(oldest, outcome)
 
-    def _age(self, group: Group, outcome: Outcome) -> None:
+    def _age(self, group: Group, outcome: Outcome, clock: int) -> None:
         settles = False
         for known in group.known:
             known.age = min(known.age + 1, SETTLED_AGE)
             settles = settles or known.age == SETTLED_AGE
         if settles:
-            self._judge_group(group, outcome, settling=True)
-        group.is_unsettled = any(known.age < SETTLED_AGE for known in group.known)
+            self._judge_group(group, outcome, clock, settling=True)
+        group.is_unsettled = any(
+            known.age < SETTLED_AGE
+            or any(_waits_for_silence(rule, known.claim, clock) for rule in self._rules_of(known.claim))
+            for known in group.known
+        )
 
-    def _judge_group(self, group: Group, outcome: Outcome, *, settling: bool) -> None:
+    def _judge_group(self, group: Group, outcome: Outcome, clock: int, *, settling: bool) -> None:
         claims = sorted((known.claim for known in group.known), key=lambda claim: claim.order)
         for known in sorted(group.known, key=lambda known: known.claim.order):
             others = [claim for claim in claims if claim is not known.claim]
             for rule in self._rules_of(known.claim):
-                is_settled = settling and known.age >= SETTLED_AGE
+                is_settled = settling and _is_settled(rule, known, clock)
                 if known.accused.get(rule.id) is not rule.level and (is_settled or not rule.waits):
-                    judgement = self._judge(rule, known.claim, others, group)
+                    judgement = self._judge(rule, known.claim, others, group, clock)
                     self._take(rule, known, judgement, outcome, is_settled=is_settled)
 
     def _judge(
-        self, rule: IdentityRule, claim: Claim, others: Sequence[Claim], group: Group
+        self, rule: IdentityRule, claim: Claim, others: Sequence[Claim], group: Group, clock: int
     ) -> Judgement | None:
         judgement = rule.judge_claim(claim, others)
         if judgement is None or judgement.verdict is not Verdict.VIOLATES:
             return judgement
         is_certain = claim.evidence is not None and not (rule.waits and group.has_forgotten)
+        is_certain = is_certain and not _waits_for_silence(rule, claim, clock)
         return judgement if is_certain else undecided()
 
     def _take(
@@ -191,7 +200,7 @@ class IdentityJudge:
                 _count(outcome, rule, undecided(), known.claim)
 
     def _rules_of(self, claim: Claim) -> list[IdentityRule]:
-        return [rule for rule in self._rules if rule.kind is claim.identity.kind]
+        return [rule for rule in self._rules if rule.judges(claim.identity.kind)]
 
     def _finding(self, rule: IdentityRule, judgement: Judgement, claim: Claim) -> Finding:
         about = _subject(claim, self._terms.listener(claim.server))
@@ -223,7 +232,18 @@ def _subject(claim: Claim, listener: str) -> Subject:
 
 def _count(outcome: Outcome, rule: Rule, judgement: Judgement, claim: Claim) -> None:
     outcome.count(rule, judgement)
-    outcome.judged.append((claim.connection, rule.id, str(judgement.verdict)))
+    if claim.connection:
+        outcome.judged.append((claim.connection, rule.id, str(judgement.verdict)))
+
+
+def _is_settled(rule: IdentityRule, known: KnownClaim, clock: int) -> bool:
+    if known.age == SETTLED_AGE:
+        return not _waits_for_silence(rule, known.claim, clock)
+    return known.age == FINAL_AGE
+
+
+def _waits_for_silence(rule: IdentityRule, claim: Claim, clock: int) -> bool:
+    return clock < claim.until + rule.silence
 
 
 def _forget_silent(state: IdentityState) -> None:

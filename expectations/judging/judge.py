@@ -25,7 +25,6 @@ from expectations.identity.shown import ShownIdentities
 from expectations.judging.finding import Finding, Subject, finding_of
 from expectations.judging.outcome import Outcome, merged
 from expectations.judging.terms import Terms
-from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.rule import FRAMES, Judgement, Level, Rule, Verdict
 from expectations.rules.catalogue import NO_STATE, RULE_STATES, kept_name, state_of
 
@@ -88,7 +87,7 @@ class Judge:
     def __init__(self, api_names: Mapping[int, str], terms: Terms | None = None) -> None:
         self._api_names = api_names
         self._terms = terms or Terms()
-        self._rules = [rule for rule in self._terms.rules if not isinstance(rule, IdentityRule)]
+        self._rules = [rule for rule in self._terms.rules if rule.kinds]
         self._named_apis = frozenset().union(*(rule.apis or () for rule in self._rules))
         self._dispatches: dict[tuple[Kind, int | None, bool, bool], Dispatch] = {}
 

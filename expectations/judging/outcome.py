@@ -31,7 +31,7 @@ class Outcome(msgspec.Struct):
 
     `claims` concern identities that other connections may share. `answered` holds (API key, version) of
     requests that the broker responded to. `judged` holds a (connection, rule id, verdict) for each check of
-    an identity.
+    an identity that belongs to a connection.
     """
 
     findings: list[Finding] = []

@@ -23,7 +23,7 @@ class Companions:
     """The connections that showed the same identity."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
-        self._kinds = {rule.id: rule.kind for rule in rules if isinstance(rule, IdentityRule)}
+        self._rules = {rule.id: rule for rule in rules if isinstance(rule, IdentityRule)}
         self._identities: dict[str, set[Identity]] = {}
         self._connections: dict[Identity, set[str]] = {}
 
@@ -36,8 +36,8 @@ class Companions:
 
     def of(self, finding: Finding) -> set[str]:
         """Return the connections that a finding is about, in hex: its own, and those it was compared with."""
-        kind = self._kinds.get(finding.rule)
-        shared = [each for each in self._identities.get(finding.connection, ()) if each.kind is kind]
+        rule, shown = self._rules.get(finding.rule), self._identities.get(finding.connection, ())
+        shared = [each for each in shown if rule is not None and rule.judges(each.kind)]
         return {finding.connection}.union(*(self._connections[identity] for identity in shared))
 
 

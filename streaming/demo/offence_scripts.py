@@ -223,6 +223,7 @@ def share_member_id(client: InstanceClient, _settle: float) -> None:
             epoch = join(connection, member_id)["memberEpoch"]
         for _ in range(2):
             heartbeat(other, member_id, epoch)
+        heartbeat(other, member_id, LEAVE)
 
 
 def negotiate(client: InstanceClient, _settle: float) -> None:

@@ -22,7 +22,9 @@ from expectations.rules.base.rule import Rule
 from expectations.rules.readings import read_choices, rules_read_as
 from tests.exchange import ADVERTISED, ID_A, ID_B, Exchange
 
-INSTANCE_IDS = {"A": ID_A, "B": ID_B, "zero": bytes(16), "one": bytes(15) + b"\1"}
+INSTANCE_IDS = {"A": ID_A, "B": ID_B, "zero": bytes(16), "one": bytes(15) + b"\1"} | {
+    name: name.encode() * 16 for name in "CDEF"
+}
 DIRECTIONS = {"broker": Direction.TO_BROKER, "client": Direction.TO_CLIENT}
 PAIRINGS = {pairing.name.lower(): pairing for pairing in (Pairing.FOREIGN, Pairing.UNOWED, Pairing.UNKNOWN)}
 BEGINNINGS = {

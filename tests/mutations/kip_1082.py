@@ -171,3 +171,23 @@ def share_the_member_id(script: Script) -> Iterator[Script]:
     beats = [ask.on for _, ask in script.asks() if ask.api in HEARTBEAT_APIS]
     if not closed and beats[1:2] == [SECOND_ONE] and beats[-1] == FIRST:
         yield script.each(lambda ask: with_member_id(ask, MEMBER_ID))
+
+
+@breaks("kip1082/member-id-changed")
+def come_back_as_another_member(script: Script) -> Iterator[Script]:
+    """The client instance ID tells that it is the same client."""
+    closed = {step.on for step in script.steps if isinstance(step, Close) and step.on == FIRST}
+    beats = [ask for _, ask in script.asks(SECOND_ONE) if ask.api in HEARTBEAT_APIS and ask.header == 3]
+    if closed and beats and beats[0].body["memberEpoch"] == JOIN:
+        yield script.each(lambda ask: with_member_id(ask, OTHER_MEMBER_ID) if ask.on == SECOND_ONE else ask)
+
+
+@breaks("kip1082/member-ghost")
+def fall_silent(script: Script) -> Iterator[Script]:
+    """The last heartbeat, by which the member leaves, is missing. Another connection lets time pass."""
+    beats = [(place, ask) for place, ask in script.asks() if ask.api in HEARTBEAT_APIS]
+    _, first = next(script.asks())
+    if beats and script.focus is None and beats[-1][1].body["memberEpoch"] == LEAVE:
+        silent = script.put(beats[-1][0])
+        late = (dataclasses.replace(first, on="late", after=70.0), Close(on="late"))
+        yield dataclasses.replace(silent, steps=silent.steps + late)

@@ -97,3 +97,18 @@ def come_back_with_the_ids(script: Script) -> Iterator[Script]:
             again = dataclasses.replace(misrouted, on=SECOND_ONE)
             steps = (told, Close(), again, Close(on=SECOND_ONE))
             yield dataclasses.replace(script, steps=steps)
+
+
+@breaks("kip1242/rebootstrap-with-ids")
+def come_back_with_the_ids_at_once(script: Script) -> Iterator[Script]:
+    """Within milliseconds, three times in sequence."""
+    for place, ask in _identified(script):
+        if not script.before(place) and ask.on != SECOND_ONE:
+            body = {**ask.body, **ELSEWHERE[0]}
+            told = dataclasses.replace(ask, body=body, response=MISROUTED, after=0.01)
+            steps = [
+                step
+                for on in (ask.on, SECOND_ONE, "three")
+                for step in (dataclasses.replace(told, on=on), Close(on=on, after=0.01))
+            ]
+            yield dataclasses.replace(script, steps=tuple(steps))

@@ -120,3 +120,45 @@ def come_back_with_another_id(script: Script) -> Iterator[Script]:
         yield script.each(
             lambda ask: dataclasses.replace(ask, instance_id=OTHER_ID) if ask.on == SECOND_ONE else ask
         )
+
+
+@breaks("kip1313/instance-id-not-lifelong")
+def take_an_id_per_connection(script: Script) -> Iterator[Script]:
+    """Connections one after another, each with an instance ID of its own."""
+    negotiation = next(
+        (ask for _, ask in script.asks() if ask.api == "ApiVersions" and ask.header == 3), None
+    )
+    if negotiation is not None and script.focus is None and not script.before(0):
+        steps = [
+            step
+            for number in range(1, 6)
+            for step in (
+                dataclasses.replace(
+                    negotiation, client_id="app", on=str(number), instance_id=bytes([number]) * 16
+                ),
+                Close(on=str(number)),
+            )
+        ]
+        yield dataclasses.replace(script, steps=tuple(steps))
+
+
+@breaks("kip1313/instance-id-not-lifelong")
+def go_on_under_another_id(script: Script) -> Iterator[Script]:
+    """A member that has not left goes on, on another connection, under another instance ID."""
+    apis = {ask.api for _, ask in script.asks(SECOND_ONE)}
+    if _is_beside(script) or apis.isdisjoint(HEARTBEAT_APIS):
+        return
+    steps = [
+        dataclasses.replace(step, instance_id=OTHER_ID)
+        if isinstance(step, Ask) and step.on == SECOND_ONE
+        else step
+        for step in script.steps
+        if not isinstance(step, Ask) or _stays(step)
+    ]
+    yield dataclasses.replace(script, steps=tuple(steps)).each(lambda ask: with_member_id(ask, "orders-1"))
+
+
+def _stays(ask: Ask) -> bool:
+    """Whether it is no heartbeat, or one of a member that is in its group."""
+    epoch: int = ask.body.get("memberEpoch", 1)
+    return epoch > 0

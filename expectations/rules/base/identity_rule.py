@@ -8,29 +8,39 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.identity.claim import Claim, IdentityKind
-from expectations.rules.base.rule import Judgement, NoState, Rule
+from expectations.rules.base.rule import Judgement, Rule
 
 
 class IdentityRule(Rule):
     """A rule about the claims of one kind of identity.
 
     A rule that `waits` accuses because something did not happen, so it is asked only after later claims
-    had time to arrive. Any other rule accuses because of what did happen, which no later claim changes.
+    had time to arrive. Any other rule accuses because of what did happen, which no later claim changes. A
+    rule that waits may also demand `silence`: nanoseconds of captured time after the claim was shown last.
+
+    A rule on claims of several kinds names the others in `further_kinds`. One that can also judge a single
+    connection names its observations in `kinds`.
     """
 
+    kinds = frozenset()
     kind: ClassVar[IdentityKind]
+    further_kinds: ClassVar[frozenset[IdentityKind]] = frozenset()
     waits: ClassVar[bool] = False
+    silence: ClassVar[int] = 0
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
-        """Judge nothing: one connection alone is no opportunity to offend."""
+    def judge(self, observation: Observation, conversation: Conversation, state: Any) -> Iterator[Judgement]:
+        """Judge nothing: to most of these rules, one connection alone is no opportunity to offend."""
         yield from ()
+
+    @classmethod
+    def judges(cls, kind: IdentityKind) -> bool:
+        """Whether the rule judges claims of a kind."""
+        return kind is cls.kind or kind in cls.further_kinds
 
     @abstractmethod
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:

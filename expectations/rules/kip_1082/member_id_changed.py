@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -12,7 +12,18 @@ from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.members import Members
 from expectations.conversation.observation import Observation
-from expectations.rules.base.rule import Judgement, Level, Role, Rule, Verdict, conforms, undecided
+from expectations.identity.claim import Claim, IdentityKind
+from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.rule import (
+    LOSSES,
+    REQUESTS,
+    Judgement,
+    Level,
+    Role,
+    Verdict,
+    conforms,
+    undecided,
+)
 
 SILENT_INTERVALS = 2
 """A member that missed this many heartbeats has given way to the new ID."""
@@ -37,7 +48,7 @@ class GroupMembers(msgspec.Struct, omit_defaults=True):
     groups: dict[str, GroupMember] = {}
 
 
-class MemberIdChanged(Rule):
+class MemberIdChanged(IdentityRule):
     """Checks that a client keeps its member ID of a group, across retries, leaving and rejoining.
 
     ## Why it matters
@@ -56,6 +67,10 @@ class MemberIdChanged(Rule):
     share the connection: if the first one is seen again, it is undecided. So a change without a
     leave is reported only when the first ID has been silent for two heartbeat intervals, or the
     connection closed without it. What a gap or an unreadable heartbeat may have hidden is undecided.
+    On another connection a change is judged by the client instance ID: the same one joins the same
+    group under a new member ID after the connection of the first one was lost. Without instance IDs
+    nothing tells a client that rejoins from one that was restarted. A member of a static group
+    instance that is restarted has another client instance ID, too.
     """
 
     section = "Proposed Changes, Member ID Lifecycle"
@@ -63,7 +78,10 @@ class MemberIdChanged(Rule):
     message = 'the member ID for group "{group}" changed from {expected} to {observed} ({when})'
     level = Level.VIOLATION
     role = Role.CLIENT
+    kinds = REQUESTS | LOSSES
     apis = frozenset(HEARTBEAT_APIS)
+    kind = IdentityKind.MEMBERSHIP
+    waits = True
     implies = ("kip1313/member-id-differs",)
     State = GroupMembers
 
@@ -78,6 +96,19 @@ class MemberIdChanged(Rule):
                 yield from self._judge_heartbeat(observation, observation.body, conversation.members, state)
             else:
                 yield from _forget(state)
+
+    def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
+        """Judge a client instance that joins a group which it was a member of on another connection."""
+        before = [other for other in others if _is_before(claim, other)]
+        if not before or claim.membership is None or not claim.membership.joins:
+            return None
+        if any(other.member_id == claim.member_id for other in before):
+            return conforms()
+        previous = before[-1]
+        is_whole = claim.began_whole and previous.began_whole and previous.has_left
+        if not is_whole or any(_goes_on(other, claim) for other in others):
+            return undecided()
+        return _changed(claim, previous)
 
     def close(self, conversation: Conversation, state: GroupMembers) -> Iterator[Judgement]:
         """No heartbeat follows: the IDs that appeared beside a member's own have replaced it."""
@@ -167,3 +198,27 @@ def _forget(state: GroupMembers) -> Iterator[Judgement]:
     for member in state.groups.values():
         yield from _drop_rivals(member)
     state.groups.clear()
+
+
+def _is_before(claim: Claim, other: Claim) -> bool:
+    return other.connection != claim.connection and other.order < claim.order
+
+
+def _goes_on(other: Claim, claim: Claim) -> bool:
+    """Whether another member of the client instance is heard after a claim's member began."""
+    return other.member_id != claim.member_id and other.order < claim.order and other.until > claim.since
+
+
+def _changed(claim: Claim, previous: Claim) -> Judgement | None:
+    """Judge a new member ID after an earlier one, which the client must have made itself."""
+    before = previous.membership
+    if before is None or not before.joins:
+        return undecided()
+    when = "on another connection"
+    if before.has_left:
+        when = "across leave and rejoin"
+    elif before.epoch == JOINING and before.error_code is None:
+        when = "on a retry"
+    expected, observed = previous.member_id or "", claim.member_id or ""
+    context = {"group": claim.group_id or "", "expected": expected, "observed": observed, "when": when}
+    return Judgement(Verdict.VIOLATES, expected=expected, observed=observed, context=context)

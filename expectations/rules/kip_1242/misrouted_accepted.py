@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from decoders.frame.record import Kind
-from decoders.protocol import API_VERSIONS, NO_ERROR, SASL_HANDSHAKE
-from expectations.conversation.bodies import NO_NODE, Advertisement, ClusterDescription, SoftwareClaim
+from decoders.protocol import SASL_HANDSHAKE
+from expectations.conversation.bodies import NO_NODE, ClusterDescription, SoftwareClaim
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
-from expectations.rules.base.rule import Judgement, Level, Role, Rule, Verdict, conforms, undecided
+from expectations.identity.claim import Claim, IdentityKind
+from expectations.identity.route import comparable_description
+from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.rule import FRAMES, Judgement, Level, Role, Verdict, conforms, undecided
 
 ACCEPTED_LIMIT = 16
 """How many accepted claims wait for the broker to describe itself; one more makes the oldest undecided."""
@@ -30,7 +33,7 @@ class AcceptedState(msgspec.Struct, omit_defaults=True):
     accepted: list[Accepted] = []
 
 
-class MisroutedAccepted(Rule):
+class MisroutedAccepted(IdentityRule):
     """Checks that a broker objects to a client that means to reach another cluster or broker.
 
     ## Why it matters
@@ -46,10 +49,14 @@ class MisroutedAccepted(Rule):
     to ApiVersions, it must do so.
 
     ## What it does not cover
-    Claims that cannot be compared with anything on this connection. Metadata or DescribeCluster names
-    the cluster, and also the node if just one entry has the address that the client is connected to.
-    Released brokers do not compare the IDs before authentication, and controllers never do: what was
-    accepted before SaslHandshake, or where no broker describes itself, is not judged.
+    Only what the broker says of itself on the same connection, or the configuration of its listener, shows
+    a violation: Metadata or DescribeCluster names the cluster, and also the node if just one entry has
+    the address that the client is connected to. Where the connection does not show it, the IDs are
+    compared once for the address with what brokers said there on any connection. They conform if only their
+    cluster was described there, and their node is listed under this address or, where hosts are names, under
+    its port, as the only node accepted there. Otherwise they are undecided: an address may pass to another
+    broker, or lead to several. Released brokers do not compare the IDs before authentication, and
+    controllers never do: what was accepted before SaslHandshake is not judged.
     """
 
     section = "Public Interfaces, ApiVersions"
@@ -57,51 +64,58 @@ class MisroutedAccepted(Rule):
     message = "a client that meant to reach {expected} was accepted by {observed}"
     level = Level.VIOLATION
     role = Role.BROKER
+    kinds = FRAMES
+    kind = IdentityKind.ROUTE
+    waits = True
     State = AcceptedState
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: AcceptedState
     ) -> Iterator[Judgement]:
-        """Compare accepted claims with what the broker says of itself."""
+        """Compare accepted claims with what the broker says of itself on the connection."""
         if observation.kind is Kind.REQUEST and observation.api_key == SASL_HANDSHAKE:
             state.accepted.clear()
         elif observation.kind is Kind.RESPONSE and observation.is_matched:
             yield from self._apply_response(observation, conversation, state)
 
-    def close(self, conversation: Conversation, state: AcceptedState) -> Iterator[Judgement]:
-        """Nothing more will be known of the broker: claims that still wait are undecided."""
-        if state.accepted:
-            yield undecided(len(state.accepted))
+    def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
+        """Compare accepted IDs with what brokers said of themselves at the address."""
+        ids = claim.route.accepted if claim.route is not None else None
+        if ids is None:
+            return None
+        shown = [other.route for other in others if other.route is not None]
+        described = [route.described for route in shown if route.described is not None]
+        if {each.cluster_id for each in described} - {None} != {ids.cluster_id}:
+            return undecided()
+        nodes = {each.node_id for each in described} - {NO_NODE}
+        if nodes:
+            return conforms() if nodes == {ids.node_id} else undecided()
+        is_only = all(route.accepted is None for route in shown)
+        is_listed = any(ids.node_id in each.named for each in described)
+        return conforms() if is_only and is_listed else undecided()
 
     def _apply_response(
         self, response: Observation, conversation: Conversation, state: AcceptedState
     ) -> Iterator[Judgement]:
-        if response.api_key == API_VERSIONS and _accepts_ids(response, conversation):
+        if conversation.negotiation.accepts_ids(response):
             assert conversation.negotiation.answered is not None
             state.accepted.append(Accepted(conversation.negotiation.answered.claim, response))
             if len(state.accepted) > ACCEPTED_LIMIT:
                 state.accepted.pop(0)
                 yield undecided()
-        described = conversation.configured or conversation.described
-        if described is not None:
-            yield from self._judge_accepted(described, state)
-
-    def _judge_accepted(self, described: ClusterDescription, state: AcceptedState) -> Iterator[Judgement]:
         waiting = []
         for accepted in state.accepted:
-            judgement = self._judge_one(accepted, described)
-            if judgement is None:
+            described = comparable_description(conversation, accepted.claim)
+            if described is None:
                 waiting.append(accepted)
             else:
-                yield judgement
+                yield self._judge_accepted(accepted, described)
         state.accepted = waiting
 
-    def _judge_one(self, accepted: Accepted, described: ClusterDescription) -> Judgement | None:
+    def _judge_accepted(self, accepted: Accepted, described: ClusterDescription) -> Judgement:
         claim = accepted.claim
         if described.is_meant_by(claim):
             return conforms()
-        if described.cluster_id == claim.cluster_id and described.node_id == NO_NODE:
-            return None
         expected = f'cluster "{claim.cluster_id}", node {claim.node_id}'
         observed = f'cluster "{described.cluster_id}"'
         if described.node_id != NO_NODE:
@@ -113,13 +127,3 @@ class MisroutedAccepted(Rule):
             context={"expected": expected, "observed": observed},
             subject=accepted.response,
         )
-
-
-def _accepts_ids(response: Observation, conversation: Conversation) -> bool:
-    """Whether a response accepts, in the version of the request, a request that gives both IDs."""
-    asked, body = conversation.negotiation.answered, response.body
-    if asked is None or not isinstance(body, Advertisement):
-        return False
-    gives_both = asked.claim.cluster_id is not None and asked.claim.node_id != NO_NODE
-    in_its_version = body.body_version == asked.request.api_version
-    return gives_both and body.error_code == NO_ERROR and in_its_version

@@ -10,6 +10,10 @@ from expectations.rules.base.rule import Judgement, Level, Role, Verdict, confor
 
 SETTLING_TIME = 1_000_000_000
 """Nanoseconds after a response until the client has certainly read it."""
+ENOUGH = 3
+"""Connections in sequence that must have been refused for the same IDs."""
+ANSWERED_WITHIN = 30_000_000_000
+"""Nanoseconds that a client waits for a response: the default of `request.timeout.ms`."""
 
 
 class RebootstrapWithIds(IdentityRule):
@@ -27,9 +31,13 @@ class RebootstrapWithIds(IdentityRule):
     the new ones.
 
     ## What it does not cover
-    A client is identified by its address, client ID and software, so two processes may look like one: if
-    another connection of theirs was in use across the rebootstrap, it is undecided. So is a connection
-    that was opened within a second of the response. IDs from Metadata in between may be used.
+    A client is identified by its address, client ID and software, so two processes may look like one. One
+    reconnect is therefore undecided if another connection of theirs was in use across the rebootstrap,
+    or if it was opened within a second of the response. At any pace, the same IDs that are refused on three
+    connections are proof if each was opened after the refusal before, since a client that obeys is refused
+    once; there must be more refusals than other connections, each of which may belong to another process.
+    IDs from Metadata in between may be used: a load balancer may lead to the wrong broker again. Metadata
+    from brokers whose traffic is not captured is not seen.
     """
 
     section = "Public Interfaces, ApiVersions"
@@ -42,7 +50,9 @@ class RebootstrapWithIds(IdentityRule):
     waits = True
 
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
-        """Judge the first connection after one that was told to rebootstrap."""
+        """Judge a connection after others that were told to rebootstrap."""
+        if _is_refused_again(claim, others):
+            return self._violates(claim)
         alike = [other for other in others if _is_same_software(claim, other)]
         told = [other for other in alike if _rebootstrap_at(other) and other.opened_at < claim.opened_at]
         if not told or claim.software is None:
@@ -94,3 +104,47 @@ def _is_explained(claim: Claim, refused: Claim, alike: Sequence[Claim]) -> bool:
     return any(
         other.connection != refused.connection and other.opened_at < at < other.until for other in alike
     ) or any(other.negotiated and at < other.negotiated.described_at < claim.opened_at for other in alike)
+
+
+def _is_refused_again(claim: Claim, others: Sequence[Claim]) -> bool:
+    """Whether the same IDs were refused on so many connections in sequence that one process gave them."""
+    sequence = _refused_in_sequence(claim, others)
+    return any(_is_proof(sequence[-count:], others) for count in range(ENOUGH, len(sequence) + 1))
+
+
+def _refused_in_sequence(claim: Claim, others: Sequence[Claim]) -> list[Claim]:
+    """Return connections that were refused for the same IDs, each opened after the refusal of the one before.
+
+    The last is the claim's. Of several that could come before another, the one that was opened latest does.
+    """
+    alike, sequence = [other for other in others if _is_same_refusal(claim, other)], [claim]
+    while before := [other for other in alike if _rebootstrap_at(other) < sequence[0].opened_at]:
+        sequence.insert(0, max(before, key=lambda other: (other.opened_at, other.connection)))
+    return sequence
+
+
+def _is_same_refusal(claim: Claim, other: Claim) -> bool:
+    if claim.negotiated is None or other.negotiated is None or claim.negotiated.refused_ids is None:
+        return False
+    same_ids = claim.negotiated.refused_ids == other.negotiated.refused_ids
+    return same_ids and _is_same_software(claim, other) and claim.instance_id == other.instance_id
+
+
+def _is_proof(sequence: Sequence[Claim], others: Sequence[Claim]) -> bool:
+    """Whether one process made all these connections, and nothing taught it the IDs again meanwhile."""
+    claim, since = sequence[-1], _rebootstrap_at(sequence[0])
+    meanwhile = [
+        other
+        for other in (claim, *others)
+        if (other.software is None or _is_same_software(claim, other))
+        and other.opened_at < _rebootstrap_at(claim)
+        and (not other.has_left or other.until + ANSWERED_WITHIN > since)
+    ]
+    beside = [other for other in meanwhile if other is not claim and not _is_same_refusal(claim, other)]
+    return len(sequence) > len(beside) and not any(_may_be_taught(other, claim) for other in meanwhile)
+
+
+def _may_be_taught(other: Claim, claim: Claim) -> bool:
+    """Whether a connection may have brought Metadata before the claim's own was refused."""
+    described_at = other.negotiated.described_at if other.negotiated is not None else 0
+    return not other.whole or 0 < described_at < _rebootstrap_at(claim)

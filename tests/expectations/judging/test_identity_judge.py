@@ -52,6 +52,7 @@ STEPS: dict[str, Callable[[Exchange], object]] = {
     "refuse": refuse,
     "misrouted": lambda on: misroute(on, 129),
     "routed": lambda on: misroute(on, 0),
+    "described": lambda on: on.respond(on.request("Metadata", 12, client_id="app"), {"clusterId": "c"}),
     "gap": lambda on: on.gap(),
     "not kafka": lambda on: on.not_kafka(b"GET "),
     "wait": lambda on: on.wait(2),
@@ -206,7 +207,10 @@ def test_steady_traffic_tells_no_claims() -> None:
     assert told <= before + 1
 
 
-@pytest.mark.parametrize("rule", IdentityJudge(NAMES)._rules, ids=lambda rule: rule.id)
+ALONE = [rule for rule in IdentityJudge(NAMES)._rules if not rule.kinds]
+
+
+@pytest.mark.parametrize("rule", ALONE, ids=lambda rule: rule.id)
 def test_a_connection_alone_is_never_judged_by_such_a_rule(rule: IdentityRule) -> None:
     exchange = Exchange()
     assert list(rule.judge(exchange, exchange, None)) == []  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ import pytest
 
 from decoders.schema.registry import default_schemas
 from expectations.conversation.bodies import ClusterDescription
-from expectations.judging.judge import Judge, open_connection
+from expectations.judging.judge import Judge
 from expectations.judging.outcome import Outcome
 from expectations.judging.terms import Terms
 from tests.exchange import SOFTWARE, Exchange, advertisement
@@ -21,9 +21,8 @@ def judged(node_id: int, error_code: int, configured: ClusterDescription) -> Out
     body = SOFTWARE | {"clusterId": "c", "nodeId": node_id}
     exchange.respond(exchange.request("ApiVersions", 5, body, client_id="app"), advertisement(error_code))
     exchange.close()
-    (window,) = exchange.windows()
-    judge = Judge(default_schemas().api_names, Terms(brokers={exchange.server: configured}))
-    return judge.judge(open_connection(window.connection), window)
+    terms = Terms(brokers={exchange.server: configured})
+    return exchange.judge(judge=Judge(default_schemas().api_names, terms))
 
 
 @pytest.mark.parametrize(

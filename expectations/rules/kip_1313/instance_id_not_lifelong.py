@@ -1,0 +1,135 @@
+"""kip1313/instance-id-not-lifelong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from expectations.conversation.identifier import RESERVED, identifier_bytes
+from expectations.identity.claim import Claim, IdentityKind
+from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+
+ENOUGH = 5
+"""Connections, one after another, that all have an ID of their own."""
+
+
+class InstanceIdNotLifelong(IdentityRule):
+    """Checks that a client goes by one client instance ID for its whole lifetime.
+
+    ## Why it matters
+    The ID is there to follow one client across its connections. With an ID per connection the broker's logs,
+    metrics and telemetry show many short-lived clients, and none of them can be followed.
+
+    ## Example
+    Five connections of client "orders" from one address, one after another, carry five client instance IDs.
+
+    ## What to do
+    Generate the ID once, in the client's constructor, and hand it to every connection. If each connection is
+    a process of its own, such as a job that runs every minute, nothing is wrong.
+
+    ## What it does not cover
+    Connections that follow one another are information: one process with an ID per connection looks like
+    a process per connection. It is published once for an address and client ID, and not if connections
+    overlap or an ID is seen again. It is proven, and an improvement, only where a member goes on: a
+    connection seen from its beginning continues, without joining, the membership that another connection
+    of the same address and software began under another instance ID. Member IDs that are UUIDs are left to
+    kip1313/instance-id-not-kept. Transactional IDs and group instance IDs outlive processes and show nothing.
+    """
+
+    section = "Proposed Changes, Client Instance ID"
+    requirement = "A client uses one client instance ID for its whole lifetime, on all connections."
+    message = "{count} client instance IDs: {shown}"
+    level = Level.INFORMATION
+    role = Role.CLIENT
+    implies = ("kip1082/member-id-not-uuid",)
+    kind = IdentityKind.CLIENT
+    further_kinds = frozenset({IdentityKind.MEMBER})
+    waits = True
+
+    def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
+        """Compare the instance ID of a connection with those of earlier ones."""
+        if claim.instance_id is None:
+            return None
+        if claim.identity.kind is IdentityKind.MEMBER:
+            return _judge_member(claim, others)
+        return _judge_client(claim, others)
+
+
+def _judge_member(claim: Claim, others: Sequence[Claim]) -> Judgement | None:
+    """Judge a membership that goes on where another connection began it."""
+    member = identifier_bytes(claim.member_id or "")
+    is_uuid = member is not None and member not in RESERVED
+    if is_uuid or claim.membership is None or claim.membership.joins:
+        return None
+    before = [other for other in others if _is_same_member(claim, other)]
+    if not before:
+        return None
+    if any(other.instance_id == claim.instance_id for other in before):
+        return conforms()
+    if not claim.began_whole or not any(other.began_whole for other in before):
+        return undecided()
+    shown = f'member "{claim.member_id}" of group "{claim.group_id}" goes on under another'
+    return _differs(2, shown, Level.IMPROVEMENT)
+
+
+def _judge_client(claim: Claim, others: Sequence[Claim]) -> Judgement | None:
+    """Judge connections of an address and client ID, one after another."""
+    alike = [other for other in others if other.instance_id is not None and _is_same_software(claim, other)]
+    connections = sorted([claim, *alike], key=lambda each: (each.opened_at, each.connection))
+    place = connections.index(claim)
+    if any(other.instance_id == claim.instance_id for other in connections[:place]):
+        return conforms()
+    if place + 1 < ENOUGH:
+        return None
+    latest = _first_sequence(connections)
+    if latest is None:
+        return undecided() if place + 1 == ENOUGH else None
+    if latest is not claim:
+        return None
+    shown = "as many connections one after another, each a process, or one that does not keep its ID"
+    return _differs(ENOUGH, shown, Level.INFORMATION)
+
+
+def _first_sequence(connections: Sequence[Claim]) -> Claim | None:
+    """Return the last of the first ENOUGH connections that follow one another, each with an ID of its own."""
+    times, length = Counter(each.instance_id for each in connections), 0
+    for number, each in enumerate(connections):
+        if number and not _is_over(connections[number - 1], each):
+            length = 0
+        length = length + 1 if times[each.instance_id] == 1 else 0
+        if length == ENOUGH:
+            return each
+    return None
+
+
+def _differs(count: int, shown: str, level: Level) -> Judgement:
+    return Judgement(
+        Verdict.VIOLATES,
+        expected="one client instance ID of a client",
+        observed=f"{count} client instance IDs",
+        context={"count": str(count), "shown": shown},
+        level=level,
+    )
+
+
+def _is_same_member(claim: Claim, other: Claim) -> bool:
+    """Whether an earlier connection of the same address and software has sent heartbeats of the member."""
+    is_earlier = other.connection != claim.connection and other.order < claim.order
+    has_left = other.membership is not None and other.membership.has_left
+    if not is_earlier or has_left or other.instance_id is None:
+        return False
+    return other.client_host == claim.client_host and _is_same_software(claim, other)
+
+
+def _is_over(one: Claim, other: Claim) -> bool:
+    """Whether a connection ended before another one began."""
+    return one.has_left and one.until < other.opened_at
+
+
+def _is_same_software(claim: Claim, other: Claim) -> bool:
+    return _software(other) == _software(claim)
+
+
+def _software(claim: Claim) -> tuple[str, str] | None:
+    return (claim.software.name, claim.software.version) if claim.software is not None else None
