@@ -26,7 +26,7 @@ SECOND = 1_000_000_000
 ID_A, ID_B = bytes(range(16)), bytes(range(16, 32))
 ZERO_ID = bytes(16)
 SOFTWARE = {"clientSoftwareName": "tester", "clientSoftwareVersion": "1.0"}
-ADVERTISED = {18: (0, 6), 3: (0, 14), 10: (0, 7), 68: (0, 2), 0: (3, 13)}
+ADVERTISED = {18: (0, 6), 3: (0, 14), 10: (0, 7), 68: (0, 2), 0: (3, 14)}
 
 
 @dataclass

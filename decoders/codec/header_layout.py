@@ -28,6 +28,10 @@ from decoders.schema.header_versions import Layout
 from decoders.schema.registry import Api, Schemas
 
 INSTANCE_ID: Final = "clientInstanceId"
+DRAFT_HEADER: Final = 2
+"""The header that carries the ID in the withdrawn draft of KIP-1313 (section Rejected Alternatives)."""
+_DRAFT_TAG: Final = 0
+_ID_BYTES: Final = 16
 _HEADER_BEFORE: Final = 2
 
 
@@ -43,6 +47,13 @@ def instance_id(reading: Reading) -> bytes | None:
     """Return the 16 bytes of the instance ID that was read in a header."""
     text = reading.header.get(INSTANCE_ID)
     return None if text is None else base64.urlsafe_b64decode(f"{text}==")
+
+
+def draft_instance_id(reading: Reading) -> bytes | None:
+    """Return the 16 bytes of tagged field 0 of a header whose schema has no such field; None without it."""
+    unknown = reading.header.get(UNKNOWN_TAGS, ()) if reading.has_header else ()
+    contents = (base64.b64decode(field["data"]) for field in unknown if field["tag"] == _DRAFT_TAG)
+    return next((content for content in contents if len(content) == _ID_BYTES), None)
 
 
 def read_proven(

@@ -14,7 +14,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from decoders.codec.failure import DecodeFailure, EncodeError, Reason, Remark
-from decoders.codec.header_layout import INSTANCE_ID, instance_id, layout_of, read_proven
+from decoders.codec.header_layout import (
+    DRAFT_HEADER,
+    INSTANCE_ID,
+    draft_instance_id,
+    instance_id,
+    layout_of,
+    read_proven,
+)
 from decoders.codec.program import compile_message
 from decoders.codec.reader import Spans
 from decoders.codec.reading import Reading, read_frame
@@ -42,9 +49,9 @@ class Request:
     the API, version and correlation ID are set, and for ApiVersions, whose header can be read at any version,
     the header. `header_version` is None unless the whole header was read; only if it is a number does a
     `client_id` of None mean null. `client_instance_id` is None if the header has none, and 16 zero bytes if
-    it is zero; `layout` says where the header has it, and is None for a header that cannot have it. `body` is
-    None unless it was read whole. `failure` says why a known frame could not be read; the end of a `cut`
-    frame is not a failure.
+    it is zero; `layout` says where the header has it, and is None for a header that cannot have it.
+    `draft_instance_id` are 16 bytes in tagged field 0 of header 2. `body` is None unless it was read whole.
+    `failure` says why a known frame could not be read; the end of a `cut` frame is not a failure.
     """
 
     api_key: int
@@ -55,6 +62,7 @@ class Request:
     client_id: str | None = None
     client_instance_id: bytes | None = None
     layout: Layout | None = None
+    draft_instance_id: bytes | None = None
     body: dict[str, Any] | None = None
     remarks: tuple[Remark, ...] = ()
     failure: DecodeFailure | None = None
@@ -153,6 +161,7 @@ def _request(unknown: Request, layout: Layout | None, reading: Reading, *, known
         client_id=reading.header.get("clientId"),
         client_instance_id=found,
         layout=layout if reading.has_header else None,
+        draft_instance_id=draft_instance_id(reading) if version == DRAFT_HEADER else None,
         body=reading.body,
         remarks=reading.remarks if known else (),
         failure=reading.failure if known else None,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from expectations.conversation.bounded_text import BLANKS
+from expectations.conversation.header_offer import HeaderOffer
+from expectations.conversation.heartbeat_form import is_blank
 
 NO_NODE = -1
 """The node ID that names no broker, as on the wire (KIP-1242)."""
@@ -48,15 +49,17 @@ class Advertisement(msgspec.Struct, frozen=True, array_like=True, tag="advertise
     """An ApiVersions response: `ranges` are (API key, lowest version, highest version).
 
     A refusal that can only be read behind response header 1 has the `body_version` OTHER_HEADER.
+    `header_offer` says which of the ranges reach request header 3.
     """
 
     error_code: int
     body_version: int
     ranges: tuple[tuple[int, int, int], ...]
+    header_offer: HeaderOffer = HeaderOffer()
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat", gc=False):
-    """A group heartbeat request.
+    """A group heartbeat request. `is_well_formed` means that nothing but its member ID can be wrong.
 
     `member_id` is None where the bytes hold a null. No schema allows a null there, so such a frame cannot be
     decoded and the other fields are unknown.
@@ -65,11 +68,12 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat", g
     member_id: str | None
     group_id: str | None = None
     member_epoch: int | None = None
+    is_well_formed: bool = False
 
     @property
     def has_member_id(self) -> bool:
         """Whether the member ID names a member. Like the broker, this ignores characters up to U+0020."""
-        return self.member_id is not None and self.member_id.strip(BLANKS) != ""
+        return not is_blank(self.member_id)
 
 
 class HeartbeatResponse(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat-response", gc=False):

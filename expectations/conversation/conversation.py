@@ -12,6 +12,7 @@ from decoders.frame.record import Closing, Direction, Kind
 from decoders.protocol import API_VERSIONS, NO_ERROR, SASL_HANDSHAKE
 from decoders.schema.header_versions import Layout
 from expectations.conversation.bodies import Advertisement, ClusterDescription, SoftwareClaim
+from expectations.conversation.header_offer import HeaderOffer
 from expectations.conversation.in_flight import ApiVersion
 from expectations.conversation.members import Members
 from expectations.conversation.negotiation import Negotiation
@@ -31,10 +32,18 @@ class FirstRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Advertised(msgspec.Struct, frozen=True, array_like=True):
-    """The version ranges in force: API key → (lowest, highest), and the sequence of their response."""
+    """The version ranges in force: API key → (lowest, highest), and the sequence of their response.
+
+    `header_offer` says which of them reach request header 3.
+    """
 
     sequence: int
     ranges: dict[int, tuple[int, int]]
+    header_offer: HeaderOffer = HeaderOffer()
+
+    def offers_header_v3(self, api_key: int) -> bool:
+        """Whether the broker offers a version of an API on request header 3."""
+        return any(key == api_key for key, _ in self.header_offer.offered)
 
 
 class Conversation(msgspec.Struct, omit_defaults=True):
@@ -47,8 +56,8 @@ class Conversation(msgspec.Struct, omit_defaults=True):
     `closed_by_broker` means that the broker closed first, `closed_upon` is the API version of the only
     request in flight when it did, None if there were more or frames were missed. `requests_missed` and
     `responses_missed` mean that bytes of that direction were lost, and that no request since then has its
-    response. `described` is what the broker said of itself, `configured` what the user's configuration says
-    of its listener.
+    response. `client_id_repeated` means that a request after the first has a client ID. `described` is what
+    the broker said of itself, `configured` what the user's configuration says of its listener.
 
     Rules read the facts. `progress` is for those alone that declare `uses_progress`.
     """
@@ -83,6 +92,7 @@ class Conversation(msgspec.Struct, omit_defaults=True):
     closed_upon: ApiVersion | None = None
     requests_missed: bool = False
     responses_missed: bool = False
+    client_id_repeated: bool = False
 
     def process(self, observation: Observation) -> None:
         """Update the facts and the progress by one observation."""
@@ -141,6 +151,9 @@ class Conversation(msgspec.Struct, omit_defaults=True):
             self.software = request.body
 
     def _process_ids(self, request: Observation) -> None:
+        self.client_id_repeated = self.client_id_repeated or (
+            request.client_id is not None and not self.is_first(request)
+        )
         self.client_id = self.client_id if self.client_id is not None else request.client_id
         if self.client_id and self.progress.client is None:
             self.progress.client = Shown(request.first_captured_at, request.first_captured_at)
@@ -157,7 +170,7 @@ class Conversation(msgspec.Struct, omit_defaults=True):
         if isinstance(body, Advertisement) and body.error_code == NO_ERROR and response.is_matched:
             ranges = {key: (lowest, highest) for key, lowest, highest in body.ranges}
             self.superseded = self.advertised
-            self.advertised = Advertised(response.first_sequence, ranges)
+            self.advertised = Advertised(response.first_sequence, ranges, body.header_offer)
         if isinstance(body, ClusterDescription) and response.is_matched:
             self.described = body
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
@@ -40,6 +41,8 @@ from expectations.conversation.bodies import (
 )
 from expectations.conversation.bounded_text import bounded, bounded_or_none
 from expectations.conversation.error_codes import error_codes
+from expectations.conversation.header_offer import header_offer
+from expectations.conversation.heartbeat_form import is_well_formed
 from expectations.conversation.observation import Observation
 from expectations.conversation.occurrence import Evidence, Occurrence
 from expectations.conversation.other_header import other_header
@@ -121,6 +124,7 @@ def _observe_request(schemas: Schemas, record: Record, evidence: Evidence) -> Ob
         unproven=_is_unproven(request),
         encoding=_first(_NOT_CANONICAL, request.remarks),
         informed=Flag.INFORMED in record.flags,
+        draft_instance_id=request.draft_instance_id if certain else None,
     )
     return Observation(statement, _occurrence(record, evidence, request.correlation_id))
 
@@ -129,7 +133,7 @@ def _observe_response(schemas: Schemas, record: Record, evidence: Evidence) -> O
     response = read_response(
         schemas, record.frame, record.paired_api_key, record.paired_api_version, cut=record.is_cut
     )
-    body = _cluster_description(record, response) or _response_body(response)
+    body = _cluster_description(record, response) or _response_body(schemas, response)
     if body is None and record.paired_api_key == API_VERSIONS and not record.is_cut:
         body = _misplaced_refusal(schemas, record.frame)
     statement = Statement(
@@ -200,12 +204,12 @@ def _is_null_member_id(failure: DecodeFailure | None) -> bool:
     return failure is not None and failure.path == "memberId" and failure.reason is Reason.NULL_NOT_ALLOWED
 
 
-def _response_body(response: Response) -> Body | None:
+def _response_body(schemas: Schemas, response: Response) -> Body | None:
     body = response.body
     if body is None:
         return None
     if response.api_key == API_VERSIONS:
-        return _advertisement(_number(response.body_version), body)
+        return _advertisement(schemas, _number(response.body_version), body)
     if response.api_key in HEARTBEAT_APIS:
         member_id = bounded_or_none(body["memberId"])
         return HeartbeatResponse(body["errorCode"], member_id, body["heartbeatIntervalMs"])
@@ -221,7 +225,7 @@ def _misplaced_refusal(schemas: Schemas, frame: bytes) -> Body | None:
     refusal = read_response(schemas, frame[:4] + frame[5:], API_VERSIONS, 0)
     if refusal.body is None or refusal.remarks:
         return None
-    return _advertisement(OTHER_HEADER, refusal.body)
+    return _advertisement(schemas, OTHER_HEADER, refusal.body)
 
 
 def _cluster_description(record: Record, response: Response) -> Body | None:
@@ -263,13 +267,14 @@ def _software(body: Mapping[str, Any]) -> Body | None:
     )
 
 
-def _heartbeat(body: Mapping[str, Any]) -> Body:
-    return Heartbeat(bounded(body["memberId"]), bounded(body["groupId"]), body["memberEpoch"])
+def _heartbeat(api_key: int, body: Mapping[str, Any]) -> Body:
+    member_id, group_id = bounded(body["memberId"]), bounded(body["groupId"])
+    return Heartbeat(member_id, group_id, body["memberEpoch"], is_well_formed(api_key, body))
 
 
-def _advertisement(body_version: int, body: Mapping[str, Any]) -> Body:
+def _advertisement(schemas: Schemas, body_version: int, body: Mapping[str, Any]) -> Body:
     ranges = tuple((entry["apiKey"], entry["minVersion"], entry["maxVersion"]) for entry in body["apiKeys"])
-    return Advertisement(body["errorCode"], body_version, ranges)
+    return Advertisement(body["errorCode"], body_version, ranges, header_offer(schemas, ranges))
 
 
 def _telemetry(body: Mapping[str, Any]) -> Body | None:
@@ -284,7 +289,7 @@ def _long_member_id(body: Mapping[str, Any]) -> Body | None:
 
 _REQUEST_BODIES: dict[int, Callable[[Mapping[str, Any]], Body | None]] = {
     API_VERSIONS: _software,
-    **dict.fromkeys(HEARTBEAT_APIS, _heartbeat),
+    **{key: functools.partial(_heartbeat, key) for key in HEARTBEAT_APIS},
     **dict.fromkeys((GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY), _telemetry),
     **dict.fromkeys((SHARE_FETCH, SHARE_ACKNOWLEDGE), _long_member_id),
 }

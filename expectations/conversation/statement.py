@@ -46,6 +46,7 @@ class Statement(msgspec.Struct, frozen=True, array_like=True, gc=False):
     response.
     `informed` means that its host had that response and every later one, and that it does not pipeline: it
     has probably read it, but a request that TCP held back shows the same. No request is both.
+    `draft_instance_id` are the 16 bytes that a request has in tagged field 0 of header 2.
     """
 
     kind: Kind
@@ -73,6 +74,7 @@ class Statement(msgspec.Struct, frozen=True, array_like=True, gc=False):
     encoding: Failure | None = None
     named_port: bool = False
     informed: bool = False
+    draft_instance_id: bytes | None = None
 
     @property
     def has_header(self) -> bool:
@@ -86,14 +88,18 @@ class Statement(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def is_clean(self) -> bool:
-        """Whether a frame is read whole, nothing in it is odd, and its header or its request is certain."""
+        """Whether a frame is read whole, nothing in it is odd, and its header or its request is certain.
+
+        A `draft_instance_id` is odd.
+        """
         if not self.known or self.cut or self.failure is not None:
             return False
         if self.oddity is not None or self.encoding is not None:
             return False
         if self.kind is Kind.RESPONSE:
             return self.pairing is Pairing.MATCHED
-        return self.kind is Kind.REQUEST and self.header_version is not None and self.other_header is None
+        is_usual = self.other_header is None and self.draft_instance_id is None
+        return self.kind is Kind.REQUEST and self.header_version is not None and is_usual
 
     @property
     def uses_header_v3(self) -> bool:

@@ -1,4 +1,4 @@
-"""Faults of a broker, which the front simulates on connections whose client ID requests one."""
+"""Faults and an upgrade of a broker, which the front simulates where a client ID requests one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from decoders.schema.registry import Schemas
 from streaming.demo.scenario import new_member_id
 
 RENAMING, INVERTING = "kipwatch-1313-renamed", "kipwatch-1313-inverted"
+UPGRADED = "kipwatch-1313-upgraded"
+FIND_COORDINATOR, LOWEST_LEFT = 10, 4
+"""An API, and the lowest version of it that an upgraded broker still has."""
 Body = dict[str, Any]
 
 
@@ -25,9 +28,19 @@ def _invert(body: Body) -> Body:
     return {**body, "apiKeys": [*others, {**last, "minVersion": last["maxVersion"] + 1}]}
 
 
+def _upgrade(body: Body) -> Body:
+    """Advertise FindCoordinator from a higher version on, as an upgrade that removes old versions does."""
+    entries = [
+        {**entry, "minVersion": LOWEST_LEFT} if entry["apiKey"] == FIND_COORDINATOR else entry
+        for entry in body["apiKeys"]
+    ]
+    return {**body, "apiKeys": entries}
+
+
 _FAULTS: Mapping[tuple[str, str], Callable[[Body], Body]] = {
     (RENAMING, "ConsumerGroupHeartbeat"): _rename,
     (INVERTING, "ApiVersions"): _invert,
+    (UPGRADED, "ApiVersions"): _upgrade,
 }
 """The faults by client ID and by the API whose response is altered."""
 

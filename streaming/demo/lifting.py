@@ -1,8 +1,8 @@
 """Lowers KIP-1313 requests to versions that a released broker knows, and lifts its responses.
 
-A request with header v3 is lowered to the previous version, the newest that the broker knows; its response is
-lifted. Both are decoded and encoded again, since KIP-1313 changes the bodies of OffsetDelete,
-GetTelemetrySubscriptions and PushTelemetry.
+A request with header v3 is lowered to the newest version that the broker supports: the previous one or, if
+that is unstable, the one before. Its response is lifted. Both are decoded and encoded again, since KIP-1313
+changes the bodies of OffsetDelete, GetTelemetrySubscriptions and PushTelemetry.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from decoders.codec.failure import EncodeError
 from decoders.codec.request import Request, write_request
 from decoders.codec.response import read_response, write_response
 from decoders.protocol import API_VERSIONS, INVALID_REQUEST
@@ -21,7 +22,7 @@ _TELEMETRY = ("GetTelemetrySubscriptions", "PushTelemetry")
 
 
 class CannotLiftError(ValueError):
-    """The broker's response cannot be decoded, so it cannot be lifted."""
+    """The broker's response cannot be decoded, or its newest version cannot carry the request."""
 
 
 def is_lifted(request: Request) -> bool:
@@ -29,30 +30,37 @@ def is_lifted(request: Request) -> bool:
     return request.header_version == 3
 
 
-def lower_request(schemas: Schemas, request: Request, client_id: str | None) -> bytes:
-    """Encode a request with header v3 as the previous version, with the connection's client ID."""
+def lowered_version(request: Request, highest: int | None) -> int:
+    """Return the version to send to the broker, whose highest one is `highest`, None if not known."""
+    version = request.api_version - is_lifted(request)
+    return version if highest is None else min(version, highest)
+
+
+def lower_request(schemas: Schemas, request: Request, client_id: str | None, version: int) -> bytes:
+    """Encode a request as a lower version, with the connection's client ID.
+
+    Raises CannotLiftError if that version has no field for something in the request.
+    """
     body = dict(request.body or {})
     if _api(request).name in _TELEMETRY:
         body["clientInstanceId"] = identifier_text(request.client_instance_id or bytes(16))
-    return write_request(
-        schemas,
-        _api(request).key,
-        _number(request.api_version) - 1,
-        _number(request.correlation_id),
-        client_id,
-        body,
-    )
+    try:
+        return write_request(
+            schemas, _api(request).key, version, _number(request.correlation_id), client_id, body
+        )
+    except EncodeError as error:
+        raise CannotLiftError(f"{_api(request).name} v{version} cannot carry the request: {error}") from error
 
 
-def lift_response(schemas: Schemas, request: Request, frame: bytes) -> bytes:
-    """Encode the broker's response to a lowered request as a response to the request itself.
+def lift_response(schemas: Schemas, request: Request, frame: bytes, lowered: int) -> bytes:
+    """Encode the broker's response to a request that was lowered to a version as a response to the request.
 
     Raises CannotLiftError if the response cannot be decoded.
     """
     api, version = _api(request), _number(request.api_version)
-    response = read_response(schemas, frame, api.key, version - 1)
+    response = read_response(schemas, frame, api.key, lowered)
     if response.body is None:
-        raise CannotLiftError(f"the response to {api.name} v{version - 1} cannot be read: {response.failure}")
+        raise CannotLiftError(f"the response to {api.name} v{lowered} cannot be read: {response.failure}")
     body = dict(response.body)
     if api.name in _TELEMETRY:
         body.pop("clientInstanceId", None)
@@ -74,7 +82,9 @@ def lift_advertisement(schemas: Schemas, api_version: int, frame: bytes) -> byte
 
 
 def lift_ranges(schemas: Schemas, advertisement: dict[str, Any]) -> None:
-    """Raise the highest version of each API by one if that version uses header v3.
+    """Raise the highest version of each API to the one on header v3, if the broker has the newest version.
+
+    An unstable version does not count as the newest, since brokers do not advertise it.
 
     The telemetry APIs are added: a broker without an exporter of metrics supports them without advertising
     them.
@@ -82,10 +92,17 @@ def lift_ranges(schemas: Schemas, advertisement: dict[str, Any]) -> None:
     entries = advertisement["apiKeys"]
     for entry in entries:
         api = schemas.api(entry["apiKey"])
-        if api is not None and api.is_overlay(entry["maxVersion"] + 1):
-            entry["maxVersion"] += 1
+        if api is not None and _has_newest(api, entry["maxVersion"]):
+            entry["maxVersion"] = max(entry["maxVersion"], api.versions.highest)
     if not advertisement["errorCode"]:
         entries.extend(_telemetry_ranges(schemas, listed={entry["apiKey"] for entry in entries}))
+
+
+def _has_newest(api: Api, highest: int) -> bool:
+    """Whether a broker's highest version of an API is the newest stable one, and header v3 comes after it."""
+    if api.release_versions is None or not api.is_overlay(api.versions.highest):
+        return False
+    return highest >= api.release_versions.highest - (api.unstable_version is not None)
 
 
 def _telemetry_ranges(schemas: Schemas, listed: set[int]) -> Iterator[dict[str, int]]:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 from expectations.conversation.identifier import identifier_text
+from streaming.demo.faults import LOWEST_LEFT
 from streaming.demo.instance_client import SOFTWARE, InstanceClient, new_instance_id
 from streaming.demo.scenario import (
     GROUP,
@@ -149,12 +150,11 @@ def join_without_member_id(client: InstanceClient, _settle: float) -> None:
     heartbeat(client, "", JOIN, group=f"{GROUP}-late", version=0)
 
 
-def use_unadvertised_version(client: InstanceClient, settle: float) -> None:
-    """Use a version that is not advertised."""
-    api_versions(client)
+def use_removed_version(client: InstanceClient, settle: float) -> None:
+    """Use a version that an upgraded broker no longer has."""
+    api_versions(client, version=OLDER)
     time.sleep(settle)
-    # Its newest released version is unstable, so the broker does not advertise it.
-    client.request("InitProducerId", {"transactionalId": None, "transactionTimeoutMs": 1000})
+    client.request("FindCoordinator", {"keyType": 0, "key": GROUP}, version=LOWEST_LEFT - 1)
 
 
 def repeat_refused_version(client: InstanceClient, settle: float) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from expectations.conversation.identifier import identifier_text
 from streaming.demo import offence_scripts as scripts
-from streaming.demo.faults import INVERTING, RENAMING
+from streaming.demo.faults import INVERTING, RENAMING, UPGRADED
 from streaming.demo.instance_client import ConnectionClosedError, InstanceClient
 from streaming.demo.scenario import new_member_id
 
@@ -101,9 +101,10 @@ PLANTED = (
     ),
     _planted(
         "version out of range",
-        scripts.use_unadvertised_version,
+        scripts.use_removed_version,
         "kip35/version-out-of-range",
         expects_close=True,
+        client_id=UPGRADED,
     ),
     _planted(
         "API not advertised",

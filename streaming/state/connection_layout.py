@@ -15,6 +15,7 @@ import numpy as np
 
 from expectations.conversation.bodies import SoftwareClaim
 from expectations.conversation.conversation import Advertised, Conversation
+from expectations.conversation.header_offer import HeaderOffer
 from expectations.conversation.in_flight import ApiVersion, InFlight
 from expectations.conversation.progress import PROGRESS_NUMBERS, MemberProgress, Progress
 from expectations.identity.shown import ShownIdentities
@@ -113,12 +114,13 @@ _Facts = msgspec.defstruct(
 class Content(msgspec.Struct, array_like=True):
     """What is stored of one connection beside its row.
 
-    `advertised` is the sequence and the place of the ranges. `rules` holds the states that have changed.
-    `members` is the progress of the members, unless there is exactly one: the row has that.
+    `advertised` is the sequence, the place of the ranges and that of the header offer. `rules` holds the
+    states that have changed. `members` is the progress of the members, unless there is exactly one: the row
+    has that.
     """
 
     client: str
-    advertised: tuple[int, int] | None
+    advertised: tuple[int, int, int] | None
     facts: _Facts  # type: ignore[valid-type]  # made from the conversation's fields at run time
     rules: RULE_STATES  # type: ignore[valid-type]  # made from the catalogue at run time
     findings: dict[str, OpenFinding]
@@ -139,6 +141,7 @@ class StoredValues(msgspec.Struct, array_like=True):
     in_flight: list[bytes] = []
     fingerprints: list[bytes] = []
     member_fingerprints: list[bytes] = []
+    header_offers: list[bytes] = []
 
 
 class ConnectionLayout:
@@ -152,6 +155,7 @@ class ConnectionLayout:
         self._software: SharedValues[SoftwareClaim] = SharedValues(SoftwareClaim, self.stored.software)
         self._in_flight: SharedValues[Counts] = SharedValues(Counts, self.stored.in_flight)
         self._ranges: SharedValues[Ranges] = SharedValues(Ranges, self.stored.ranges)
+        self._header_offers: SharedValues[HeaderOffer] = SharedValues(HeaderOffer, self.stored.header_offers)
 
     def __len__(self) -> int:
         """Count the shared values."""
@@ -176,8 +180,8 @@ class ConnectionLayout:
         cluster, server, run = self.servers.value(row.server)
         advertised = None
         if content.advertised is not None:
-            sequence, ranges = content.advertised
-            advertised = Advertised(sequence, self._ranges.value(ranges))
+            sequence, ranges, offer = content.advertised
+            advertised = Advertised(sequence, self._ranges.value(ranges), self._header_offers.value(offer))
         known = content.facts.members.known  # type: ignore[attr-defined]
         progress = self.progress(row, next(iter(known), ""))
         if len(known) != 1:
@@ -191,11 +195,11 @@ class ConnectionLayout:
     def content(self, state: ConnectionState) -> bytes:
         """Lay out what only news changes."""
         conversation = state.conversation
-        advertised, progress = conversation.advertised, conversation.progress
+        progress = conversation.progress
         return _ENCODER.encode(
             (
                 conversation.client,
-                (advertised.sequence, self._ranges.place(advertised.ranges)) if advertised else None,
+                self._advertised_places(conversation.advertised),
                 msgspec.structs.astuple(conversation)[len(_STORED_APART) :],
                 changed_states(state.rules),
                 state.findings,
@@ -203,6 +207,12 @@ class ConnectionLayout:
                 {} if progress.only_member is not None else progress.members,
             )
         )
+
+    def _advertised_places(self, advertised: Advertised | None) -> tuple[int, int, int] | None:
+        if advertised is None:
+            return None
+        offer = self._header_offers.place(advertised.header_offer)
+        return advertised.sequence, self._ranges.place(advertised.ranges), offer
 
     def row(self, state: ConnectionState, end: int) -> Row:
         """Lay out what frames move, and what must be known of all connections."""

@@ -191,3 +191,28 @@ def fall_silent(script: Script) -> Iterator[Script]:
         silent = script.put(beats[-1][0])
         late = (dataclasses.replace(first, on="late", after=70.0), Close(on="late"))
         yield dataclasses.replace(silent, steps=silent.steps + late)
+
+
+JOINS = {"rebalanceTimeoutMs": 45_000, "topicPartitions": [], "subscribedTopicNames": ["t"]}
+"""What a consumer must say when it joins."""
+
+
+@breaks("kip1082/member-id-not-assigned")
+def assign_nothing(script: Script) -> Iterator[Script]:
+    for place, ask in _heartbeats(script):
+        if not _needs_member_id(ask):
+            yield script.put(place, _without_member(ask, "", 0))
+            refused = _without_member(ask, "", INVALID_REQUEST)
+            yield script.put(place, dataclasses.replace(refused, body={**refused.body, **JOINS}))
+
+
+@breaks("kip1082/member-id-refused")
+def refuse_the_member_id(script: Script) -> Iterator[Script]:
+    for place, ask in _heartbeats(script):
+        if ask.api == "StreamsGroupHeartbeat":
+            continue
+        known = {field.name for field in ask.known.request.struct.fields}
+        joins = {name: value for name, value in JOINS.items() if name in known}
+        body = {**ask.body, **joins} if ask.body["memberEpoch"] == JOIN else ask.body
+        refused = response_body(ask.known, ask.version, INVALID_REQUEST)
+        yield script.changed(place, body=body, response=refused)

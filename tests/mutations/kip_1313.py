@@ -14,6 +14,7 @@ from tests.exchange import ZERO_ID
 from tests.mutations.bodies import (
     HEARTBEAT_APIS,
     INSTANCE_ID,
+    MEMBER_ID,
     ONE_ID,
     OTHER_ID,
     TELEMETRY_APIS,
@@ -44,6 +45,12 @@ def is_bound(script: Script, place: int) -> bool:
     return bool(before) and before[0].header == 3 and before[0].instance_id != ZERO_ID
 
 
+def _follows_an_older_header(script: Script, place: int) -> bool:
+    """Whether the connection began with an older header, so that nothing binds it to an ID."""
+    before = [ask for ask in script.before(place) if ask.api != "SaslHandshake"]
+    return bool(before) and before[0].header < 3
+
+
 def refused(ask: Ask) -> dict[str, Any]:
     return response_body(ask.known, ask.version, INVALID_REQUEST)
 
@@ -64,6 +71,15 @@ def begin_with_zero(script: Script) -> Iterator[Script]:
             yield script.changed(place, instance_id=ZERO_ID)
 
 
+@breaks("kip1313/instance-id-zero")
+def be_zero_after_an_older_header(script: Script) -> Iterator[Script]:
+    for place, ask in script.targets():
+        if _may_be_zero(ask) and _follows_an_older_header(script, place):
+            zero = script.changed(place, instance_id=ZERO_ID)
+            yield zero
+            yield refuse(zero, place).read_as("kip1313=tagged")
+
+
 @breaks("kip1313/instance-id-missing")
 def drop_the_id(script: Script) -> Iterator[Script]:
     for place, ask in script.targets():
@@ -73,11 +89,18 @@ def drop_the_id(script: Script) -> Iterator[Script]:
 
 @breaks("kip1313/instance-id-missing")
 def fall_back_to_an_older_header(script: Script) -> Iterator[Script]:
+    """The broker offers header v3 for the API, as the client was told."""
     for place, ask in script.targets():
-        if ask.header != 3 or not is_bound(script, place):
+        if ask.header != 3 or not is_bound(script, place) or not _is_negotiated(script.before(place)):
             continue
+        own = {"clientInstanceId": MEMBER_ID} if ask.api in TELEMETRY_APIS else {}
         for version in range(ask.known.versions.lowest, ask.version):
-            yield refuse(script.put(place, asked(ask.api, version, on=ask.on)), place)
+            yield refuse(script.put(place, asked(ask.api, version, on=ask.on, **own)), place)
+
+
+def _is_negotiated(asks: list[Ask]) -> bool:
+    """Whether a response among those of some requests advertises versions."""
+    return any(ask.api == "ApiVersions" and ask.response and not ask.response["errorCode"] for ask in asks)
 
 
 @breaks("kip1313/instance-id-changed")
@@ -112,7 +135,8 @@ def accept_another_id(script: Script) -> Iterator[Script]:
 @breaks("kip1313/instance-id-accepted-wrongly")
 def accept_zero(script: Script) -> Iterator[Script]:
     for place, ask in script.targets():
-        if _may_be_zero(ask) and _is_first_identified(script, place) and _has_error_field(ask):
+        is_free = _is_first_identified(script, place) or _follows_an_older_header(script, place)
+        if _may_be_zero(ask) and is_free and _has_error_field(ask):
             yield script.changed(place, instance_id=ZERO_ID).read_as("kip1313=tagged")
 
 
@@ -219,3 +243,73 @@ class _BehindHeader:
         end = end_of_client_id(frame)
         body = frame[end + len(BEHIND_CLIENT_ID[self.own]) :]
         return frame[:end] + BEHIND_CLIENT_ID[self.other] + body
+
+
+@breaks("kip1313/header-v3-not-offered")
+def withhold_header_v3(script: Script) -> Iterator[Script]:
+    """The broker lists an API, which the client does not use, up to its last version on an older header."""
+    if any(ask.known.key == UNUSED for _, ask in script.asks()):
+        return
+    if any(_is_negotiated(asks) and _is_answered_on_header_v3(asks) for asks in _by_connection(script)):
+        yield with_entries(script, ranges((UNUSED, 0, 0)))
+
+
+@breaks("kip1313/sasl-handshake-raised")
+def raise_the_handshake(script: Script) -> Iterator[Script]:
+    if any(_is_negotiated(asks) for asks in _by_connection(script)):
+        yield with_entries(script, ranges((SASL_HANDSHAKE, 0, 2)))
+
+
+UNUSED, SASL_HANDSHAKE = 50, 17
+"""An API that no clean conversation uses beside ApiVersions, and one that keeps its header."""
+
+
+def _by_connection(script: Script) -> Iterator[list[Ask]]:
+    for name in dict.fromkeys(ask.on for _, ask in script.asks()):
+        yield [ask for _, ask in script.asks(name)]
+
+
+def _is_answered_on_header_v3(asks: list[Ask]) -> bool:
+    answered = (ask for ask in asks if ask.header == 3 and ask.response is not None)
+    return any(not (ask.response or {}).get("errorCode") for ask in answered)
+
+
+def with_entries(script: Script, entries: list[dict[str, int]]) -> Script:
+    """This script, whose brokers advertise some APIs by these entries, whatever they advertised of them."""
+    keys = {entry["apiKey"] for entry in entries}
+
+    def change(ask: Ask) -> Ask:
+        if not _is_negotiated([ask]):
+            return ask
+        response = dict(ask.response or {})
+        others = [entry for entry in response["apiKeys"] if entry["apiKey"] not in keys]
+        return dataclasses.replace(ask, response={**response, "apiKeys": others + entries})
+
+    return script.each(change)
+
+
+@breaks("kip1313/client-id-once-on-old-broker")
+def send_the_client_id_once(script: Script) -> Iterator[Script]:
+    """No request is on header v3, and another one than ApiVersions or SASL follows the first."""
+    firsts = {ask.on: place for place, ask in reversed([*script.asks()])}
+    early = ("ApiVersions", "SaslHandshake", "SaslAuthenticate")
+    asks = [(place, ask) for place, ask in script.asks() if place != firsts[ask.on]]
+    if any(ask.header == 3 for _, ask in script.asks()) or all(ask.api in early for _, ask in asks):
+        return
+    mutant = script
+    for place, _ in asks:
+        mutant = mutant.changed(place, client_id=None)
+    yield mutant
+
+
+@breaks("kip1313/instance-id-in-header-v2")
+def tag_header_v2(script: Script) -> Iterator[Script]:
+    for place, ask in script.targets():
+        if ask.header == 2:
+            yield script.changed(place, alter=_with_draft_id)
+
+
+def _with_draft_id(frame: bytes) -> bytes:
+    """Put the instance ID into tagged field 0 of a header that has none."""
+    end = end_of_client_id(frame)
+    return frame[:end] + bytes([1, 0, len(OTHER_ID)]) + OTHER_ID + frame[end + len(NO_TAGS) :]

@@ -45,6 +45,13 @@ def push_under_another_id_than_the_headers(script: Script) -> Iterator[Script]:
             yield refuse(script.put(place, older), place)
 
 
+@breaks("kip1313/telemetry-id-mismatch")
+def ask_for_an_id_in_spite_of_the_headers(script: Script) -> Iterator[Script]:
+    for place, ask in script.targets():
+        if ask.api == "GetTelemetrySubscriptions" and ask.header == 3 and is_bound(script, place):
+            yield refuse(script.put(place, asked(ask.api, 0)), place)
+
+
 @breaks("kip1313/telemetry-id-not-assigned")
 def assign_nothing(script: Script) -> Iterator[Script]:
     for place, ask in _subscriptions(script):

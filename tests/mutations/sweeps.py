@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+from tests.mutations.bodies import MEMBER_ID, TELEMETRY_APIS
 from tests.mutations.clean import KINDS, api_named, ask, negotiate, new, newest, script, versions_of
 from tests.mutations.script import SCHEMAS, Ask, Script
 
@@ -36,7 +37,8 @@ def every_older_version() -> Iterator[Script]:
     """Each version on an older header, on a connection that uses header v3 without being bound to an ID."""
     for api in SCHEMAS.apis:
         for version in versions_of(api)[:-1] if api.name != "SaslHandshake" else ():
-            steps = [negotiate(4), new("Metadata"), ask(api.name, version)]
+            own = {"clientInstanceId": MEMBER_ID} if api.name in TELEMETRY_APIS else {}
+            steps = [negotiate(4), new("Metadata"), ask(api.name, version, **own)]
             yield focused(script(f"{api.name} v{version} beside header v3", *steps), 2)
 
 

@@ -8,18 +8,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.codec.columnar.frames import DecodedFrames
-from decoders.protocol import HEARTBEAT_APIS
+from decoders.protocol import (
+    CONSUMER_GROUP_HEARTBEAT,
+    HEARTBEAT_APIS,
+    JOINING,
+    LEAVING,
+    SHARE_GROUP_HEARTBEAT,
+)
+from decoders.schema.model import Message
 from decoders.schema.registry import Schemas
 from expectations.conversation.bodies import Heartbeat, HeartbeatResponse
 from expectations.conversation.bounded_text import bounded
+from expectations.conversation.heartbeat_form import is_blank
 
 _COLUMNS: Final = {
     "heartbeat_member_id": (("Request", "memberId"), ("Response", "memberId")),
     "heartbeat_group_id": (("Request", "groupId"),),
     "heartbeat_member_epoch": (("Request", "memberEpoch"),),
     "heartbeat_interval": (("Response", "heartbeatIntervalMs"),),
+    "heartbeat_instance_id": (("Request", "instanceId"),),
+    "heartbeat_rack_id": (("Request", "rackId"),),
 }
-_MEMBER_ID, _GROUP_ID, _MEMBER_EPOCH, _INTERVAL = range(len(_COLUMNS))
+_MEMBER_ID, _GROUP_ID, _MEMBER_EPOCH, _INTERVAL, _INSTANCE_ID, _RACK_ID = range(len(_COLUMNS))
+_WELL_FORMED_APIS: Final = (CONSUMER_GROUP_HEARTBEAT, SHARE_GROUP_HEARTBEAT)
+"""The APIs whose form `heartbeat_form.py` knows."""
 
 _Integers = NDArray[np.int64]
 
@@ -28,10 +40,26 @@ def heartbeat_columns(schemas: Schemas) -> dict[str, list[str]]:
     """Return the fields to read as columns, in the order that `heartbeat_bodies` expects."""
     apis = [api for key in HEARTBEAT_APIS if (api := schemas.api(key)) is not None]
     wanted = {
-        name: [f"{api.name}{kind}.{field}" for api in apis for kind, field in fields]
+        name: [
+            f"{api.name}{kind}.{field}"
+            for api in apis
+            for kind, field in fields
+            if _has(api.request if kind == "Request" else api.response, field)
+        ]
         for name, fields in _COLUMNS.items()
     }
     return wanted if apis else {}
+
+
+def unusual_epochs(decoded: DecodedFrames, first_column: int) -> _Integers:
+    """Return the numbers of heartbeats whose member neither stays nor leaves for good.
+
+    Whether such a heartbeat is well formed depends on arrays, which the columns do not hold.
+    """
+    found = decoded.found
+    epochs = found[found[:, 1] == first_column + _MEMBER_EPOCH]
+    is_usual = (epochs[:, 2] > JOINING) | (epochs[:, 2] == LEAVING)
+    return epochs[~is_usual, 0]  # type: ignore[no-any-return]
 
 
 def heartbeat_bodies(
@@ -39,20 +67,31 @@ def heartbeat_bodies(
 ) -> list[Heartbeat | HeartbeatResponse]:
     """Return the bodies of heartbeats and responses that were read whole and without remarks.
 
-    `first_column` is the number of the first heartbeat column. `error_codes` has one element per frame in
-    `numbers`; those of requests are ignored.
+    They must not be among `unusual_epochs`. `first_column` is the number of the first heartbeat column.
+    `error_codes` has one element per frame in `numbers`; those of requests are ignored.
     """
-    members, groups, epochs, intervals = (
-        _Column(decoded, first_column + column, numbers)
-        for column in (_MEMBER_ID, _GROUP_ID, _MEMBER_EPOCH, _INTERVAL)
+    members, groups, epochs, intervals, instances, racks = (
+        _Column(decoded, first_column + column, numbers) for column in range(len(_COLUMNS))
     )
     requests, codes = decoded.frames.is_request[numbers].tolist(), error_codes.tolist()
+    is_known = np.isin(decoded.heads["api_key"][numbers], _WELL_FORMED_APIS).tolist()
+    well_formed = [
+        is_known[at]
+        and not is_blank(groups.text(at))
+        and not (instances.is_there(at) and is_blank(instances.text(at)))
+        and not (racks.is_there(at) and is_blank(racks.text(at)))
+        for at in range(len(codes))
+    ]
     return [
-        Heartbeat(members.text(at), groups.text(at), epochs.number(at))
+        Heartbeat(members.text(at), groups.text(at), epochs.number(at), well_formed[at])
         if is_request
         else HeartbeatResponse(codes[at], members.text(at), intervals.number(at) or 0)
         for at, is_request in enumerate(requests)
     ]
+
+
+def _has(message: Message, name: str) -> bool:
+    return any(field.name == name for field in message.struct.fields)
 
 
 class _Column:
@@ -67,6 +106,9 @@ class _Column:
         self._lengths: list[int] = rows[:, 3].tolist()
         self._is_there: list[bool] = (rows[:, 0] == numbers).tolist()
         self._data: Any = decoded.frames.data.data
+
+    def is_there(self, at: int) -> bool:
+        return self._is_there[at]
 
     def number(self, at: int) -> int | None:
         return self._values[at] if self._is_there[at] else None

@@ -20,7 +20,7 @@ from decoders.schema.registry import Schemas
 from decoders.wire.columnar.frames import FrameBatch
 from expectations.conversation.bodies import LONGEST_SHARE_MEMBER_ID, Heartbeat, HeartbeatResponse
 from expectations.conversation.columnar import traits as frame_traits
-from expectations.conversation.columnar.heartbeats import heartbeat_bodies, heartbeat_columns
+from expectations.conversation.columnar.heartbeats import heartbeat_bodies, heartbeat_columns, unusual_epochs
 from expectations.conversation.error_codes import error_code_paths, has_tagged_error_code
 from expectations.conversation.observe import REQUESTS_WITH_BODY, RESPONSES_WITH_BODY
 
@@ -84,6 +84,7 @@ class ObservationReader:
         # A response with one error code has it at the top level of its body.
         heartbeats = whole & decoded.heads["has_body"] & (traits["error_code_count"] <= 1)
         heartbeats &= np.isin(keys, list(HEARTBEAT_APIS))
+        heartbeats[unusual_epochs(decoded, self._heartbeat_column)] = False
         return ReadFrames(decoded, traits, whole & ~has_body, heartbeats, self._heartbeat_column)
 
     def _traits(self, batch: FrameBatch, decoded: DecodedFrames) -> NDArray[np.void]:
@@ -105,6 +106,7 @@ class ObservationReader:
         whole = heads["known"] & heads["has_correlation_id"] & (heads["failure_reason"] < 0)
         whole &= traits["error_code_count"] <= frame_traits.MOST_ERROR_CODES
         whole &= traits["expects_response"] != UNDECIDED
+        whole &= ~heads["has_unknown_header_tags"]
         whole[decoded.remarks[:, 0]] = False
         found = decoded.found
         long_ids = (found[:, 1] == self._error_columns) & (found[:, 3] > LONGEST_SHARE_MEMBER_ID)

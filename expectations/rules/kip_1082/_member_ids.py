@@ -9,8 +9,10 @@ from decoders.frame.record import Kind
 from decoders.protocol import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_APIS, JOINING, LEAVING
 from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
+from expectations.conversation.identifier import RESERVED
 from expectations.conversation.observation import Observation
 from expectations.rules.base.rule import REQUESTS, Judgement, Level, NoState, Rule, Spec, undecided
+from expectations.rules.kip_1313._instance_ids import first_gave_id
 
 DEMANDING_VERSIONS = {Spec.SHIPPED: 1, Spec.TEXT: 2}
 """The version of ConsumerGroupHeartbeat from which the client makes the ID (KIP-1082, Public Interfaces)."""
@@ -64,3 +66,16 @@ class MemberIdRule(Rule):
         self, member_id: str, request: Observation, conversation: Conversation
     ) -> Iterator[Judgement]:
         """Judge the member ID of a heartbeat."""
+
+
+def may_break_kip_1313(request: Observation, conversation: Conversation) -> bool:
+    """Whether a broker may refuse a heartbeat for the IDs in its header instead of what its body says.
+
+    A first request that was not seen may have bound the connection to another instance ID.
+    """
+    is_bound = first_gave_id(conversation)
+    if is_bound is None or not request.uses_header_v3:
+        return is_bound is not False
+    is_own = request.instance_id == conversation.instance_id
+    is_repeated = request.client_id is not None and not conversation.is_first(request)
+    return not is_own or request.instance_id in (None, *RESERVED) or is_repeated

@@ -26,11 +26,25 @@ def missing(request: Observation, conversation: Conversation) -> Verdict | None:
     is_required = first_gave_id(conversation)
     if is_required is None:
         return Verdict.UNDECIDED if request.instance_id is None else None
-    if not is_required:
-        return None
+    return _missing_where_required(request, conversation) if is_required else None
+
+
+def _missing_where_required(request: Observation, conversation: Conversation) -> Verdict | None:
+    """Whether a request lacks the ID that it must give.
+
+    None if it is on an older header because the broker offers no version on header v3: KIP-35 keeps the
+    client within the range that the broker advertises.
+    """
     if not request.has_header:
         return Verdict.UNDECIDED
-    return Verdict.VIOLATES if request.instance_id is None else Verdict.CONFORMS
+    if request.instance_id is not None:
+        return Verdict.CONFORMS
+    if request.uses_header_v3:
+        return Verdict.VIOLATES
+    advertised = conversation.advertised
+    if advertised is None or request.api_key not in advertised.ranges:
+        return Verdict.UNDECIDED
+    return Verdict.VIOLATES if advertised.offers_header_v3(request.api_key) else None
 
 
 def changed(request: Observation, conversation: Conversation) -> Verdict | None:
@@ -52,6 +66,24 @@ def zero_at_first(request: Observation, conversation: Conversation) -> Verdict |
         return None
     if not conversation.beginning_seen:
         return Verdict.UNDECIDED
+    return Verdict.VIOLATES if request.instance_id is None else Verdict.CONFORMS
+
+
+def zero_later(request: Observation, conversation: Conversation) -> Verdict | None:
+    """Whether a later request on header v3 gives no ID although the connection is not bound to one.
+
+    None where another rule judges it: if the first request used header v3, its ID binds the connection, or
+    the lack of one was the offence.
+    """
+    if request.kind is not Kind.REQUEST or not request.uses_header_v3:
+        return None
+    first = conversation.first_identified
+    if first is None or conversation.is_first_identified(request):
+        return None
+    if not conversation.beginning_seen or not first.has_header:
+        return Verdict.UNDECIDED if request.instance_id is None else None
+    if first.header_version == 3:
+        return None
     return Verdict.VIOLATES if request.instance_id is None else Verdict.CONFORMS
 
 

@@ -8,7 +8,13 @@ from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.rules.base.response_rule import ResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Spec, Verdict, conforms, undecided
-from expectations.rules.kip_1313._instance_ids import changed, first_gave_id, missing, zero_at_first
+from expectations.rules.kip_1313._instance_ids import (
+    changed,
+    first_gave_id,
+    missing,
+    zero_at_first,
+    zero_later,
+)
 
 ACCEPTED = (0,)
 REFUSALS = ((42,), (0, 42))
@@ -30,10 +36,10 @@ class InstanceIdAcceptedWrongly(ResponseRule):
     INVALID_REQUEST if they differ.
 
     ## What it does not cover
-    A first request with a zero ID, which the KIP forbids to clients without saying that it is
-    refused; the later revision refuses it. A connection whose first request gave no ID, where the
-    broker has nothing to compare others with; if the first request is not known, what is accepted
-    is undecided. A response that was not seen, could not be read, has no
+    A zero ID in the first request, which the KIP forbids to clients without saying that it is refused, and
+    one after a first request on an older header; the later revision refuses both. A connection whose first
+    request gave no ID, where the broker has nothing to compare others with; if the first request is not
+    known, what is accepted is undecided. A response that was not seen, could not be read, has no
     field for an error, or carries another error than INVALID_REQUEST is undecided: the broker may not
     have come so far as to look at the ID. So is a connection that ends without a response.
     """
@@ -82,6 +88,7 @@ class InstanceIdAcceptedWrongly(ResponseRule):
             return "is missing"
         if changed(request, conversation) is Verdict.VIOLATES and first_gave_id(conversation) is not False:
             return "is not that of the connection"
-        if self.spec is Spec.TAGGED and zero_at_first(request, conversation) is Verdict.VIOLATES:
+        is_zero = zero_at_first(request, conversation) or zero_later(request, conversation)
+        if self.spec is Spec.TAGGED and is_zero is Verdict.VIOLATES:
             return "is zero"
         return None

@@ -27,13 +27,16 @@ class InstanceIdMissing(Rule):
     same ID in each.
 
     ## What it does not cover
-    SaslHandshake, which cannot carry an ID. A connection whose first request was not seen or not
-    readable is undecided.
+    SaslHandshake, which cannot carry an ID. A request on an older header whose API the broker offers up to
+    such a version only: the client keeps to the advertised range, and the omission is the broker's, see
+    kip1313/header-v3-not-offered. A request on an older header is undecided if no advertised range of its
+    API is known. So is every request of a connection whose first request was not seen or not readable.
     """
 
     section = "Proposed Changes, Client Instance ID"
     requirement = (
-        "Once the first request gave a client instance ID, every later one gives it, SaslHandshake excepted."
+        "Once the first request gave a client instance ID, every later one gives it, SaslHandshake excepted, "
+        "as far as the broker offers versions that can carry it."
     )
     message = "a request carries no client instance ID ({missing}) although the first one did"
     level = Level.VIOLATION

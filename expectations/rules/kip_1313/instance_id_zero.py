@@ -7,32 +7,37 @@ from collections.abc import Iterator
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import ZERO
 from expectations.conversation.observation import Observation
-from expectations.rules.base.rule import REQUESTS, Judgement, Level, NoState, Role, Rule, Verdict
-from expectations.rules.kip_1313._instance_ids import zero_at_first
+from expectations.rules.base.rule import REQUESTS, Judgement, Level, NoState, Role, Rule, Spec, Verdict
+from expectations.rules.kip_1313._instance_ids import zero_at_first, zero_later
 
 
 class InstanceIdZero(Rule):
-    """Checks that a first request on header v3 carries a client instance ID.
+    """Checks that a request on header v3 carries a client instance ID.
 
     ## Why it matters
     The ID of the first request is the one the broker holds every later request against. A
-    connection that begins with the zero ID can never be traced to a client instance.
+    connection that begins with the zero ID can never be traced to a client instance. On a connection that
+    began with an older header, a request with the zero ID is one that cannot be traced.
 
     ## Example
     `ApiVersions v6, header v3, client instance ID AAAAAAAAAAAAAAAAAAAAAA`, which is zero
 
     ## What to do
     Generate the ID when the client is constructed, before it connects, and send it from the first
-    request on.
+    request on, whenever the header has a place for it.
 
     ## What it does not cover
     SaslHandshake and raw SASL tokens cannot carry an ID: the first request after them is judged.
-    A connection joined mid-stream, or whose first request could not be read, is undecided.
+    The KIP demands an ID of connections that begin with header v3, so a zero ID in the first request is a
+    violation. After a first request on an older header it is an improvement, or a violation by the later
+    revision, which refuses it. After a first request with an ID see kip1313/instance-id-missing; after one
+    with the zero ID nothing more is counted. What depends on a first request that was not seen or could not
+    be read is undecided.
     """
 
     section = "Proposed Changes, Client Instance ID"
     requirement = "A connection whose first request uses header v3 gives a non-zero client instance ID in it."
-    message = "the first request uses header v3 with a client instance ID of zero"
+    message = "{request} header v3 with a client instance ID of zero"
     level = Level.VIOLATION
     role = Role.CLIENT
     kinds = REQUESTS
@@ -41,9 +46,21 @@ class InstanceIdZero(Rule):
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState
     ) -> Iterator[Judgement]:
-        """Judge the first request that could carry an ID, if it is on header v3."""
-        verdict = zero_at_first(observation, conversation)
+        """Judge the first request that could carry an ID, and later ones after a first on an older header."""
+        at_first = zero_at_first(observation, conversation)
+        verdict = at_first or zero_later(observation, conversation)
         if verdict is Verdict.VIOLATES:
-            yield Judgement(verdict, expected="a non-zero client instance ID", observed=ZERO)
+            yield self._violates(observation, is_first=at_first is not None)
         elif verdict is not None:
-            yield Judgement(verdict)
+            yield Judgement(verdict, observation.count)
+
+    def _violates(self, request: Observation, *, is_first: bool) -> Judgement:
+        is_demanded = is_first or self.spec is Spec.TAGGED
+        return Judgement(
+            Verdict.VIOLATES,
+            request.count,
+            expected="a non-zero client instance ID",
+            observed=ZERO,
+            context={"request": "the first request uses" if is_first else "a later request uses"},
+            level=Level.VIOLATION if is_demanded else Level.IMPROVEMENT,
+        )

@@ -38,8 +38,9 @@ class TelemetryIdMismatch(Rule):
     client that generates no ID sends zero first and then the one that the broker assigned.
 
     ## What it does not cover
-    A zero ID in GetTelemetrySubscriptions asks for one. A client that gives no ID in its headers
-    may have been assigned one on another connection: without an assignment on this one it is not
+    A zero ID in GetTelemetrySubscriptions asks for one, which is right for a client that gives none in its
+    headers; where such a header may have been missed, it is undecided. A client that gives no ID in its
+    headers may have been assigned one on another connection: without an assignment on this one it is not
     judged, and where one may have been missed it is undecided.
     """
 
@@ -68,7 +69,14 @@ class TelemetryIdMismatch(Rule):
         elif observation.body.instance_id != ZERO:
             yield from _judge_id(observation, observation.body.instance_id, conversation)
         elif observation.api_key == GET_TELEMETRY_SUBSCRIPTIONS:
-            yield conforms(observation.count)
+            yield _judge_zero(observation, conversation)
+
+
+def _judge_zero(request: Observation, conversation: Conversation) -> Judgement:
+    """A client without an instance ID asks the broker for one. A client that has one gives it."""
+    if conversation.instance_id is not None:
+        return _violates(request, ZERO, identifier_text(conversation.instance_id))
+    return conforms(request.count) if conversation.unbroken else undecided(request.count)
 
 
 def _judge_id(request: Observation, given: str, conversation: Conversation) -> Iterator[Judgement]:
@@ -76,10 +84,14 @@ def _judge_id(request: Observation, given: str, conversation: Conversation) -> I
     if given in known:
         yield conforms(request.count)
     elif known and (conversation.instance_id is not None or conversation.unbroken):
-        context = {"observed": given, "expected": known[0]}
-        yield Judgement(Verdict.VIOLATES, request.count, known[0], given, context)
+        yield _violates(request, given, known[0])
     elif not conversation.unbroken:
         yield undecided(request.count)
+
+
+def _violates(request: Observation, given: str, expected: str) -> Judgement:
+    context = {"observed": given, "expected": expected}
+    return Judgement(Verdict.VIOLATES, request.count, expected, given, context)
 
 
 def _known_ids(conversation: Conversation) -> list[str]:

@@ -10,8 +10,14 @@ from pathlib import Path
 
 import msgspec
 
+from expectations.report.client import Client, VersionUse
+from expectations.report.versions import FeatureUse
+from streaming.metrics.definitions import METRICS
+from streaming.transcript.frame import DecodedFrame
 from tests.repository.tree import ROOT
 
+_REPORTED = {kind.__name__: kind for kind in (Client, VersionUse, FeatureUse)}
+"""What the fleet report is made of, by name."""
 FOLDER: Path = ROOT / "expectations" / "requirements"
 SHIPPED = "shipped"
 """The source of requirements that are in no KIP."""
@@ -20,12 +26,14 @@ SHIPPED = "shipped"
 class Requirement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One requirement: `says` is the sentence in our own words, `section` its place in the source.
 
-    Either `rules` holds the ids of the rules that judge it, or `not_observable` the reason why none does.
+    Exactly one of three says what kipwatch does about it: `rules` holds the ids of the rules that judge it,
+    `shown` names what shows it to people (see `is_shown`), and `not_observable` says why nothing can.
     """
 
     section: str
     says: str
     rules: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
     not_observable: str = ""
 
 
@@ -47,3 +55,18 @@ def sources_of(rule: str) -> set[str]:
     return {
         table.source for table in tables() for requirement in table.requirement if rule in requirement.rules
     }
+
+
+def is_shown(name: str) -> bool:
+    """Whether what a requirement names as `shown` exists.
+
+    `metric NAME` is a metric, `report TYPE.FIELD` a field of the fleet report, `decode KEY` a key of the
+    lines that `kipwatch decode` prints.
+    """
+    kind, _, place = name.partition(" ")
+    if kind == "metric":
+        return any(metric.name == place for metric in METRICS)
+    if kind == "decode":
+        return place in DecodedFrame.__struct_fields__
+    owner, _, field = place.partition(".")
+    return kind == "report" and field in getattr(_REPORTED.get(owner), "__struct_fields__", ())

@@ -1,4 +1,4 @@
-"""The requirements: every rule judges one, and every requirement has a rule or a reason."""
+"""The requirements: every rule judges one, and every requirement is judged, shown, or says why not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import pytest
 
 from expectations.rules.catalogue import RULES
-from tests.expectations.requirements.tables import SHIPPED, Requirement, sources_of, tables
+from tests.expectations.requirements.tables import SHIPPED, Requirement, is_shown, sources_of, tables
 
 ROWS = [(table.source, requirement) for table in tables() for requirement in table.requirement]
 EVERY_ROW = pytest.mark.parametrize(
@@ -31,10 +31,27 @@ def test_a_rule_judges_a_requirement_of_its_kip_or_of_released_kafka() -> None:
 
 
 @EVERY_ROW
-def test_a_requirement_has_rules_or_the_reason_why_there_are_none(
+def test_a_requirement_is_judged_or_shown_or_says_why_it_is_neither(
     source: str, requirement: Requirement
 ) -> None:
-    assert bool(requirement.rules) != bool(requirement.not_observable)
+    answers = (requirement.rules, requirement.shown, requirement.not_observable)
+    assert sum(map(bool, answers)) == 1
+
+
+@EVERY_ROW
+def test_what_shows_a_requirement_exists(source: str, requirement: Requirement) -> None:
+    assert [name for name in requirement.shown if not is_shown(name)] == []
+
+
+def test_what_does_not_exist_shows_nothing() -> None:
+    unknown = (
+        "metric kipwatch_moons",
+        "report Client.moons",
+        "report Moon.client_ids",
+        "decode moons",
+        "moons",
+    )
+    assert [name for name in unknown if is_shown(name)] == []
 
 
 @EVERY_ROW

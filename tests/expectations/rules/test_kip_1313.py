@@ -18,6 +18,19 @@ def opened(instance_id: bytes = ID_A, client_id: str | None = "app", mid_stream:
     return exchange
 
 
+def negotiated() -> Exchange:
+    """A connection that begins with header v3 and is told that every API is offered on it."""
+    exchange = Exchange()
+    exchange.negotiate(6, client_id="app", instance_id=ID_A)
+    return exchange
+
+
+def test_an_older_header_is_undecided_where_nothing_is_advertised() -> None:
+    exchange = opened()
+    exchange.request("FindCoordinator", 6, client_id="app")
+    assert exchange.verdicts(MISSING) == (0, 0, 1)
+
+
 def test_a_zero_id_in_the_first_request_violates() -> None:
     exchange = opened(ZERO_ID)
     exchange.request("Metadata", 14, instance_id=ZERO_ID)
@@ -31,8 +44,16 @@ def test_an_id_in_the_first_request_conforms() -> None:
 def test_a_first_request_on_an_older_header_is_no_opportunity() -> None:
     exchange = Exchange()
     exchange.request("ApiVersions", 4, SOFTWARE, client_id="app")
-    exchange.request("Metadata", 14, instance_id=ZERO_ID)
+    exchange.request("Metadata", 13, client_id="app")
     assert exchange.verdicts(ZERO) == (0, 0, 0)
+
+
+def test_a_zero_id_after_a_first_request_on_an_older_header_is_an_improvement() -> None:
+    exchange = Exchange()
+    exchange.request("ApiVersions", 4, SOFTWARE, client_id="app")
+    exchange.request("Metadata", 14, instance_id=ZERO_ID)
+    assert exchange.verdicts(ZERO) == (0, 1, 0)
+    assert exchange.judge().findings[0].level == "improvement"
 
 
 def test_the_first_request_of_a_connection_joined_mid_stream_is_undecided() -> None:
@@ -54,7 +75,7 @@ def test_sasl_handshake_is_not_the_first_request_for_the_instance_id() -> None:
 
 
 def test_a_later_request_without_an_id_violates_in_both_its_forms() -> None:
-    exchange = opened()
+    exchange = negotiated()
     exchange.request("Metadata", 14, instance_id=ZERO_ID)
     exchange.request("FindCoordinator", 6, client_id="app")
     assert exchange.verdicts(MISSING) == (0, 2, 0)

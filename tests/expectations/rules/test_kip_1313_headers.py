@@ -64,11 +64,15 @@ class Account:
         self.later = [one for _, one in identified[1:]]
 
     def zero(self) -> tuple[int, int, int]:
-        if self.first is None or self.first.header != 3:
+        if self.first is None:
             return 0, 0, 0
-        if not self.seen:
-            return 0, 0, 1
-        return int(has_id(self.first)), int(not has_id(self.first)), 0
+        later = [one for one in self.later if one.header == 3]
+        zeros = sum(not has_id(one) for one in later)
+        if not self.seen or self.first.header == 0:
+            return 0, 0, int(self.first.header == 3) + zeros
+        if self.first.header == 3:
+            return int(has_id(self.first)), int(not has_id(self.first)), 0
+        return len(later) - zeros, zeros, 0
 
     def missing(self) -> tuple[int, int, int]:
         if self.first is None or not self.seen or self.first.header == 0:
@@ -77,9 +81,10 @@ class Account:
             return 0, 0, sum(not has_id(one) and not one.is_handshake for one in after)
         if not has_id(self.first):
             return 0, 0, 0
-        readable = [one for one in self.later if one.header != 0]
-        having = sum(map(has_id, readable))
-        return having, len(readable) - having, len(self.later) - len(readable)
+        # Nothing is advertised, so nobody knows whether an older header could have been avoided.
+        on_header_v3 = [one for one in self.later if one.header == 3]
+        having = sum(map(has_id, on_header_v3))
+        return having, len(on_header_v3) - having, len(self.later) - len(on_header_v3)
 
     def changed(self) -> tuple[int, int, int]:
         places = [place for place, one in enumerate(self.requests) if has_id(one)]

@@ -65,7 +65,7 @@ def test_a_version_outside_the_range_violates_when_the_response_was_read() -> No
     exchange.request("FindCoordinator", 0, {"key": "g"}, client_id="app", settled=True)
     exchange.request("Produce", 2, client_id="app", settled=True, frame=bytes.fromhex("0000000200000009ffff"))
     assert exchange.verdicts(RANGE) == (1, 1, 0)
-    assert exchange.judge().findings[0].message == "Produce v2 is outside the advertised range 3 to 13"
+    assert exchange.judge().findings[0].message == "Produce v2 is outside the advertised range 3 to 14"
 
 
 def test_a_request_that_may_have_been_in_flight_is_undecided() -> None:

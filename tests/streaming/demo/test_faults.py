@@ -9,7 +9,7 @@ import pytest
 from decoders.codec.request import read_request, write_request
 from decoders.codec.response import read_response, write_response
 from decoders.schema.registry import default_schemas
-from streaming.demo.faults import INVERTING, RENAMING, altered
+from streaming.demo.faults import INVERTING, RENAMING, UPGRADED, altered
 from tests.exchange import ID_A, advertisement
 
 SCHEMAS = default_schemas()
@@ -54,9 +54,16 @@ def test_one_range_is_inverted() -> None:
     assert len(received["apiKeys"]) == len(sent["apiKeys"])
 
 
+def test_one_api_loses_its_old_versions() -> None:
+    sent, received = responses(UPGRADED, "ApiVersions")
+    differing = [entry for entry in received["apiKeys"] if entry not in sent["apiKeys"]]
+    assert differing == [{"apiKey": 10, "minVersion": 4, "maxVersion": 7}]
+    assert len(received["apiKeys"]) == len(sent["apiKeys"])
+
+
 @pytest.mark.parametrize(
     ("client_id", "api"),
-    [(RENAMING, "ApiVersions"), (INVERTING, "ConsumerGroupHeartbeat")]
+    [(RENAMING, "ApiVersions"), (INVERTING, "ConsumerGroupHeartbeat"), (UPGRADED, "ConsumerGroupHeartbeat")]
     + [(client_id, api) for client_id in ("kipwatch-1313", "") for api in RESPONSES],
 )
 def test_nothing_else_is_altered(client_id: str, api: str) -> None:

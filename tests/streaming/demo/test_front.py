@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from decoders.codec.request import write_request
-from decoders.codec.response import read_response
+from decoders.codec.response import read_response, write_response
 from decoders.schema.registry import default_schemas
 from streaming.demo.front import FrontConnection
 from tests.exchange import ID_A, ID_B, SOFTWARE, ZERO_ID
@@ -130,3 +130,43 @@ def test_a_refusal_without_an_error_field_closes_the_connection(fronted: Fronted
     opened(fronted, ID_A)
     assert fronted.send(request("FindCoordinator", 7, ID_B, keyType=0, coordinatorKeys=["g"])) is None
     assert not fronted.reached()
+
+
+class Upstream:
+    """A connection through the front to a broker that responds with given frames."""
+
+    def __init__(self, near: socket.socket, far: socket.socket) -> None:
+        self.connection = FrontConnection(SCHEMAS, near)
+        self._far = far
+
+    def respond(self, api: str, version: int, body: dict[str, Any]) -> None:
+        """Let the broker respond to the next request."""
+        frame = write_response(SCHEMAS, api, version, 7, body)
+        self._far.sendall(len(frame).to_bytes(4) + frame)
+
+
+@pytest.fixture
+def upstream() -> Iterator[Upstream]:
+    near, far = socket.socketpair()
+    with near, far:
+        yield Upstream(near, far)
+
+
+def test_every_api_that_the_broker_advertises_is_offered_on_header_v3(upstream: Upstream) -> None:
+    """Also InitProducerId, whose newest version before header v3 is unstable, so that brokers hide it."""
+    upstream.respond("ApiVersions", 5, {"apiKeys": [{"apiKey": 22, "minVersion": 0, "maxVersion": 5}]})
+    offered = upstream.connection.respond(request("ApiVersions", 6, ID_A, **SOFTWARE))
+    assert offered is not None
+    body = read_response(SCHEMAS, offered, 18, 6).body or {}
+    assert {entry["apiKey"]: entry["maxVersion"] for entry in body["apiKeys"]}[22] == 7
+    upstream.respond("InitProducerId", 5, {"producerId": 9, "producerEpoch": 1})
+    response = upstream.connection.respond(request("InitProducerId", 7, ID_A, transactionalId="orders"))
+    assert response is not None
+    assert (read_response(SCHEMAS, response, 22, 7).body or {})["producerId"] == 9
+
+
+def test_a_version_outside_the_offered_range_closes_the_connection(upstream: Upstream) -> None:
+    listed = {"apiKeys": [{"apiKey": 10, "minVersion": 4, "maxVersion": 6}]}
+    upstream.respond("ApiVersions", 5, listed)
+    assert upstream.connection.respond(request("ApiVersions", 5, None, **SOFTWARE))
+    assert upstream.connection.respond(request("FindCoordinator", 3, key="g")) is None

@@ -17,6 +17,7 @@ from streaming.demo.lifting import (
     lift_advertisement,
     lift_response,
     lower_request,
+    lowered_version,
     refusal,
 )
 
@@ -52,7 +53,7 @@ def test_a_lowered_request_is_what_a_client_of_today_would_send(api: Api) -> Non
     """Byte for byte: the version before, its header, the client ID, and telemetry's ID in the body."""
     before = api.versions.highest - 1
     body = {"clientInstanceId": identifier_text(INSTANCE_ID)} if api.name in TELEMETRY else {}
-    lowered = lower_request(SCHEMAS, request_of(api), "app")
+    lowered = lower_request(SCHEMAS, request_of(api), "app", before)
     assert lowered == write_request(SCHEMAS, api.key, before, 7, "app", body)
     assert api.is_released(before)
 
@@ -68,7 +69,7 @@ def test_offset_delete_loses_its_flexible_form() -> None:
     topics = [{"name": "orders", "partitions": [{"partitionIndex": 3}]}]
     api = SCHEMAS.api_named("OffsetDelete")
     assert api is not None
-    lowered = lower_request(SCHEMAS, request_of(api, {"groupId": "g", "topics": topics}), "app")
+    lowered = lower_request(SCHEMAS, request_of(api, {"groupId": "g", "topics": topics}), "app", 0)
     assert lowered == bytes.fromhex(
         "002f 0000 00000007 0003617070  0001 67  00000001 0006 6f7264657273  00000001 00000003"
     )
@@ -79,7 +80,8 @@ def test_a_lifted_response_says_what_the_broker_said(api: Api) -> None:
     version = api.versions.highest
     response_frame = write_response(SCHEMAS, api.key, version - 1, 7, {})
     original = read_response(SCHEMAS, response_frame, api.key, version - 1).body or {}
-    lifted = read_response(SCHEMAS, lift_response(SCHEMAS, request_of(api), response_frame), api.key, version)
+    lifted_frame = lift_response(SCHEMAS, request_of(api), response_frame, version - 1)
+    lifted = read_response(SCHEMAS, lifted_frame, api.key, version)
     assert (lifted.known, lifted.failure, lifted.remarks, lifted.correlation_id) == (True, None, (), 7)
     if api.name in TELEMETRY:
         original.pop("clientInstanceId", None)
@@ -95,7 +97,7 @@ def test_an_response_that_cannot_be_read_cannot_be_lifted() -> None:
     metadata = SCHEMAS.api_named("Metadata")
     assert metadata is not None
     with pytest.raises(CannotLiftError, match="the response to Metadata v13 cannot be read"):
-        lift_response(SCHEMAS, request_of(metadata), bytes.fromhex("00000007ff"))
+        lift_response(SCHEMAS, request_of(metadata), bytes.fromhex("00000007ff"), 13)
     with pytest.raises(CannotLiftError, match="the response to ApiVersions v4 cannot be read"):
         lift_advertisement(SCHEMAS, 4, bytes.fromhex("00000007"))
 
@@ -167,3 +169,28 @@ def test_only_header_v3_is_lifted(api: Api) -> None:
     assert is_lifted(request_of(api))
     frame = write_request(SCHEMAS, api.key, api.versions.highest - 1, 7, "app", {})
     assert not is_lifted(read_request(SCHEMAS, frame))
+
+
+def test_an_api_with_an_unstable_version_is_lifted_beyond_it() -> None:
+    """Brokers advertise InitProducerId up to version 5, since 6 is unstable; header v3 comes with 7."""
+    entries = [{"apiKey": 22, "minVersion": 0, "maxVersion": 5}]
+    response_frame = write_response(SCHEMAS, "ApiVersions", 4, 7, {"apiKeys": entries})
+    assert ranges(lift_advertisement(SCHEMAS, 4, response_frame), 4)[22] == (0, 7)
+
+
+def test_a_request_is_lowered_to_the_newest_version_that_the_broker_has() -> None:
+    api = SCHEMAS.api_named("InitProducerId")
+    assert api is not None
+    body = {"transactionalId": "orders", "transactionTimeoutMs": 1_000}
+    request = request_of(api, body)
+    assert lowered_version(request, None) == 6
+    assert lowered_version(request, 5) == 5
+    assert lower_request(SCHEMAS, request, "app", 5) == write_request(SCHEMAS, api.key, 5, 7, "app", body)
+
+
+def test_a_request_that_an_older_version_cannot_carry_is_not_lowered() -> None:
+    api = SCHEMAS.api_named("InitProducerId")
+    assert api is not None
+    request = request_of(api, {"transactionalId": "orders", "enable2Pc": True})
+    with pytest.raises(CannotLiftError, match="InitProducerId v5 cannot carry the request"):
+        lower_request(SCHEMAS, request, "app", 5)
