@@ -77,6 +77,18 @@ def send_the_client_away(script: Script) -> Iterator[Script]:
             yield script.broken_off(place, response=MISROUTED)
 
 
+@breaks("kip1242/rebootstrap-without-cause")
+def send_away_whom_metadata_led_here(script: Script) -> Iterator[Script]:
+    """The client asks again with the IDs that Metadata gave on the same connection."""
+    for place, ask in script.targets():
+        first = next(script.asks(ask.on))[1]
+        is_accepted = first.response is not None and not first.response.get("errorCode")
+        if ask.api in DESCRIBING and (first.api, first.version) == ("ApiVersions", 5) and is_accepted:
+            ids = {"clusterId": CLUSTER_ID, "nodeId": NODE_ID}
+            again = dataclasses.replace(first, body={**first.body, **ids}, response=MISROUTED)
+            yield script.put(place, ask, again).broken_off(place + 1)
+
+
 @breaks("kip1242/rebootstrap-ignored")
 def go_on_although_misrouted(script: Script) -> Iterator[Script]:
     for place, ask in _identified(script):

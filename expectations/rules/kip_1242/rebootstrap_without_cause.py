@@ -9,6 +9,7 @@ from expectations.conversation.bodies import Advertisement
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Observation
+from expectations.identity.route import comparable_description
 from expectations.rules.base.negotiation_rule import FIRST_VERSION_WITH_SOFTWARE, NegotiationResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
@@ -28,8 +29,9 @@ class RebootstrapWithoutCause(NegotiationResponseRule):
 
     ## What it does not cover
     Error 129 in Metadata, which another KIP defines. IDs that are given may be wrong: they are
-    compared with the cluster and node that the configuration names for the listener, and are undecided
-    if it names none.
+    compared with the cluster and node that the configuration names for the listener, or that Metadata or
+    DescribeCluster gave on the same connection before. Without these they are undecided: the address may
+    have passed to another broker since other connections learnt whose it is.
     """
 
     section = "Public Interfaces, ApiVersions"
@@ -37,6 +39,7 @@ class RebootstrapWithoutCause(NegotiationResponseRule):
     message = "a client that gave {given} was told to rebootstrap"
     level = Level.VIOLATION
     role = Role.BROKER
+    implies = ("kip1242/misrouted",)
 
     def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
@@ -59,8 +62,10 @@ class RebootstrapWithoutCause(NegotiationResponseRule):
             return self._violates("no IDs") if without_ids else undecided()
         if not asked.claim.gives_ids:
             return self._violates("no IDs")
-        is_own = conversation.configured is not None and conversation.configured.is_meant_by(asked.claim)
-        return self._violates("the listener's own IDs") if is_own else undecided()
+        described = comparable_description(conversation, asked.claim)
+        if described is None:
+            return undecided()
+        return self._violates("the broker's own IDs") if described.is_meant_by(asked.claim) else conforms()
 
     def _violates(self, given: str) -> Judgement:
         return Judgement(

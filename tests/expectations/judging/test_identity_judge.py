@@ -31,6 +31,12 @@ def beat(exchange: Exchange, instance_id: bytes) -> None:
     exchange.request("ConsumerGroupHeartbeat", 2, body, client_id="app", instance_id=instance_id)
 
 
+def join(exchange: Exchange, epoch: int) -> None:
+    """A heartbeat of a member whose ID is no UUID."""
+    body = {"groupId": "g", "memberId": "m", "memberEpoch": epoch}
+    exchange.request("ConsumerGroupHeartbeat", 2, body, client_id="app", instance_id=ID_A)
+
+
 def refuse(exchange: Exchange) -> None:
     """A request that is not answered before the broker closes."""
     exchange.negotiate(client_id="app")
@@ -53,6 +59,10 @@ STEPS: dict[str, Callable[[Exchange], object]] = {
     "misrouted": lambda on: misroute(on, 129),
     "routed": lambda on: misroute(on, 0),
     "described": lambda on: on.respond(on.request("Metadata", 12, client_id="app"), {"clusterId": "c"}),
+    "join": lambda on: join(on, 0),
+    "leave": lambda on: join(on, -1),
+    "lost": lambda on: on.close(),
+    "long wait": lambda on: on.wait(70),
     "gap": lambda on: on.gap(),
     "not kafka": lambda on: on.not_kafka(b"GET "),
     "wait": lambda on: on.wait(2),

@@ -31,7 +31,7 @@ def judged(node_id: int, error_code: int, configured: ClusterDescription) -> Out
         (ACCEPTED, 3, 0, "conforms"),
         (ACCEPTED, 4, 0, "violates"),
         (WITHOUT_CAUSE, 3, 129, "violates"),
-        (WITHOUT_CAUSE, 4, 129, "undecided"),
+        (WITHOUT_CAUSE, 4, 129, "conforms"),
     ],
 )
 def test_ids_are_held_against_the_configured_ones(
