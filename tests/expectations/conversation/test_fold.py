@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -92,6 +93,29 @@ def late_beat(exchange: Exchange) -> None:
             return
 
 
+def odd(exchange: Exchange, request: Record, before: bytes, after: bytes) -> Record:
+    """Encode a part of the latest request in another way."""
+    frame = request.frame.replace(before, after, 1)
+    exchange.records[-1] = dataclasses.replace(request, frame=frame, true_length=len(frame))
+    return exchange.records[-1]
+
+
+def in_latin_1(exchange: Exchange) -> None:
+    """A client ID that is not UTF-8."""
+    request = exchange.request("Metadata", 12, client_id="caffe")
+    exchange.respond(odd(exchange, request, b"caffe", b"caf\xe9."))
+
+
+def padded(exchange: Exchange) -> None:
+    """Heartbeats whose header tags are counted in two bytes, and a response of that kind."""
+    for _ in range(3):
+        request = odd(exchange, beat(exchange, "A", 1), b"app\x00", b"app\x80\x00")
+        exchange.respond(request, {"memberId": "A"})
+    response = exchange.respond(exchange.request("Metadata", 12, client_id="app"))
+    frame = response.frame[:4] + b"\x80\x00" + response.frame[5:]
+    exchange.records[-1] = dataclasses.replace(response, frame=frame, true_length=len(frame))
+
+
 STEPS: dict[str, Callable[[Exchange], object]] = {
     "plain": lambda exchange: exchange.request("Metadata", 14, instance_id=ID_A),
     "old header": lambda exchange: exchange.request("Metadata", 12, client_id="app"),
@@ -136,6 +160,8 @@ STEPS: dict[str, Callable[[Exchange], object]] = {
     "unsupported": unsupported,
     "leftover": lambda exchange: exchange.request("Metadata", 12, frame=LEFT_OVER),
     "oversized": lambda exchange: exchange.invalid_size(1 << 30),
+    "in Latin-1": in_latin_1,
+    "padded": padded,
     "foreign": lambda exchange: exchange.stray(Pairing.FOREIGN),
     "unowed": lambda exchange: exchange.stray(Pairing.UNOWED),
     "authenticate": lambda exchange: exchange.request("SaslHandshake", 1, client_id="app"),
