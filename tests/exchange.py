@@ -115,9 +115,10 @@ class Exchange:
         """Add a length that no frame has."""
         self._add(Kind.INVALID_SIZE, direction=direction, true_length=size)
 
-    def not_kafka(self, beginning: bytes, *, named_port: bool = False) -> None:
-        """Begin with four bytes that are no request, and get no response."""
+    def not_kafka(self, beginning: bytes, *, named_port: bool = False, responded: bool = False) -> None:
+        """Begin with four bytes that are no request, before the end is added."""
         flags = Flag.NAMED_PORT if named_port else Flag.NONE
+        flags |= Flag.RESPONDED if responded else Flag.NONE
         self._add(Kind.NOT_KAFKA, frame=beginning, flags=flags, direction=Direction.TO_BROKER)
 
     def close(self, closing: Closing = Closing.FIN, first: Direction = Direction.TO_BROKER) -> None:

@@ -33,7 +33,7 @@ class Kind(enum.IntEnum):
     INVALID_SIZE = 8
     """A frame length that cannot be: below 4, or above what a broker accepts."""
     NOT_KAFKA = 9
-    """The client began with something else than a request, and the connection ended without a response."""
+    """The connection has ended, and the client had begun it with something else than a request."""
 
 
 class Pairing(enum.IntEnum):
@@ -78,6 +78,8 @@ class Flag(enum.IntFlag):
     one, and the client does not pipeline. Once this is no proof that the client read the response."""
     NAMED_PORT = 8
     """On NOT_KAFKA: the user names the server's port as one of a broker."""
+    RESPONDED = 16
+    """On NOT_KAFKA: the server sent something, so it speaks that protocol."""
 
 
 class RecordError(ValueError):

@@ -129,8 +129,8 @@ class Connection:
         """Yield the last records, up to CLOSED. Its direction is that of the first FIN or RST."""
         self.is_closed = True
         yield from self.flush()
-        if closing in _SEEN_ENDINGS and not self._has_response:
-            yield from self._kafka.record_other_protocol()
+        if closing in _SEEN_ENDINGS:
+            yield from self._kafka.record_other_protocol(has_response=self._has_response)
         yield self._recorder.record(
             Kind.CLOSED, captured_at, position, closing=closing, direction=self._first_to_close
         )

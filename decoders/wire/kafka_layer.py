@@ -5,8 +5,8 @@ tokens without a header, until one of them decodes completely as a request. The 
 while no request is in flight.
 
 A connection is not Kafka, and its bytes are skipped, if the client's first bytes cannot be a request, if the
-server sends first, or if it was joined mid-stream and carries TLS records. In the first case what the bytes
-look like is recorded when the connection ends, unless the server responded: then it speaks that protocol.
+server sends first, or if it was joined mid-stream and carries TLS records. In the first case the first bytes
+are recorded when the connection ends, and whether the server responded: then it speaks that protocol.
 """
 
 from __future__ import annotations
@@ -147,10 +147,11 @@ class KafkaLayer:
         """Bytes of memory that requests in flight and incomplete frames take, roughly."""
         return self._in_flight.held + sum(framer.held for framer in self._framers.values())
 
-    def record_other_protocol(self) -> Iterator[Record]:
+    def record_other_protocol(self, *, has_response: bool) -> Iterator[Record]:
         """Yield a NOT_KAFKA if the client began with something else than a request."""
         if self._no_request is not None:
             beginning, captured_at, position = self._no_request
+            flags = Flag.NAMED_PORT if self._recorder.is_port_named else Flag.NONE
             yield self._recorder.record(
                 Kind.NOT_KAFKA,
                 captured_at,
@@ -158,7 +159,7 @@ class KafkaLayer:
                 direction=Direction.TO_BROKER,
                 true_length=PREFIX,
                 frame=beginning[:PREFIX],
-                flags=Flag.NAMED_PORT if self._recorder.is_port_named else Flag.NONE,
+                flags=flags | Flag.RESPONDED if has_response else flags,
             )
 
     def close(self) -> None:

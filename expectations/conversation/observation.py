@@ -56,6 +56,7 @@ class Observation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     named_port: ClassVar[bool] = _stated("named_port")
     informed: ClassVar[bool] = _stated("informed")
     draft_instance_id: ClassVar[bytes | None] = _stated("draft_instance_id")
+    responded: ClassVar[bool] = _stated("responded")
     has_header: ClassVar[bool] = _stated("has_header")
     is_matched: ClassVar[bool] = _stated("is_matched")
     is_clean: ClassVar[bool] = _stated("is_clean")

@@ -77,6 +77,7 @@ def observe(schemas: Schemas, record: Record, evidence: Evidence) -> Observation
         mid_stream=Flag.MID_STREAM in record.flags,
         size=_size(record),
         named_port=Flag.NAMED_PORT in record.flags,
+        responded=Flag.RESPONDED in record.flags,
     )
     return Observation(statement, _occurrence(record, evidence))
 

@@ -38,12 +38,12 @@ class Statement(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `oddity` is what remains of a frame that decodes: bytes after the body, or a tagged field of another size
     than announced. `encoding` is the first part of a frame that is encoded as Kafka never encodes it. `size`
     is the length that an impossible length prefix announces, or the first four bytes of a connection that is
-    not Kafka, as an unsigned number; `named_port` means that the user names its port. `errors` are the
-    distinct error codes of a response that was read whole, empty where it has none. `other_header` is the
-    only header version under which a request can be read, if it is not the assigned one. `expects_response`
-    is False for Produce with acks=0. `unproven` marks a request of an overlay version whose proving bytes
-    were cut away. `settled` means that the client sent the request after it had read the latest ApiVersions
-    response.
+    not Kafka, as an unsigned number; then `named_port` means that the user names its port, and `responded`
+    that the server sent something. `errors` are the distinct error codes of a response that was read whole,
+    empty where it has none. `other_header` is the only header version under which a request can be read, if
+    it is not the assigned one. `expects_response` is False for Produce with acks=0. `unproven` marks a
+    request of an overlay version whose proving bytes were cut away. `settled` means that the client sent the
+    request after it had read the latest ApiVersions response.
     `informed` means that its host had that response and every later one, and that it does not pipeline: it
     has probably read it, but a request that TCP held back shows the same. No request is both.
     `draft_instance_id` are the 16 bytes that a request has in tagged field 0 of header 2.
@@ -75,6 +75,7 @@ class Statement(msgspec.Struct, frozen=True, array_like=True, gc=False):
     named_port: bool = False
     informed: bool = False
     draft_instance_id: bytes | None = None
+    responded: bool = False
 
     @property
     def has_header(self) -> bool:

@@ -12,6 +12,7 @@ import enum
 import msgspec
 
 from decoders.protocol import JOINING
+from decoders.wire.other_protocol import OtherProtocol, protocol_of
 from expectations.conversation.bodies import ClusterDescription, SoftwareClaim
 from expectations.conversation.occurrence import Evidence
 from expectations.conversation.window import ConnectionKey
@@ -74,11 +75,18 @@ class Refused(msgspec.Struct, frozen=True, array_like=True):
 class Foreign(msgspec.Struct, frozen=True, array_like=True):
     """A connection that is not Kafka: its first four bytes.
 
-    `named_port` is True if the user names the server's port as one of a broker.
+    `named_port` is True if the user names the server's port as one of a broker, `responded` if the server
+    sent something.
     """
 
     beginning: bytes
     named_port: bool
+    responded: bool
+
+    @property
+    def protocol(self) -> OtherProtocol:
+        """What the bytes look like."""
+        return protocol_of(self.beginning)
 
     @property
     def size(self) -> int:
@@ -156,12 +164,14 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
     def key(self) -> tuple[bytes, int] | str:
         """What claims of one identity that are snapshots of each other share.
 
-        Of a listener one claim is kept for each client address that began with something else than Kafka,
-        and one for all that spoke Kafka.
+        Of a listener one claim is kept for all that spoke Kafka, one for each other protocol to which it
+        responded, and one for each client address that got no response.
         """
-        if self.identity.kind is IdentityKind.LISTENER:
-            return "" if self.foreign is None else self.client_host
-        return self.connection, self.first_sequence
+        if self.identity.kind is not IdentityKind.LISTENER:
+            return self.connection, self.first_sequence
+        if self.foreign is None:
+            return ""
+        return self.foreign.protocol if self.foreign.responded else self.client_host
 
     @property
     def client_host(self) -> str:

@@ -210,8 +210,9 @@ class ClaimTracker:
     def _foreign(self, opening: Observation) -> Claim:
         identity = self._identity(IdentityKind.LISTENER, self._conversation.server)
         shown = Shown(opening.first_captured_at, opening.first_captured_at)
-        claim = self._claim(identity, self._shown_first(opening), shown, opening, has_left=True)
-        foreign = Foreign(opening.size.to_bytes(PREFIX), opening.named_port)
+        foreign = Foreign(opening.size.to_bytes(PREFIX), opening.named_port, opening.responded)
+        has_left = not opening.responded
+        claim = self._claim(identity, self._shown_first(opening), shown, opening, has_left)
         return msgspec.structs.replace(claim, foreign=foreign)
 
     def _shown_first(self, observation: Observation) -> ShownIdentity:

@@ -123,7 +123,7 @@ class IdentityJudge:
         if len(group.known) > CLAIM_LIMITS[claim.identity.kind]:
             oldest = min(group.known, key=_age_of)
             group.known.remove(oldest)
-            # What a client sent that is not Kafka clears no other client.
+            # What got no response clears no other client.
             group.has_forgotten = group.has_forgotten or oldest.claim.foreign is None
             self._give_up(oldest, outcome)
 

@@ -80,7 +80,7 @@ class _Replica:
             case Kind.INVALID_SIZE:
                 return self._invalid_size(record)
             case Kind.NOT_KAFKA:
-                return self._connection.sent(at, record.direction, record.frame + _NO_API_KEY)
+                return list(self._other_protocol(record))
             case _:
                 return list(self._frame(record))
 
@@ -103,6 +103,11 @@ class _Replica:
             self._invalid_size_in = record.direction
         data = _PREFIX.pack(size) + bytes(size if size < SHORTEST_FRAME else 0)
         return self._connection.sent(record.captured_at, record.direction, data)
+
+    def _other_protocol(self, record: Record) -> Iterator[Packet]:
+        yield from self._connection.sent(record.captured_at, Direction.TO_BROKER, record.frame + _NO_API_KEY)
+        if Flag.RESPONDED in record.flags:
+            yield from self._connection.sent(record.captured_at, Direction.TO_CLIENT, b"\0")
 
     def _frame(self, record: Record) -> Iterator[Packet]:
         captured = _PREFIX.pack(record.true_length) + record.frame

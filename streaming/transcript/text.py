@@ -36,7 +36,7 @@ def event_line(record: Record) -> str | None:
         Kind.CLOSED: f"closed ({record.closing.name.lower()})",
         Kind.GAP: f"{record.true_length or 'some'} bytes were not captured",
         Kind.INVALID_SIZE: f"not a frame: its length would be {record.true_length}",
-        Kind.NOT_KAFKA: f"not Kafka: it began with {protocol_of(record.frame)}, to which nothing responded",
+        Kind.NOT_KAFKA: f"not Kafka: it began with {protocol_of(record.frame)}",
     }.get(record.kind)
     lead = _lead(record.sequence, record.captured_at, record.client, record.server, record.direction)
     return f"{lead}  -- {text}" if text else None

@@ -125,7 +125,7 @@ class Player:
         yield r"wait ([\d.]+) s", lambda match: self.exchange.wait(float(match[1]))
         yield r"gap to (broker|client)", lambda match: self.exchange.gap(DIRECTIONS[match[1]])
         yield r"size (\d+) to (broker|client)", self._size
-        yield r"not kafka (\w+)(?: to a (named) port)?", self._not_kafka
+        yield r"not kafka (\w+)(?: to a (named) port)?(, responded)?", self._not_kafka
         yield r"close (fin|rst) by (client|broker)", self._close
         yield r"(evicted|idle|replaced)", lambda match: self.exchange.close(Closing[match[1].upper()])
 
@@ -148,7 +148,8 @@ class Player:
         self.exchange.invalid_size(int(match[1]), DIRECTIONS[match[2]])
 
     def _not_kafka(self, match: re.Match[str]) -> None:
-        self.exchange.not_kafka(BEGINNINGS[match[1]], named_port=match[2] is not None)
+        beginning, named_port, responded = BEGINNINGS[match[1]], bool(match[2]), bool(match[3])
+        self.exchange.not_kafka(beginning, named_port=named_port, responded=responded)
 
     def _close(self, match: re.Match[str]) -> None:
         first = DIRECTIONS["client" if match[2] == "broker" else "broker"]

@@ -65,7 +65,8 @@ class FrameSizeInvalid(Rule):
                 yield from self._judge_size(observation, state)
                 state.broken = True
             case Kind.NOT_KAFKA:
-                if observation.named_port and is_broken_length(_signed(observation.size)):
+                is_broken = observation.named_port and is_broken_length(_signed(observation.size))
+                if is_broken and not observation.responded:
                     yield _violates(observation, Level.VIOLATION, "")
             case Kind.GAP:
                 state.broken = True

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from decoders.wire.other_protocol import OtherProtocol, is_broken_length, protocol_of
+from decoders.wire.other_protocol import OtherProtocol, is_broken_length
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 _OF_OTHER_LISTENERS = frozenset({OtherProtocol.TLS, OtherProtocol.PROXY})
 """What a Kafka port may speak instead of Kafka in the clear."""
+_KAFKA = "Kafka"
 
 
 class NotKafka(IdentityRule):
@@ -30,12 +31,13 @@ class NotKafka(IdentityRule):
 
     ## What it does not cover
     - Connections that were joined midway, lost their first bytes, or are closed without a byte.
-    - Connections on which the server sent anything: it speaks that protocol.
+    - Protocols to which the server responded, on this connection or on another: it speaks them, as a port
+      of a service mesh may speak TLS beside plaintext.
     - Ports of which nothing is known. They must be named (`--ports`), or a client must have got a Kafka
       response there. At a port that is only named, TLS and PROXY headers are undecided: it may be a
       listener for these.
-    - Connections after the first one of a client address, and client addresses after the first 63 of a
-      port.
+    - Connections after the first one of a client address, and client addresses after the first
+      sixty or so of a port.
     - The lengths of a broken encoder, such as 0 and -1, at a named port: wire/frame-size-invalid.
     """
 
@@ -53,14 +55,15 @@ class NotKafka(IdentityRule):
         foreign = claim.foreign
         if foreign is None:
             return conforms()
-        protocol, speaks_kafka = protocol_of(foreign.beginning), any(not other.foreign for other in others)
-        if foreign.named_port:
-            if is_broken_length(foreign.size):
-                return None
-            if protocol in _OF_OTHER_LISTENERS and not speaks_kafka:
-                return undecided()
-        elif not speaks_kafka:
+        protocol, spoken = foreign.protocol, {_spoken(other) for other in others}
+        is_of_sizes = foreign.named_port and is_broken_length(foreign.size)
+        if foreign.responded or protocol in spoken or is_of_sizes:
             return None
+        if _KAFKA not in spoken:
+            if not foreign.named_port:
+                return None
+            if protocol in _OF_OTHER_LISTENERS:
+                return undecided()
         return Judgement(
             Verdict.VIOLATES,
             expected="a Kafka request",
@@ -71,3 +74,10 @@ class NotKafka(IdentityRule):
                 "beginning": foreign.beginning.hex(),
             },
         )
+
+
+def _spoken(claim: Claim) -> str | None:
+    """Return what the server speaks, as a claim shows."""
+    if claim.foreign is None:
+        return _KAFKA
+    return claim.foreign.protocol if claim.foreign.responded else None

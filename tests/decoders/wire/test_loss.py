@@ -87,7 +87,7 @@ class TestOpaque:
         records = feed_all(
             tracker, packets_of([(TO_BROKER, hello), (TO_CLIENT, bytes(50)), (TO_BROKER, hello)])
         )
-        assert kinds(records) == [Kind.OPENED, Kind.GAP, Kind.CLOSED]
+        assert kinds(records) == [Kind.OPENED, Kind.GAP, Kind.NOT_KAFKA, Kind.CLOSED]
         assert tracker.ledger.opaque_connections == 1
         assert tracker.ledger.skipped == {SkipReason.OPAQUE: 2 * len(hello) + 50}
 

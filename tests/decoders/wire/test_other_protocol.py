@@ -1,4 +1,4 @@
-"""What is not Kafka from its first byte on: recorded at its end, if the server sent nothing."""
+"""What is not Kafka from its first byte on is recorded at its end."""
 
 from __future__ import annotations
 
@@ -79,14 +79,25 @@ def test_a_reset_ends_a_connection_too() -> None:
     assert len(recorded(placed(packets + connection.reset(2 * SECOND, TO_CLIENT)))) == 1
 
 
-BENIGN = {
-    "the server responds": ended([(TO_BROKER, HTTP), (TO_CLIENT, b"HTTP/1.1 200 OK\r\n\r\n")]),
-    "the server sends first": ended([(TO_CLIENT, b"SSH-2.0-x\r\n"), (TO_BROKER, b"SSH-2.0-y\r\n")]),
-    "the response was not captured": [
+RESPONDED = {
+    "captured": ended([(TO_BROKER, HTTP), (TO_CLIENT, b"HTTP/1.1 200 OK\r\n\r\n")]),
+    "long after": ended([(TO_BROKER, TLS), (TO_BROKER, TLS), (TO_BROKER, TLS), (TO_CLIENT, TLS)]),
+    "not captured": [
         packet
         for packet in ended([(TO_BROKER, TLS), (TO_CLIENT, TLS), (TO_BROKER, TLS)])
         if packet.captured_at != 2 * SECOND
     ],
+}
+
+
+@pytest.mark.parametrize("packets", RESPONDED.values(), ids=RESPONDED)
+def test_it_says_whether_the_server_responded(packets: list[Packet]) -> None:
+    (record,) = recorded(packets)
+    assert record.flags == Flag.NAMED_PORT | Flag.RESPONDED
+
+
+BENIGN = {
+    "the server sends first": ended([(TO_CLIENT, b"SSH-2.0-x\r\n"), (TO_BROKER, b"SSH-2.0-y\r\n")]),
     "joined midway": ended([(TO_BROKER, HTTP)])[HANDSHAKE:],
     "the beginning was not captured": [
         packet for packet in ended([(TO_BROKER, HTTP), (TO_BROKER, HTTP)]) if packet.captured_at != SECOND
@@ -101,7 +112,7 @@ BENIGN = {
 
 
 @pytest.mark.parametrize("packets", BENIGN.values(), ids=BENIGN)
-def test_nothing_is_recorded_where_the_server_may_speak_that_protocol(packets: list[Packet]) -> None:
+def test_nothing_is_recorded_where_the_first_bytes_show_nothing(packets: list[Packet]) -> None:
     assert recorded(packets) == []
 
 

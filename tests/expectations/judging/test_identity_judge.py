@@ -65,6 +65,8 @@ STEPS: dict[str, Callable[[Exchange], object]] = {
     "long wait": lambda on: on.wait(70),
     "gap": lambda on: on.gap(),
     "not kafka": lambda on: on.not_kafka(b"GET "),
+    "TLS": lambda on: on.not_kafka(b"\x16\x03\x01\x00", responded=True),
+    "TLS, dropped": lambda on: on.not_kafka(b"\x16\x03\x01\x00"),
     "wait": lambda on: on.wait(2),
     "close": lambda on: on.close(first=2),  # type: ignore[arg-type]  # the direction of the broker
 }
