@@ -24,6 +24,7 @@ from expectations.judging.terms import Terms
 from streaming.check.evidence_packets import keepable, packets_of
 from streaming.check.examination import Examination, examine, records_of
 from streaming.check.recording import Recording
+from streaming.settings.private_file import open_private
 from streaming.user_error import UserError
 
 NEVER_ACKNOWLEDGED = 1 << 62
@@ -84,7 +85,8 @@ def _write(folder: Path, capture: CheckedCapture, finding: Finding, records: Seq
     """Write the first candidate that shows the finding again; leave no file if none does."""
     path = folder / evidence_name(finding)
     for candidate in _candidates(finding, records):
-        path.write_bytes(candidate)
+        with open_private(path) as file:
+            file.write(candidate)
         for ports in dict.fromkeys([(), tuple(capture.ports)]):
             shown = examine(path, capture.schemas, ports, *capture[3:]).findings
             if any(each.likeness() == finding.likeness() for each in shown):

@@ -60,7 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a capture file, a folder to follow, or - for standard input (default: capture live)",
     )
     parser.add_argument(
-        "--save", type=Path, metavar="FILE", help="also write the captured packets to this pcap file"
+        "--save",
+        type=Path,
+        metavar="FILE",
+        help="also write the captured packets, passwords included, to this pcap file, for its owner only",
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="print the records instead of publishing them; needs no Kafka"

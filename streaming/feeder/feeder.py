@@ -22,6 +22,7 @@ from streaming.feeder.log import log_event
 from streaming.feeder.outlet import Outlet
 from streaming.feeder.own_traffic import OwnTraffic
 from streaming.settings.configuration import Configuration
+from streaming.settings.private_file import open_private
 from streaming.settings.release import load_schemas
 from streaming.user_error import UserError
 
@@ -196,8 +197,8 @@ class Feeder:
 
 
 def open_save(path: Path) -> BinaryIO:
-    """Open the pcap file for the captured packets. Raises UserError."""
+    """Open the pcap file for the captured packets, for its owner only. Raises UserError."""
     try:
-        return path.open("wb")
+        return open_private(path)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from error
