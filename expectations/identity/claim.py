@@ -17,6 +17,9 @@ from expectations.conversation.bodies import ClusterDescription, SoftwareClaim
 from expectations.conversation.occurrence import Evidence
 from expectations.conversation.window import ConnectionKey
 
+SAME_MOMENT = 10_000_000
+"""Nanoseconds, at most, between the captures of one packet before and after address translation on a host."""
+
 
 class IdentityKind(enum.IntEnum):
     """What connections may have in common."""
@@ -182,6 +185,23 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
     def order(self) -> tuple[int, bytes, int]:
         """The sort key of claims: their beginning."""
         return self.since, self.connection, self.first_sequence
+
+    def has_addresses_of(self, other: Claim) -> bool:
+        """Whether both have the same sockets: at one time this is one TCP connection that two feeders see."""
+        return (self.client, self.server) == (other.client, other.server)
+
+    def may_be_translated(self, other: Claim) -> bool:
+        """Whether both may be one TCP connection, captured on one host before and after address translation.
+
+        Then both have every packet, so they open at the same moment and show the identity first at the same
+        moment, with the same request.
+        """
+        opened, shown = abs(self.opened_at - other.opened_at), abs(self.since - other.since)
+        mine, others = (
+            (each.api_key, each.api_version, each.client_id, each.instance_id) for each in (self, other)
+        )
+        is_other_host = self.client_host != other.client_host
+        return is_other_host and mine == others and max(opened, shown) <= SAME_MOMENT
 
     def merged(self, other: Claim) -> Claim:
         """Return the later of two snapshots, with the evidence of the one that has it.

@@ -27,7 +27,10 @@ class MemberIdShared(IdentityRule):
     ## What it does not cover
     A client that moves to another connection: the first one falls silent. One more heartbeat on it
     may be a late retransmission of what the client had given up, and is undecided; a second one is
-    not. A member that left in between may come back.
+    not. A member that left in between may come back. Connections with the same addresses and ports at
+    one time are one connection that two feeders see. Connections of different hosts that open and send
+    the first heartbeat within the same 10 ms are undecided: one host may capture a connection before
+    and after address translation.
     """
 
     section = "Proposed Changes, Member ID Lifecycle"
@@ -42,7 +45,8 @@ class MemberIdShared(IdentityRule):
         before = [other for other in others if _is_before(claim, other)]
         if not before:
             return None
-        rival = next((other for other in before if other.before_until > claim.since), None)
+        rivals = [other for other in before if other.before_until > claim.since]
+        rival = next((other for other in rivals if not claim.may_be_translated(other)), None)
         if rival is not None:
             return self._violates(claim, rival)
         return undecided() if any(other.until > claim.since for other in before) else conforms()
@@ -58,5 +62,6 @@ class MemberIdShared(IdentityRule):
 
 
 def _is_before(claim: Claim, other: Claim) -> bool:
-    other_connection = other.connection != claim.connection and other.server == claim.server
-    return other_connection and other.order < claim.order
+    """Whether the other connection is an earlier one to the same server, and not the same one, seen twice."""
+    is_another = other.connection != claim.connection and not other.has_addresses_of(claim)
+    return is_another and other.server == claim.server and other.order < claim.order

@@ -28,9 +28,11 @@ class InstanceIdShared(IdentityRule):
     ## What it does not cover
     Connections of one client instance carry one ID: only those that differ in software or in the
     initial client ID belong to two. Another client address alone is information, since a client may
-    have several interfaces or sit behind address translation. Connections that were not heard in the
-    same time are not compared. Where nothing differs and something is not known, or one of them gives
-    no client ID, it is undecided.
+    have several interfaces or sit behind address translation. It is undecided if both connections open and
+    show the ID within the same 10 ms: one host may capture a connection before and after translation.
+    Connections with the same addresses and ports are one connection that two feeders see. Connections
+    that were not in use at the same time are not compared. Where nothing differs and something is not
+    known, or one of them gives no client ID, it is undecided.
     """
 
     section = "Proposed Changes, Client Instance ID"
@@ -49,6 +51,8 @@ class InstanceIdShared(IdentityRule):
         differs = _difference(claim, other)
         if differs is not None:
             return self._violates(claim, other, differs, Level.VIOLATION)
+        if claim.may_be_translated(other):
+            return undecided()
         if claim.client_host != other.client_host:
             return self._violates(claim, other, "only the address", Level.INFORMATION)
         alike = claim.initial_client_id == other.initial_client_id
@@ -67,6 +71,8 @@ class InstanceIdShared(IdentityRule):
 
 def _is_beside(claim: Claim, other: Claim) -> bool:
     """Whether the other connection is an earlier one to the same server, used after this one began."""
+    if other.has_addresses_of(claim):
+        return False
     return other.server == claim.server and other.order < claim.order and other.until > claim.since
 
 
