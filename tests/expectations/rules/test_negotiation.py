@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from decoders.frame.record import Direction
 from tests.exchange import SOFTWARE, Exchange, advertisement
+from tests.mutations.clean import ask, negotiate
+from tests.mutations.kip_511 import REFUSED
+from tests.mutations.script import Close, Script, Step
 
 NAME = "kip511/software-name-malformed"
 RANGE = "kip35/version-out-of-range"
+KEPT = "kip511/connection-kept"
 MALFORMED = "wire/malformed-request"
 
 
@@ -130,3 +136,15 @@ def test_an_unknown_version_is_not_malformed() -> None:
     exchange = Exchange()
     exchange.request("Metadata", 12, frame=bytes.fromhex("0003006300000009ffff00ff"))
     assert exchange.verdicts(MALFORMED) == (0, 0, 0)
+
+
+def test_of_25_quick_requests_on_each_refused_connection_all_but_two_are_held_against_the_client() -> None:
+    steps: list[Step] = []
+    for name in ("one", "two", "three", "four", "five"):
+        refused = dataclasses.replace(
+            negotiate(4, on=name, clientSoftwareName="RP Console"), response=REFUSED
+        )
+        quick = dataclasses.replace(ask("Metadata", 12, on=name), after=0.024)
+        steps += [refused, *[quick] * 25, Close(on=name)]
+    checks = Script("kept", tuple(steps)).judge().checks
+    assert (checks[KEPT, "violates"], checks[KEPT, "undecided"]) == (5 * 23, 5 * 2)
