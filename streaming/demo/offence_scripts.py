@@ -98,9 +98,10 @@ def send_trailing_bytes(client: InstanceClient, _settle: float) -> None:
     client.exchange(frame + b"\0", "FindCoordinator", OLDER)
 
 
-def use_unknown_api(client: InstanceClient, _settle: float) -> None:
-    """Use an API that does not exist."""
+def use_unknown_api(client: InstanceClient, settle: float) -> None:
+    """Use an API that does not exist, so that the broker does not advertise it."""
     api_versions(client, version=OLDER)
+    time.sleep(settle)
     frame = client.frame("Metadata", 0, {})
     client.exchange(b"\x03\xe7" + frame[2:], "Metadata", 0)
 

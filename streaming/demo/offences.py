@@ -120,7 +120,13 @@ PLANTED = (
         "kip1242/rebootstrap-ignored",
     ),
     _planted("bytes left over", scripts.send_trailing_bytes, "wire/trailing-bytes"),
-    _planted("API unknown", scripts.use_unknown_api, "wire/unknown-api", expects_close=True),
+    _planted(
+        "API unknown",
+        scripts.use_unknown_api,
+        "wire/unknown-api",
+        "kip35/api-not-advertised",
+        expects_close=True,
+    ),
     _planted(
         "null member ID",
         scripts.null_member_id,

@@ -21,7 +21,7 @@ from tests.decoders.wire.conversation import EVENTS, SCHEMAS
 
 PERMANENT = {
     Connection: {"client", "server", "initial_sequence", "_recorder", "ledger", "_kafka"},
-    KafkaLayer: {"_detector", "_ledger", "_recorder", "_acknowledged_by", "_framers"},
+    KafkaLayer: {"_detector", "_ledger", "_recorder", "_acknowledged_by", "_framers", "_no_request"},
     Framer: {"state", "_ledger", "_opens", "_resumes", "_is_other_protocol", "_max_frame"},
     Stream: {"_ledger"},
     RequestsInFlight: set[str](),
