@@ -14,7 +14,8 @@ from decoders.schema.registry import default_schemas
 from expectations.conversation.occurrence import Evidence
 from expectations.conversation.record_windows import Said, windows_of
 from expectations.conversation.window import Window
-from expectations.identity.claim import Claim, kafka_claim, responded_claim
+from expectations.identity.claim import Claim
+from expectations.identity.server_claim import answered_claim, kafka_claim
 from expectations.judging.identity_judge import IdentityJudge, IdentityState
 from expectations.judging.judge import ConnectionState, Judge, open_connection
 from expectations.judging.outcome import Outcome
@@ -194,8 +195,8 @@ class Exchange:
 def claims_of(outcome: Outcome, window: Window) -> list[Claim]:
     """All that a window tells of identities."""
     answered = [
-        responded_claim(window.connection.cluster, window.connection.server, *asked)
-        for asked in outcome.answered
+        answered_claim(window.connection.cluster, window.connection.server, *version, at)
+        for version, at in outcome.answered.items()
     ]
     return outcome.claims + answered + [kafka_claim(window.connection)] * bool(answered)
 

@@ -8,6 +8,8 @@ in any order, and more than once.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
@@ -15,7 +17,6 @@ from decoders.protocol import JOINING
 from decoders.wire.other_protocol import OtherProtocol, protocol_of
 from expectations.conversation.bodies import ClusterDescription, SoftwareClaim
 from expectations.conversation.occurrence import Evidence
-from expectations.conversation.window import ConnectionKey
 
 SAME_MOMENT = 10_000_000
 """Nanoseconds, at most, between the captures of one packet before and after address translation on a host."""
@@ -54,7 +55,9 @@ class Negotiated(msgspec.Struct, frozen=True, array_like=True):
     `asked_at` is when the first ApiVersions request was sent, `used_at` when the first other request
     but SASL was, `rebootstrap_at` when ApiVersions was refused with error 129, `described_at` when
     Metadata or DescribeCluster first described the cluster to the client. `refused_ids` are those that the
-    refusal with error 129 was about.
+    refusal with error 129 was about. `refused_at` is when version `refused_version` of ApiVersions was
+    refused with error 35, if the client sent nothing else afterwards; it is known when the connection has
+    ended.
     """
 
     asked_at: int = 0
@@ -62,17 +65,36 @@ class Negotiated(msgspec.Struct, frozen=True, array_like=True):
     rebootstrap_at: int = 0
     described_at: int = 0
     refused_ids: ClusterDescription | None = None
+    refused_at: int = 0
+    refused_version: int = -1
+
+
+NOT_LISTED: Final = (0, -1)
+"""The range of an API that an advertisement does not list."""
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True):
-    """A request of an advertised version that the broker refused.
+    """A request that the broker refused, perhaps for its version.
 
-    `by_error` is True if it was refused with error 35, False if by closing the connection.
+    `by_error` is True if it was refused with error 35, False if by closing the connection. `told` is the
+    range that the broker had given for the API on this connection, NOT_LISTED if its list has none, None if
+    the connection was told nothing. The request was sent at `asked_at` or later. `times` counts how often it
+    was sent, each time after the one before was refused. `is_whole` is True if it was read to its last byte
+    and its header is one that each broker reads.
     """
 
     api_key: int
     api_version: int
     by_error: bool = False
+    told: tuple[int, int] | None = None
+    asked_at: int = 0
+    times: int = 1
+    is_whole: bool = False
+
+    @property
+    def request(self) -> tuple[int, int]:
+        """The API key and version that were refused."""
+        return self.api_key, self.api_version
 
 
 class Foreign(msgspec.Struct, frozen=True, array_like=True):
@@ -132,6 +154,9 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
     loss, `began_whole` if it was until the identity was first shown. `has_left` is True if nothing
     more will come. `initial_client_id` is set only if the very first request is known. `evidence`
     comes with the first snapshot only; `as_of` counts the snapshots.
+
+    Claims about a server that belong to no connection have an empty `connection` (`server_claim.py`).
+    `ranges` is set on those about an advertisement, `witness` is the first connection that it was made to.
     """
 
     identity: Identity
@@ -162,6 +187,8 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
     foreign: Foreign | None = None
     route: Route | None = None
     membership: Membership | None = None
+    ranges: tuple[tuple[int, int, int], ...] | None = None
+    witness: bytes = b""
 
     @property
     def key(self) -> tuple[bytes, int] | str:
@@ -180,6 +207,17 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
     def client_host(self) -> str:
         """The client's address without its port."""
         return self.client.rpartition(":")[0]
+
+    @property
+    def refusal(self) -> tuple[object, ...] | None:
+        """What equal refusals share: request, client and server. None if the claim is not about a refusal."""
+        software = (self.software.name, self.software.version) if self.software else None
+        client = self.client_host, self.client_id, software, self.server
+        if self.refused is not None:
+            return self.refused.request, self.refused.by_error, *client
+        if self.negotiated is not None and self.negotiated.refused_at and not self.negotiated.used_at:
+            return self.negotiated.refused_version, *client
+        return None
 
     @property
     def order(self) -> tuple[int, bytes, int]:
@@ -206,49 +244,27 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
     def merged(self, other: Claim) -> Claim:
         """Return the later of two snapshots, with the evidence of the one that has it.
 
-        Of claims that were made apart, the one that began first is returned.
+        Of claims that were made apart, the one that began first is returned. Claims of a server that belong
+        to no connection differ only in when it showed the same.
         """
         if (self.connection, self.first_sequence) != (other.connection, other.first_sequence):
             return min(self, other, key=lambda claim: claim.order)
         latest, earlier = (self, other) if self.as_of >= other.as_of else (other, self)
-        return msgspec.structs.replace(latest, evidence=latest.evidence or earlier.evidence)
+        first = min(self, other, key=lambda claim: (claim.since, claim.witness))
+        return msgspec.structs.replace(
+            latest,
+            evidence=latest.evidence or earlier.evidence,
+            since=first.since,
+            opened_at=first.opened_at,
+            until=max(self.until, other.until),
+            witness=first.witness,
+        )
 
 
-def responded_claim(cluster: str, server: str, api_key: int, api_version: int) -> Claim:
-    """Return the claim that a broker has responded to an API version on any connection."""
-    return Claim(
-        identity=Identity(IdentityKind.BROKER, cluster, server),
-        connection=b"",
-        first_sequence=api_key << 16 | api_version,
-        as_of=0,
-        client="",
-        server=server,
-        opened_at=0,
-        since=0,
-        until=0,
-        before_until=0,
-        has_left=True,
-        began_whole=True,
-        whole=True,
-        api_key=api_key,
-        api_version=api_version,
-    )
-
-
-def kafka_claim(key: ConnectionKey) -> Claim:
-    """Return the claim that a server address speaks Kafka, as a connection shows on which it responded."""
-    return Claim(
-        identity=Identity(IdentityKind.LISTENER, key.cluster, key.server),
-        connection=key.id,
-        first_sequence=0,
-        as_of=0,
-        client=key.client,
-        server=key.server,
-        opened_at=0,
-        since=0,
-        until=0,
-        before_until=0,
-        has_left=False,
-        began_whole=True,
-        whole=True,
-    )
+def united(claims: Iterable[Claim]) -> list[Claim]:
+    """Merge the snapshots of each claim."""
+    latest: dict[tuple[Identity, tuple[bytes, int] | str], Claim] = {}
+    for claim in claims:
+        key = claim.identity, claim.key
+        latest[key] = claim.merged(latest[key]) if key in latest else claim
+    return list(latest.values())

@@ -14,6 +14,7 @@ from decoders.frame.record import Kind
 from decoders.protocol import (
     API_VERSIONS,
     JOINING,
+    NO_ERROR,
     REBOOTSTRAP_REQUIRED,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
@@ -34,6 +35,8 @@ from expectations.identity.claim import (
     Negotiated,
     Refused,
 )
+from expectations.identity.refusals import is_told, told_range
+from expectations.identity.server_claim import advertised_claim
 from expectations.identity.shown import ShownIdentities, ShownIdentity, is_behind
 
 _OPENING_APIS = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
@@ -55,10 +58,13 @@ class ClaimTracker:
                 yield from self._process_instance(observation)
                 yield from self._process_member(observation)
                 yield from self._process_client(observation)
+                yield from self._process_repeated(observation)
             case Kind.RESPONSE:
                 yield from self._process_response(observation)
             case Kind.NOT_KAFKA:
                 yield self._foreign(observation)
+            case Kind.GAP | Kind.INVALID_SIZE:
+                self._identities.refusals.forget()
             case Kind.CLOSED:
                 yield from self._process_end(observation)
 
@@ -115,17 +121,25 @@ class ClaimTracker:
                 identities.negotiated = msgspec.structs.replace(
                     before, rebootstrap_at=at, refused_ids=self._asked_ids()
                 )
-            elif body.error_code == UNSUPPORTED_VERSION:
-                yield from self._refused_by_error(response)
+            elif body.error_code == NO_ERROR:
+                identities.refusals.forget()
+                yield self._advertised(response, body)
         elif self._conversation.described is not None and not before.described_at:
             identities.negotiated = msgspec.structs.replace(before, described_at=at)
         if identities.negotiated != before and identities.client is not None:
             yield self._client_claim()
         if claim := identities.route.process(response, self._conversation):
             yield claim
+        if _is_refusal(response):
+            identities.refusals.process_refusal(response, self._progress.in_flight)
+            yield from self._refused_by_error(response)
 
     def _process_end(self, closed: Observation) -> Iterator[Claim]:
-        identities = self._identities
+        identities, refusals = self._identities, self._identities.refusals
+        if refusals.in_a_row and self._conversation.ended:
+            identities.negotiated = msgspec.structs.replace(
+                identities.negotiated, refused_at=refusals.refused_at, refused_version=refusals.version
+            )
         if identities.instance is not None:
             yield self._instance_claim(has_left=True)
         if identities.client is not None:
@@ -144,19 +158,29 @@ class ClaimTracker:
         if claim := self._identities.route.latest(self._conversation):
             yield claim
 
+    def _process_repeated(self, request: Observation) -> Iterator[Claim]:
+        refusals = self._identities.refusals
+        if refusals.process_request(request, self._progress.in_flight):
+            refused = refusals.repeated(self._conversation)
+            if not is_told(refused):
+                yield from self._refused(request, refused)
+
     def _refused_by_closing(self, closed: Observation) -> Iterator[Claim]:
-        refused = self._conversation.closed_upon
-        if refused is not None and self._is_advertised(*refused):
-            yield self._refused(closed, Refused(*refused))
+        closed_upon, refusals = self._conversation.closed_upon, self._identities.refusals
+        if closed_upon is not None:
+            yield from self._refused(closed, refusals.by_closing(closed_upon, self._conversation))
 
     def _refused_by_error(self, response: Observation) -> Iterator[Claim]:
-        if self._is_advertised(response.api_key, response.api_version):
-            yield self._refused(response, Refused(response.api_key, response.api_version, by_error=True))
+        """Claim error 35. ApiVersions is refused as KIP-511 says, unless the broker offers that version."""
+        key, version = response.api_key, response.api_version
+        refused = Refused(key, version, by_error=True, told=told_range(self._conversation, key))
+        if key != API_VERSIONS or is_told(refused):
+            yield from self._refused(response, refused)
 
-    def _is_advertised(self, api_key: int, api_version: int) -> bool:
-        advertised = self._conversation.advertised
-        lowest, highest = advertised.ranges.get(api_key, (0, -1)) if advertised else (0, -1)
-        return lowest <= api_version <= highest
+    def _advertised(self, response: Observation, body: Advertisement) -> Claim:
+        conversation, at = self._conversation, response.first_captured_at
+        server, witness = conversation.server, conversation.connection
+        return advertised_claim(conversation.cluster, server, body.ranges, at, witness)
 
     def _instance_claim(self, request: Observation | None = None, *, has_left: bool = False) -> Claim:
         instance_id, shown = self._conversation.instance_id, self._progress.instance
@@ -199,13 +223,15 @@ class ClaimTracker:
         claim = self._claim(identity, self._identities.client, shown, request, has_left)
         return msgspec.structs.replace(claim, negotiated=self._identities.negotiated)
 
-    def _refused(self, observation: Observation, refused: Refused) -> Claim:
+    def _refused(self, observation: Observation, refused: Refused) -> Iterator[Claim]:
+        if not self._identities.refusals.claim(refused):
+            return
         identity = self._identity(IdentityKind.BROKER, self._conversation.server)
         first = self._shown_first(observation)
         first.api_key, first.api_version = refused.api_key, refused.api_version
         shown = Shown(observation.first_captured_at, observation.first_captured_at)
         claim = self._claim(identity, first, shown, observation, has_left=True)
-        return msgspec.structs.replace(claim, refused=refused)
+        yield msgspec.structs.replace(claim, refused=refused)
 
     def _foreign(self, opening: Observation) -> Claim:
         identity = self._identity(IdentityKind.LISTENER, self._conversation.server)
@@ -262,6 +288,13 @@ class ClaimTracker:
             software=conversation.software,
             instance_id=conversation.instance_id,
         )
+
+
+def _is_refusal(response: Observation) -> bool:
+    body = response.body
+    if isinstance(body, Advertisement):
+        return body.error_code == UNSUPPORTED_VERSION
+    return response.errors == (UNSUPPORTED_VERSION,)
 
 
 def _negotiated_after(before: Negotiated, request: Observation) -> Negotiated:

@@ -6,6 +6,7 @@ import msgspec
 
 from expectations.conversation.progress import Progress, Shown
 from expectations.identity.claim import Negotiated
+from expectations.identity.refusals import Refusals
 from expectations.identity.route import ShownRoute
 
 
@@ -35,6 +36,7 @@ class ShownIdentities(msgspec.Struct, omit_defaults=True):
     members: dict[str, ShownIdentity] = {}
     negotiated: Negotiated = Negotiated()
     route: ShownRoute = msgspec.field(default_factory=ShownRoute)
+    refusals: Refusals = msgspec.field(default_factory=Refusals)
 
     def are_behind(self, progress: Progress) -> bool:
         """Whether an identity was shown since it was last claimed."""

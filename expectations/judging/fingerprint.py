@@ -73,8 +73,9 @@ def fingerprint_of(state: ConnectionState) -> bytes | None:
     ]
     # Silences stand until the next observation clears them, which a cached transition would not do.
     shown = (identities.client is None, identities.instance is None, bool(conversation.members.silences))
+    refusals = (identities.refusals.in_a_row > 0, sorted(identities.refusals.claimed))
     negotiated = [bool(value) for value in msgspec.structs.astuple(identities.negotiated)]
-    return _hash((_without_ids(facts, client_id, instance_id), firsts, shown, negotiated, rules))
+    return _hash((_without_ids(facts, client_id, instance_id), firsts, shown, refusals, negotiated, rules))
 
 
 def _without_ids(

@@ -14,53 +14,20 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from decoders.retention import KEPT_FOR
-from expectations.identity.claim import Claim, IdentityKind
+from expectations.identity.claim import Claim
 from expectations.judging.finding import Finding, Subject, finding_of
+from expectations.judging.identity_group import Group, KnownClaim
 from expectations.judging.outcome import Outcome
 from expectations.judging.terms import Terms
 from expectations.rules.base.identity_rule import IdentityRule
-from expectations.rules.base.rule import Judgement, Level, Rule, Verdict, undecided
+from expectations.rules.base.rule import Judgement, Rule, Verdict, undecided
 
 GROUP_LIMIT = 2_000
 """Identities that one bucket keeps; the one that was silent for longest makes room."""
-CLAIM_LIMITS = {
-    IdentityKind.INSTANCE: 64,
-    IdentityKind.MEMBER: 64,
-    IdentityKind.CLIENT: 64,
-    IdentityKind.BROKER: 1_024,
-    IdentityKind.LISTENER: 64,
-    IdentityKind.ROUTE: 64,
-    IdentityKind.MEMBERSHIP: 64,
-}
-"""Claims that are kept of one identity; the oldest that has left makes room.
-
-Of a listener the latest one does: a scanner with ever new addresses must not make ever new findings.
-"""
 SETTLED_AGE = 2
 """Ticks after which a claim is settled: a whole interval between two ticks lies behind it."""
 FINAL_AGE = SETTLED_AGE + 1
 """The age of claims when no further one will come."""
-
-
-class KnownClaim(msgspec.Struct, array_like=True):
-    """A claim, the ticks since it changed, and the rules that have judged it.
-
-    `accused` holds the level at which each rule accused it.
-    """
-
-    claim: Claim
-    age: int = 0
-    accused: dict[str, Level] = {}
-    judged: list[str] = []
-
-
-class Group(msgspec.Struct, array_like=True):
-    """What is known of one identity. `latest_at` is the capture time of its latest claim."""
-
-    known: list[KnownClaim] = []
-    latest_at: int = 0
-    is_unsettled: bool = True
-    has_forgotten: bool = False
 
 
 class IdentityState(msgspec.Struct):
@@ -81,14 +48,15 @@ class IdentityJudge:
     def process(self, state: IdentityState, claims: Iterable[Claim]) -> Outcome:
         """Process claims, and accuse where they show an offence."""
         outcome = Outcome()
-        touched: dict[str, Group] = {}
+        claimed: dict[str, list[Claim]] = {}
         for claim in claims:
             name = f"{claim.identity.kind}\0{claim.identity.cluster}\0{claim.identity.name}"
-            group = state.groups.pop(name, None) or Group()
-            state.groups[name] = touched[name] = group
-            self._merge(group, claim, outcome)
+            claimed.setdefault(name, []).append(claim)
             state.clock = max(state.clock, claim.until)
-        for group in touched.values():
+        for name, added in claimed.items():
+            group = state.groups[name] = state.groups.pop(name, Group())
+            for forgotten in group.add(added):
+                self._give_up(forgotten, outcome)
             self._judge_group(group, outcome, state.clock, settling=False)
         self._make_room(state, outcome)
         return outcome
@@ -111,22 +79,6 @@ class IdentityJudge:
             self._judge_group(group, outcome, state.clock, settling=True)
         return outcome
 
-    def _merge(self, group: Group, claim: Claim, outcome: Outcome) -> None:
-        group.latest_at, group.is_unsettled = max(group.latest_at, claim.until), True
-        for known in group.known:
-            if known.claim.key == claim.key:
-                merged = known.claim.merged(claim)
-                if merged != known.claim:
-                    known.claim, known.age = merged, 0
-                return
-        group.known.append(KnownClaim(claim))
-        if len(group.known) > CLAIM_LIMITS[claim.identity.kind]:
-            oldest = min(group.known, key=_age_of)
-            group.known.remove(oldest)
-            # What got no response clears no other client.
-            group.has_forgotten = group.has_forgotten or oldest.claim.foreign is None
-            self._give_up(oldest, outcome)
-
     def _age(self, group: Group, outcome: Outcome, clock: int) -> None:
         settles = False
         for known in group.known:
@@ -141,10 +93,12 @@ class IdentityJudge:
         )
 
     def _judge_group(self, group: Group, outcome: Outcome, clock: int, *, settling: bool) -> None:
-        claims = sorted((known.claim for known in group.known), key=lambda claim: claim.order)
-        for known in sorted(group.known, key=lambda known: known.claim.order):
-            others = [claim for claim in claims if claim is not known.claim]
-            for rule in self._rules_of(known.claim):
+        rules = [rule for rule in self._rules_of(group.known[0].claim) if settling or not rule.waits]
+        ordered = sorted(group.known, key=lambda known: known.claim.order) if rules else []
+        claims = [known.claim for known in ordered]
+        for place, known in enumerate(ordered):
+            others = claims[:place] + claims[place + 1 :]
+            for rule in rules:
                 is_settled = settling and _is_settled(rule, known, clock)
                 if known.accused.get(rule.id) is not rule.level and (is_settled or not rule.waits):
                     judgement = self._judge(rule, known.claim, others, group, clock)
@@ -247,16 +201,9 @@ def _waits_for_silence(rule: IdentityRule, claim: Claim, clock: int) -> bool:
 
 
 def _forget_silent(state: IdentityState) -> None:
-    """Drop what was silent for long. Claims without a time stay: servers make each of them once."""
+    """Drop what was silent for long."""
     for name, group in list(state.groups.items()):
         if 0 < group.latest_at < state.clock - KEPT_FOR:
-            group.known = [known for known in group.known if not known.claim.until]
-            group.latest_at = 0
+            group.forget_silent()
             if not group.known:
                 del state.groups[name]
-
-
-def _age_of(known: KnownClaim) -> tuple[bool, bool, int]:
-    """Order claims by how soon they may be forgotten: what has left first, what speaks for others last."""
-    claim = known.claim
-    return not claim.has_left, not claim.connection, claim.until if claim.foreign is None else -claim.until

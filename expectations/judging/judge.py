@@ -138,7 +138,7 @@ class Judge:
         conversation.process(observation)
         outcome.claims.extend(ClaimTracker(state.identities, conversation).process(observation))
         if observation.is_matched:
-            outcome.answered.add((observation.api_key, observation.api_version))
+            outcome.answered[observation.api_key, observation.api_version] = observation.first_captured_at
         dispatch = self._dispatch(observation, conversation)
         outcome.checks = dict.fromkeys(dispatch.passed, observation.count)
         for call in dispatch.calls:

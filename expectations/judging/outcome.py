@@ -29,16 +29,16 @@ class Offence(msgspec.Struct, frozen=True, array_like=True):
 class Outcome(msgspec.Struct):
     """The outcome of a window: findings to publish, number of checks by (rule id, verdict), and of offences.
 
-    `claims` concern identities that other connections may share. `answered` holds (API key, version) of
-    requests that the broker responded to. `judged` holds a (connection, rule id, verdict) for each check of
-    an identity that belongs to a connection.
+    `claims` concern identities that other connections may share. `answered` maps (API key, version) of
+    requests that the broker responded to, to the time of the first response. `judged` holds a (connection,
+    rule id, verdict) for each check of an identity that belongs to a connection.
     """
 
     findings: list[Finding] = []
     checks: dict[tuple[str, str], int] = {}
     offences: dict[Offence, int] = {}
     claims: list[Claim] = []
-    answered: set[tuple[int, int]] = set()
+    answered: dict[tuple[int, int], int] = {}
     judged: list[tuple[bytes, str, str]] = []
 
     def count(self, rule: Rule, judgement: Judgement) -> None:
@@ -51,7 +51,8 @@ class Outcome(msgspec.Struct):
         self.findings.extend(other.findings)
         self.claims.extend(other.claims)
         self.judged.extend(other.judged)
-        self.answered |= other.answered
+        for version, at in other.answered.items():
+            self.answered[version] = min(at, self.answered.get(version, at))
         for check, count in other.checks.items():
             self.checks[check] = self.checks.get(check, 0) + count
         for offence, count in other.offences.items():

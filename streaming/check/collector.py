@@ -28,11 +28,12 @@ class Companions:
         self._connections: dict[Identity, set[str]] = {}
 
     def add(self, claims: Iterable[Claim]) -> None:
-        """Add claims. Those about a broker belong to no connection."""
+        """Add claims. An advertisement of a server belongs to the connection that it was made to."""
         for claim in claims:
-            if claim.connection:
-                self._identities.setdefault(claim.connection.hex(), set()).add(claim.identity)
-                self._connections.setdefault(claim.identity, set()).add(claim.connection.hex())
+            connection = claim.connection or claim.witness
+            if connection:
+                self._identities.setdefault(connection.hex(), set()).add(claim.identity)
+                self._connections.setdefault(claim.identity, set()).add(connection.hex())
 
     def of(self, finding: Finding) -> set[str]:
         """Return the connections that a finding is about, in hex: its own, and those it was compared with."""

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from decoders.retention import KEPT_FOR, REPUBLISH_AFTER
-from expectations.conversation.in_flight import ApiVersion
-from expectations.conversation.window import ConnectionKey, Window
-from expectations.identity.claim import Claim, kafka_claim, responded_claim
+from expectations.conversation.window import Window
+from expectations.identity.claim import united
 from expectations.judging.judge import Judge, open_connection
-from expectations.judging.outcome import Outcome
 from streaming.judging.judgement_cache import JudgementCache
 from streaming.judging.report import OpenConnections, Report
+from streaming.judging.server_answers import ServerAnswers
 from streaming.judging.symbols import Symbols
 from streaming.judging.tally import UNKNOWN, Tally
 from streaming.state.bucket import Bucket
-
-SERVER_LIMIT = 1_000
-"""Servers of which a bucket knows which API versions they answer; beyond that the oldest is forgotten."""
 
 
 class BucketStep:
@@ -35,13 +31,16 @@ class BucketStep:
         tally, symbols = Tally(self._api_names), Symbols()
         if bucket.resumed_at < self._resumed_at:
             self._resume(bucket, tally)
+        answers = ServerAnswers(bucket.answered)
         for window in sorted(windows, key=_order):
-            answered = _answered_by(bucket, window.connection)
-            captured_at = self._cache.judge(bucket.connections, window, symbols.of(window), answered, tally)
+            known = answers.known(window.connection)
+            captured_at = self._cache.judge(bucket.connections, window, symbols.of(window), known, tally)
             if captured_at is None:
-                captured_at = self._judge_window(bucket, window, answered, tally)
+                captured_at = self._judge_window(bucket, window, answers, tally)
             bucket.clock = max(bucket.clock, captured_at)
-        return self._summarise(bucket, tally.report(number))
+        report = tally.report(number)
+        report.claims = united([*report.claims, *answers.claims()])
+        return self._summarise(bucket, report)
 
     def tick(self, number: int, bucket: Bucket, now: int) -> Report:
         """Do what is due: report open connections, publish grown findings, forget silent connections.
@@ -63,7 +62,7 @@ class BucketStep:
         for state in bucket.connections.values():
             tally.add(self._judge.interrupt(state))
 
-    def _judge_window(self, bucket: Bucket, window: Window, answered: set[ApiVersion], tally: Tally) -> int:
+    def _judge_window(self, bucket: Bucket, window: Window, answers: ServerAnswers, tally: Tally) -> int:
         """Judge a window that is not cached. Returns the latest capture time, 0 if nothing is new."""
         connections, key = bucket.connections, window.connection
         tally.count_frames(window)
@@ -74,10 +73,8 @@ class BucketStep:
         if state is None:
             state = connections[key.id] = open_connection(key)
         for outcome in self._judge.judge_each(state, window):
-            outcome.claims.extend(_newly_answered(answered, key, outcome))
+            answers.add(key, outcome)
             tally.add(outcome)
-        if len(bucket.answered) > SERVER_LIMIT:
-            del bucket.answered[next(iter(bucket.answered))]
         if state.conversation.closed:
             del connections[key.id]
         return state.conversation.progress.captured_at
@@ -94,17 +91,3 @@ class BucketStep:
 
 def _order(window: Window) -> tuple[bytes, int]:
     return window.connection.id, window.first_sequence
-
-
-def _answered_by(bucket: Bucket, key: ConnectionKey) -> set[ApiVersion]:
-    """Return the API versions that the bucket has seen the connection's server answer."""
-    return bucket.answered.setdefault(f"{key.cluster}\0{key.server}", set())
-
-
-def _newly_answered(answered: set[ApiVersion], key: ConnectionKey, outcome: Outcome) -> Iterator[Claim]:
-    """Claim once, not per connection, that a server answers an API version, and any at all."""
-    if outcome.answered and not answered:
-        yield kafka_claim(key)
-    for api_key, api_version in sorted(outcome.answered - answered):
-        yield responded_claim(key.cluster, key.server, api_key, api_version)
-    answered |= outcome.answered

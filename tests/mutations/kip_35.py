@@ -27,11 +27,11 @@ def _with_entries(ask: Ask, change: Callable[[Entries], Entries]) -> Ask:
     )
 
 
-def _listing(script: Script, change: Callable[[Entries], Entries]) -> Script:
+def listing(script: Script, change: Callable[[Entries], Entries]) -> Script:
     return script.each(lambda ask: _with_entries(ask, change))
 
 
-def _requests(script: Script) -> Iterator[tuple[int, Ask]]:
+def negotiated_requests(script: Script) -> Iterator[tuple[int, Ask]]:
     """The requests that an advertisement is in force for."""
     for place, ask in script.targets():
         is_negotiated = any(earlier.api == "ApiVersions" for earlier in script.before(place))
@@ -39,7 +39,7 @@ def _requests(script: Script) -> Iterator[tuple[int, Ask]]:
             yield place, ask
 
 
-def _with_range(key: int, *entries: tuple[int, int]) -> Callable[[Entries], Entries]:
+def with_range(key: int, *entries: tuple[int, int]) -> Callable[[Entries], Entries]:
     """List an API with these ranges, or with none."""
 
     def change(listed: Entries) -> Entries:
@@ -60,24 +60,24 @@ def _cut_off(script: Script, place: int) -> Iterator[Script]:
 @breaks("kip35/version-out-of-range")
 def leave_the_range(script: Script) -> Iterator[Script]:
     """The broker closes upon a version that it does not have."""
-    for place, ask in _requests(script):
+    for place, ask in negotiated_requests(script):
         beside = [(ask.version + 1, ask.version + 1), (0, ask.version - 1)]
         for low, high in beside:
             if low <= high:
-                listed = _listing(script, _with_range(ask.known.key, (low, high)))
+                listed = listing(script, with_range(ask.known.key, (low, high)))
                 yield from _cut_off(listed, place)
 
 
 @breaks("kip35/api-not-advertised")
 def use_what_is_not_listed(script: Script) -> Iterator[Script]:
-    for place, ask in _requests(script):
-        yield from _cut_off(_listing(script, _with_range(ask.known.key)), place)
+    for place, ask in negotiated_requests(script):
+        yield from _cut_off(listing(script, with_range(ask.known.key)), place)
 
 
 @breaks("kip35/advertised-version-refused")
 def close_upon_what_is_listed(script: Script) -> Iterator[Script]:
     """On three connections in a row the broker closes upon one version."""
-    for place, ask in _requests(script):
+    for place, ask in negotiated_requests(script):
         if script.focus != place:
             continue
         before = script.before(place)
@@ -109,15 +109,15 @@ def _has_listed(script: Script, place: int) -> bool:
 @breaks("kip35/range-inverted")
 def contradict_itself(script: Script) -> Iterator[Script]:
     if any(True for _ in negotiations(script)):
-        yield _listing(script, _with_range(UNUSED, (3, 1)))
-        yield _listing(script, _with_range(UNUSED, (0, 1), (0, 1)))
+        yield listing(script, with_range(UNUSED, (3, 1)))
+        yield listing(script, with_range(UNUSED, (0, 1), (0, 1)))
 
 
 @breaks("kip35/apiversions-v0-dropped")
 def drop_version_0(script: Script) -> Iterator[Script]:
     if any(True for _ in negotiations(script)):
-        yield _listing(script, _with_range(API_VERSIONS))
-        yield _listing(script, _from_version_1)
+        yield listing(script, with_range(API_VERSIONS))
+        yield listing(script, _from_version_1)
 
 
 def _from_version_1(listed: Entries) -> Entries:
@@ -128,7 +128,7 @@ def _from_version_1(listed: Entries) -> Entries:
 def list_something_else_later(script: Script) -> Iterator[Script]:
     for place, ask in negotiations(script):
         if _has_listed(script, place):
-            yield script.put(place, _with_entries(ask, _with_range(UNUSED, (0, 1))))
+            yield script.put(place, _with_entries(ask, with_range(UNUSED, (0, 1))))
 
 
 @breaks("kip35/negotiation-not-repeated")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from decoders.frame.record import Direction
 from expectations.rules.base.after_response_rule import ENOUGH
 from expectations.rules.base.negotiation_rule import FIRST_VERSION_WITH_SOFTWARE
 from tests.mutations.bodies import ranges
 from tests.mutations.clean import UNSUPPORTED_VERSION
 from tests.mutations.mutator import breaks
-from tests.mutations.script import Ask, Script
+from tests.mutations.script import Ask, Close, Script, Step
 
 INVALID_REQUEST = 42
 REFUSED = {"errorCode": INVALID_REQUEST}
@@ -82,7 +84,7 @@ def go_on_after_a_refusal(script: Script) -> Iterator[Script]:
             yield mutant.hurried()
 
 
-def _refusals(script: Script) -> Iterator[tuple[int, Ask]]:
+def refusals(script: Script) -> Iterator[tuple[int, Ask]]:
     """The ApiVersions requests whose version the broker does not have."""
     for place, ask in script.targets():
         if ask.response is not None and ask.response.get("errorCode") == UNSUPPORTED_VERSION:
@@ -91,7 +93,7 @@ def _refusals(script: Script) -> Iterator[tuple[int, Ask]]:
 
 @breaks("kip511/unsupported-answer-not-v0")
 def refuse_in_another_layout(script: Script) -> Iterator[Script]:
-    for place, ask in _refusals(script):
+    for place, ask in refusals(script):
         for version in range(1, ask.version + 1):
             yield script.changed(place, response_version=version)
         yield script.changed(place, alter_response=_behind_header_1)
@@ -104,7 +106,7 @@ def _behind_header_1(frame: bytes) -> bytes:
 
 @breaks("kip511/unsupported-answer-not-v0")
 def respond_to_what_is_not_supported(script: Script) -> Iterator[Script]:
-    for place, ask in _refusals(script):
+    for place, ask in refusals(script):
         if script.before(place):
             yield script.broken_off(place, response=REFUSED, response_version=ask.version)
             accepted = script.before(place)[0].response
@@ -113,7 +115,7 @@ def respond_to_what_is_not_supported(script: Script) -> Iterator[Script]:
 
 @breaks("kip511/unsupported-answer-without-range")
 def refuse_without_a_range(script: Script) -> Iterator[Script]:
-    for place, ask in _refusals(script):
+    for place, ask in refusals(script):
         mutant = script.changed(place, response={**(ask.response or {}), "apiKeys": []})
         for later, retry in script.asks():
             if later > place and retry.api == "ApiVersions":
@@ -123,7 +125,7 @@ def refuse_without_a_range(script: Script) -> Iterator[Script]:
 
 @breaks("kip511/fallback-version-wrong")
 def retry_what_was_refused(script: Script) -> Iterator[Script]:
-    for place, ask in _refusals(script):
+    for place, ask in refusals(script):
         for version in range(ask.version, 6):
             again = dataclasses.replace(ask, version=version)
             mutant = script.put(place, ask, again).broken_off(place + 1)
@@ -133,9 +135,27 @@ def retry_what_was_refused(script: Script) -> Iterator[Script]:
 @breaks("kip511/fallback-version-wrong")
 def go_back_to_version_0(script: Script) -> Iterator[Script]:
     """The refusal offers a version that names the software."""
-    for place, ask in _refusals(script):
+    for place, ask in refusals(script):
         if ask.version > FIRST_VERSION_WITH_SOFTWARE:
             listed = {"errorCode": 0, "apiKeys": ranges((18, 0, ask.version - 1))}
             retreat = dataclasses.replace(ask, version=0, body={}, response=listed)
             mutant = script.put(place, ask, retreat).broken_off(place + 1)
             yield from (mutant, mutant.hurried())
+
+
+@breaks("kip511/unknown-version-closed")
+def close_upon_an_unknown_version(script: Script) -> Iterator[Script]:
+    """On three connections in a row, while another version gets its response."""
+    for place, ask in refusals(script):
+        known = dataclasses.replace(ask, version=ask.version - 1, on="known", response=_known(ask))
+        steps: list[Step] = [dataclasses.replace(known, response_version=None), Close(on="known")]
+        for name in ("one", "two", "three"):
+            asked = dataclasses.replace(ask, on=name, response=None, response_version=None)
+            steps += [asked, Close(Direction.TO_CLIENT, name)]
+        if not script.before(place):
+            yield dataclasses.replace(script, steps=tuple(steps))
+
+
+def _known(ask: Ask) -> Mapping[str, Any]:
+    """What the broker responds to a version that it has."""
+    return {"errorCode": 0, "apiKeys": (ask.response or {})["apiKeys"]}

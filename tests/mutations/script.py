@@ -111,7 +111,7 @@ Step = Ask | Send | Close
 
 @dataclass(frozen=True)
 class Script:
-    """Steps in their order, the readings they are judged by, and the hosts of the clients by connection.
+    """Steps in their order, the readings they are judged by, and hosts of clients and servers by connection.
 
     If a script has a `focus`, mutators break only the step at that place.
     """
@@ -120,6 +120,7 @@ class Script:
     steps: tuple[Step, ...]
     readings: tuple[str, ...] = ()
     hosts: Mapping[str, int] = field(default_factory=dict)
+    servers: Mapping[str, int] = field(default_factory=dict)
     focus: int | None = None
 
     def asks(self, on: str | None = None) -> Iterator[tuple[int, Ask]]:
@@ -225,7 +226,7 @@ class Performance:
         if name not in self._connections:
             host, port = self._script.hosts.get(name, 1), 40_000 + len(self._connections)
             client = SocketAddress(bytes([10, 0, 0, host]), port)
-            server = SocketAddress(bytes([10, 0, 0, 200]), SERVER_PORT)
+            server = SocketAddress(bytes([10, 0, 0, self._script.servers.get(name, 200)]), SERVER_PORT)
             self._connections[name] = SyntheticConnection(client, server)
             self._packets += self._connections[name].opened(self._at)
         return self._connections[name]

@@ -12,7 +12,16 @@ from tests.mutations.mutator import MUTATORS
 from tests.mutations.script import SCHEMAS, Script
 from tests.mutations.sweeps import CLEAN
 
-FILES = ("kip_35", "kip_511", "kip_1082", "kip_1242", "kip_1313", "kip_1313_alignment", "wire")
+FILES = (
+    "kip_35",
+    "kip_35_refusals",
+    "kip_511",
+    "kip_1082",
+    "kip_1242",
+    "kip_1313",
+    "kip_1313_alignment",
+    "wire",
+)
 for file in FILES:
     importlib.import_module(f"tests.mutations.{file}")
 

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 
 from decoders.frame.record import Direction
-from tests.mutations.kip_35 import _listing, _with_range
+from tests.mutations.kip_35 import listing, with_range
 from tests.mutations.mutator import breaks
 from tests.mutations.script import Alteration, Ask, Close, Script, Send, prefixed
 
@@ -117,13 +117,13 @@ def _put_at(offset: int, tags: bytes) -> Alteration:
 def use_an_unknown_version(script: Script) -> Iterator[Script]:
     for place, ask in script.targets():
         if ask.api != "ApiVersions":
-            listed = _listing(script, _with_range(ask.known.key, (0, NO_VERSION)))
+            listed = listing(script, with_range(ask.known.key, (0, NO_VERSION)))
             yield listed.broken_off(place, TO_CLIENT, alter=_at_no_version, response=None)
 
 
 @breaks("wire/unknown-api")
 def use_an_unknown_api(script: Script) -> Iterator[Script]:
-    listed = _listing(script, _with_range(NO_API, (0, NO_VERSION)))
+    listed = listing(script, with_range(NO_API, (0, NO_VERSION)))
     for place, _ask in script.targets():
         if script.before(place) and not _follows_tokens(script, place):
             yield listed.broken_off(place, TO_CLIENT, alter=_of_no_api, response=None)

@@ -17,7 +17,7 @@ from expectations.rules.base.rule import Judgement, Rule
 
 
 class IdentityRule(Rule):
-    """A rule about the claims of one kind of identity.
+    """A rule about the claims of one kind of identity, or of several, each judged by itself.
 
     A rule that `waits` accuses because something did not happen, so it is asked only after later claims
     had time to arrive. Any other rule accuses because of what did happen, which no later claim changes. A

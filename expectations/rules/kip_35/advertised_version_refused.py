@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from decoders.protocol import API_VERSIONS
 from expectations.identity.claim import Claim, IdentityKind
+from expectations.identity.known_ranges import first_response
+from expectations.identity.refusals import is_told
+from expectations.rules.base.closes_in_a_row import ENOUGH_CLOSES, closes_upon_same, count_in_a_row
 from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
-
-ENOUGH = 3
-"""Connections on which the same version must have been refused, one after another."""
 
 
 class AdvertisedVersionRefused(IdentityRule):
@@ -30,9 +31,10 @@ class AdvertisedVersionRefused(IdentityRule):
     ## What it does not cover
     A close may have many reasons. So it counts only if the request was the only one without a response,
     on connections one after another (a broker that stops closes all at once), and if no response to that
-    version was seen at this address; less is undecided. Error 35 in a well-formed response of another API
-    conforms. Produce 0 to 2 is not judged: released brokers advertise those versions without having
-    them, for the sake of old clients, and no schema has them any more.
+    version was seen at this address; less is undecided, and so is a close upon a version that the broker
+    has responded to. Error 35 in a well-formed response of another API conforms: it may be that a feature is
+    off. Produce 0 to 2 is not judged: released brokers advertise those versions without having them, for the
+    sake of old clients, and no schema has them any more.
     """
 
     section = "Proposed Changes, ApiVersionResponse"
@@ -45,16 +47,15 @@ class AdvertisedVersionRefused(IdentityRule):
 
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
         """Judge a refusal by all that the broker refused and responded to."""
-        if claim.refused is None:
+        if claim.refused is None or not is_told(claim.refused) or claim.refused.times > 1:
             return None
         if claim.refused.by_error:
-            return self._violates("with error 35")
-        alike = [other for other in others if other.refused == claim.refused]
-        if any(_has_response(claim, other) for other in others):
-            return conforms()
-        if _in_a_row([claim, *alike]) < ENOUGH:
+            is_negotiation = claim.refused.api_key == API_VERSIONS
+            return self._violates("with error 35") if is_negotiation else conforms()
+        is_answered = first_response(others, *claim.refused.request) is not None
+        if is_answered or count_in_a_row(closes_upon_same(claim, others)) < ENOUGH_CLOSES:
             return undecided()
-        return self._violates(f"by closing the connection, at least {ENOUGH} times")
+        return self._violates(f"by closing the connection, at least {ENOUGH_CLOSES} times")
 
     def _violates(self, how: str) -> Judgement:
         return Judgement(
@@ -63,17 +64,3 @@ class AdvertisedVersionRefused(IdentityRule):
             observed=f"refused {how}",
             context={"how": how},
         )
-
-
-def _has_response(claim: Claim, other: Claim) -> bool:
-    same = (other.api_key, other.api_version) == (claim.api_key, claim.api_version)
-    return other.refused is None and same
-
-
-def _in_a_row(claims: Sequence[Claim]) -> int:
-    """Count connections in a row, each of which began after the one before was closed."""
-    count, closed_at = 0, -1
-    for claim in sorted(claims, key=lambda refused: refused.order):
-        if claim.opened_at > closed_at:
-            count, closed_at = count + 1, claim.since
-    return count

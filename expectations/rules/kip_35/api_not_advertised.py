@@ -35,6 +35,7 @@ class ApiNotAdvertised(AfterResponseRule):
     message = "{api} v{version} is used although the broker does not advertise that API"
     level = Level.VIOLATION
     role = Role.CLIENT
+    implies = ("kip35/version-refused",)
 
     def judge_request(self, request: Observation, conversation: Conversation) -> Judgement | None:
         """Look a request's API up in the ranges in force."""

@@ -24,15 +24,18 @@ class UnknownApi(Rule):
     """Checks that the loaded schemas know the API and version of each request.
 
     ## Why it matters
-    Nobody is wrong, but nothing of such a request or its response is judged: as long as it goes on, the
-    other rules see less than they seem to.
+    Nothing of such a request or its response is judged: as long as it goes on, the other rules see less
+    than they seem to. If the version is one that the broker no longer has, the client is in trouble, too:
+    kip35/version-refused reports it when the broker refuses the request.
 
     ## Example
-    `API 96 v0`, or `ApiVersions v6` of a release that is newer than the schemas
+    `API 96 v0`, `ApiVersions v6` of a release that is newer than the schemas, or `ListOffsets v0`, which
+    Kafka 4.0 removed
 
     ## What to do
-    Load the schemas of the newer release with `--schemas`. If no release has the API, ask whose
-    client it is.
+    Compare the version with those of the schemas. If it is above them, load the schemas of the newer
+    release with `--schemas`. If it is below them, a release removed it: upgrade the client. If no release
+    has the API, ask whose client it is.
 
     ## What it does not cover
     A version that is known from the KIP-1313 overlay alone and does not prove to have its layout
@@ -44,6 +47,7 @@ class UnknownApi(Rule):
     requirement = "The loaded schemas describe the API versions in use."
     message = "none of the loaded schemas has API {key} v{version}"
     level = Level.INFORMATION
+    implies = ("kip35/version-refused",)
     role = Role.CLIENT
     kinds = REQUESTS
     passes_clean = True

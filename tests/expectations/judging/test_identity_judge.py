@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from decoders.retention import KEPT_FOR
 from decoders.schema.registry import default_schemas
 from expectations.identity.claim import Claim, IdentityKind
-from expectations.judging.identity_judge import CLAIM_LIMITS, GROUP_LIMIT, IdentityJudge, IdentityState
+from expectations.judging.identity_group import CLAIM_LIMITS
+from expectations.judging.identity_judge import GROUP_LIMIT, IdentityJudge, IdentityState
 from expectations.judging.judge import ConnectionState, Judge, open_connection
 from expectations.judging.outcome import Outcome
 from expectations.rules.base.identity_rule import IdentityRule

@@ -1,0 +1,77 @@
+"""Claims about a server: that it speaks Kafka, what it has answered, and what it advertises.
+
+Each connection to the server that shows the same makes the same claim, and equal claims are merged: their
+times become those of the first and the last showing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import msgspec
+
+from expectations.conversation.window import ConnectionKey
+from expectations.identity.claim import Claim, Identity, IdentityKind
+
+Ranges = tuple[tuple[int, int, int], ...]
+"""An advertisement: (API key, lowest version, highest version)."""
+LONGEST_ADVERTISEMENT: Final = 512
+"""APIs of an advertisement that is remembered. Kafka has a hundred."""
+_OF_RANGES: Final = 1 << 62
+"""The bit that tells the numbers of advertisements from those of answered versions."""
+
+
+def answered_claim(cluster: str, server: str, api_key: int, api_version: int, at: int) -> Claim:
+    """Return the claim that a server responded to an API version at a time, in nanoseconds."""
+    claim = _claim(cluster, server, api_key << 16 | api_version, at)
+    return msgspec.structs.replace(claim, api_key=api_key, api_version=api_version)
+
+
+def advertised_claim(cluster: str, server: str, ranges: Ranges, at: int, witness: bytes) -> Claim:
+    """Return the claim that a server advertised its ranges at a time to the connection `witness`.
+
+    A list of more than LONGEST_ADVERTISEMENT entries is claimed without them: the server may support
+    anything.
+    """
+    kept = tuple(sorted(ranges)) if len(ranges) <= LONGEST_ADVERTISEMENT else ()
+    claim = _claim(cluster, server, _number_of(kept), at)
+    return msgspec.structs.replace(claim, ranges=kept, witness=witness)
+
+
+def kafka_claim(key: ConnectionKey) -> Claim:
+    """Return the claim that a server address speaks Kafka, as a connection shows on which it responded."""
+    claim = _claim(key.cluster, key.server, 0, 0)
+    identity = Identity(IdentityKind.LISTENER, key.cluster, key.server)
+    return msgspec.structs.replace(
+        claim, identity=identity, connection=key.id, client=key.client, has_left=False
+    )
+
+
+def is_made_once(claim: Claim) -> bool:
+    """Whether a server's claim is never made again, so that it must be kept however silent the server is."""
+    is_listener = claim.identity.kind is IdentityKind.LISTENER
+    return claim.foreign is None if is_listener else not claim.connection and claim.ranges is None
+
+
+def _number_of(ranges: Ranges) -> int:
+    digest = hashlib.blake2b(msgspec.msgpack.encode(ranges), digest_size=8).digest()
+    return _OF_RANGES | int.from_bytes(digest) >> 2
+
+
+def _claim(cluster: str, server: str, number: int, at: int) -> Claim:
+    return Claim(
+        identity=Identity(IdentityKind.BROKER, cluster, server),
+        connection=b"",
+        first_sequence=number,
+        as_of=0,
+        client="",
+        server=server,
+        opened_at=at,
+        since=at,
+        until=at,
+        before_until=0,
+        has_left=True,
+        began_whole=True,
+        whole=True,
+    )

@@ -1,0 +1,103 @@
+"""kip35/broker-not-asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from expectations.identity.claim import Claim, IdentityKind, Negotiated
+from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+
+LONG = 60 * 1_000_000_000
+"""Nanoseconds for which a connection is in use before it is known to be used without asking."""
+ENOUGH = 3
+"""Connections, one after another, that show the same however short they are."""
+
+
+class BrokerNotAsked(IdentityRule):
+    """Checks that a client that asks one broker for its versions asks the others of the cluster, too.
+
+    ## Why it matters
+    Brokers of one cluster differ while it is upgraded. A client that goes by one broker's list works until
+    the first or the last broker is upgraded, and is disconnected by it from then on.
+
+    ## Example
+    Client "orders" asks ApiVersions of broker 1 and produces to broker 2 for an hour. It never asks broker 2.
+
+    ## What to do
+    Ask on each connection, and keep the versions with that connection.
+
+    ## What it does not cover
+    ApiVersions is optional: clients that never ask are not judged. A client is identified by its address and
+    client ID. Two programs that share both look like one, so it is undecided if a connection to a broker that
+    was asked was used without asking, or if the connection was opened before the client first asked anywhere.
+    The connection must be seen from its opening and be in use for a minute, or be the third such connection
+    in a row. Connections to a broker that was asked before belong to kip35/negotiation-not-repeated.
+    """
+
+    section = "Scenarios"
+    requirement = "A client asks each broker that it uses for the versions that this broker supports."
+    message = "the connection was used without ApiVersions, which the client asks other brokers ({asked})"
+    level = Level.IMPROVEMENT
+    role = Role.CLIENT
+    kind = IdentityKind.CLIENT
+    waits = True
+
+    def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
+        """Judge a connection that was used, by what the client asked there and elsewhere until then."""
+        used = _negotiated(claim)
+        asked = [other for other in others if other.server != claim.server and _negotiated(other).asked_at]
+        if not used.used_at or not asked:
+            return None
+        there = [claim, *(other for other in others if other.server == claim.server)]
+        at = _offends_at(claim, there)
+        if at is None:
+            return conforms() if used.asked_at else None
+        if any(0 < _negotiated(other).asked_at <= at for other in there):
+            return conforms() if used.asked_at else None
+        asked = [other for other in asked if _negotiated(other).asked_at <= at and _may_be_one(claim, other)]
+        if not asked:
+            return None
+        if claim.opened_at < min(other.opened_at for other in asked) or not _is_certain(there, asked, others):
+            return undecided()
+        first = min(asked, key=lambda other: _negotiated(other).asked_at)
+        return Judgement(
+            Verdict.VIOLATES,
+            expected="ApiVersions on a connection to this broker",
+            observed="ApiVersions on connections to others only",
+            context={"asked": first.server},
+        )
+
+
+def _offends_at(claim: Claim, there: Sequence[Claim]) -> int | None:
+    """Return when a connection had been used for long without asking, None if that did not come about."""
+    used = _negotiated(claim)
+    if not 0 < used.asked_at <= used.used_at + LONG and claim.until >= used.used_at + LONG:
+        return used.used_at + LONG
+    in_a_row, ended_at = 0, -1
+    for other in sorted(there, key=lambda each: (each.opened_at, each.connection)):
+        has_ended = other is claim or other.has_left
+        if has_ended and other.opened_at > ended_at and _negotiated(other).used_at:
+            in_a_row, ended_at = in_a_row + 1, other.until
+            if other is claim:
+                return used.used_at if in_a_row >= ENOUGH and not used.asked_at else None
+    return None
+
+
+def _is_certain(there: Sequence[Claim], asked: Sequence[Claim], others: Sequence[Claim]) -> bool:
+    """Whether all connections to the broker were seen whole, and the client asks wherever it ever asked."""
+    servers = {other.server for other in asked}
+    is_mixed = any(
+        other.server in servers and _negotiated(other).used_at and not _negotiated(other).asked_at
+        for other in others
+    )
+    return all(other.whole for other in there) and not is_mixed
+
+
+def _may_be_one(claim: Claim, other: Claim) -> bool:
+    """Whether two connections may be of one program, as far as their client instance IDs tell."""
+    return claim.instance_id is None or other.instance_id in (None, claim.instance_id)
+
+
+def _negotiated(claim: Claim) -> Negotiated:
+    return claim.negotiated or Negotiated()

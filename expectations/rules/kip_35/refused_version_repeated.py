@@ -1,0 +1,147 @@
+"""kip35/refused-version-repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from decoders.protocol import API_VERSIONS
+from expectations.identity.claim import Claim, IdentityKind
+from expectations.identity.known_ranges import is_refused_version
+from expectations.identity.refusals import ENOUGH
+from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+
+SLOW = 5 * 1_000_000_000
+"""Nanoseconds between two refusals of a probe, which asks once per connection and leaves."""
+
+
+class RefusedVersionRepeated(IdentityRule):
+    """Checks that a client does not send a request for the third time after two refusals of its version.
+
+    ## Why it matters
+    The broker will refuse it again. A client that cannot take no for an answer never gets to work, and its
+    reconnects cost the broker more than any other client's traffic.
+
+    ## Example
+    `ApiVersions v4` is answered with error 35, and asked again ten times a second. Or a client connects,
+    sends `JoinGroup v1`, which the broker's range 2 to 9 does not have, is disconnected, and connects again.
+
+    ## What to do
+    Choose another version after a refusal: one of the list that the broker gives, or version 0 of
+    ApiVersions. Give up with an error if there is none. Wait longer before each attempt.
+
+    ## What it does not cover
+    What refuses is error 35, or a close upon a version that is known not to be supported at the address. A
+    restart refuses nothing. A client is identified by its address, client ID and software. Refusals count
+    only one after the other: a connection that was already open when another one was refused, or a request
+    already in flight, repeats nothing. A client that asks one version of ApiVersions on each connection, is
+    refused and goes on with another version obeys the KIP, also if it connects again to do so. A probe that
+    is refused once per connection, at least 5 s apart, is reported as information.
+    """
+
+    section = "Proposed Changes"
+    requirement = "After a refusal a client uses a version that the broker supports."
+    message = "{api} v{version} was sent again after it had been refused twice in a row, {where}"
+    level = Level.VIOLATION
+    role = Role.CLIENT
+    implies = (
+        "kip35/version-refused",
+        "kip35/version-out-of-range",
+        "kip35/api-not-advertised",
+        "kip511/fallback-version-wrong",
+        "wire/unknown-api",
+    )
+    kind = IdentityKind.BROKER
+    further_kinds = frozenset({IdentityKind.CLIENT})
+    waits = True
+
+    def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
+        """Judge a refusal by those before it: closes at a server, or what a client did after error 35."""
+        if claim.identity.kind is IdentityKind.CLIENT:
+            return _judge_reconnects(claim, others)
+        if claim.refused is None or (claim.refused.api_key == API_VERSIONS and claim.refused.times == 1):
+            return None
+        if claim.refused.times > 1:
+            return _violates("on one connection", Level.VIOLATION)
+        return _judge_refusals(claim, others)
+
+
+def _judge_refusals(claim: Claim, others: Sequence[Claim]) -> Judgement | None:
+    """Judge a request other than ApiVersions by what the same client was refused on earlier connections."""
+    alike = [other for other in others if other.refused and other.refusal == claim.refusal]
+    is_refused = is_refused_version(claim, others)
+    if is_refused is None:
+        return undecided() if _chain(claim, alike, _began_at, _refused_at) else None
+    if not is_refused:
+        return None
+    refused = [other for other in alike if is_refused_version(other, others)]
+    return _judge_chain(_chain(claim, refused, _began_at, _refused_at))
+
+
+def _judge_reconnects(claim: Claim, others: Sequence[Claim]) -> Judgement | None:
+    """Judge a connection on which ApiVersions was refused with error 35, and that was then given up."""
+    if not _gave_up(claim):
+        return None
+    alike = [other for other in others if _gave_up(other) and other.refusal == claim.refusal]
+    chain = _chain(claim, alike, _began_at, _given_up_at)
+    there = (other for other in others if other.server == claim.server)
+    if chain and any(_got_through(other) and chain[0] <= other.since <= chain[-1] for other in there):
+        return conforms()
+    return _judge_chain(chain)
+
+
+def _judge_chain(refused_at: list[int]) -> Judgement:
+    if not refused_at:
+        return conforms()
+    first, second, third = refused_at
+    is_slow = second - first >= SLOW and third - second >= SLOW
+    return _violates("on connections one after another", Level.INFORMATION if is_slow else Level.VIOLATION)
+
+
+def _chain(
+    claim: Claim, earlier: Iterable[Claim], began_at: Callable[[Claim], int], ended_at: Callable[[Claim], int]
+) -> list[int]:
+    """Return when the claim and the latest two before it were refused, each begun after the one before ended.
+
+    Empty if there are no two.
+    """
+    times, begin = [ended_at(claim)], began_at(claim)
+    for other in sorted(earlier, key=ended_at, reverse=True):
+        if ended_at(other) < begin and len(times) <= ENOUGH:
+            times.insert(0, ended_at(other))
+            begin = began_at(other)
+    return times if len(times) > ENOUGH else []
+
+
+def _violates(where: str, level: Level) -> Judgement:
+    return Judgement(
+        Verdict.VIOLATES,
+        expected="another version, or none",
+        observed="the version that was refused twice",
+        context={"where": where},
+        level=level,
+    )
+
+
+def _began_at(claim: Claim) -> int:
+    return claim.opened_at
+
+
+def _refused_at(claim: Claim) -> int:
+    return claim.since
+
+
+def _given_up_at(claim: Claim) -> int:
+    return claim.negotiated.refused_at if claim.negotiated else 0
+
+
+def _gave_up(claim: Claim) -> bool:
+    """Whether the connection's only request was an ApiVersions version that error 35 refused."""
+    refused_version = claim.negotiated.refused_version if claim.negotiated else -1
+    return _given_up_at(claim) > 0 and (claim.api_key, claim.api_version) == (API_VERSIONS, refused_version)
+
+
+def _got_through(claim: Claim) -> bool:
+    """Whether the client got further than ApiVersions, or was at least not refused."""
+    negotiated = claim.negotiated
+    return negotiated is not None and (negotiated.used_at > 0 or not _given_up_at(claim))

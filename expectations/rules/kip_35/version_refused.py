@@ -1,0 +1,84 @@
+"""kip35/version-refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from decoders.protocol import API_VERSIONS
+from expectations.identity.claim import NOT_LISTED, Claim, IdentityKind
+from expectations.identity.known_ranges import is_refused_version, known_ranges
+from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.kip_35._removed_versions import removal
+
+
+class VersionRefused(IdentityRule):
+    """Checks that no request is refused because the broker does not support its version.
+
+    ## Why it matters
+    The broker closes the connection without a response. Most clients connect again and send the same
+    request, for ever: after an upgrade of the brokers this is how old clients die. Their log says no more
+    than that the connection was lost.
+
+    ## Example
+    The broker at 10.0.0.2:9092 lists `JoinGroup 2 to 9`. A client sends `JoinGroup v1`, and the broker
+    closes the connection.
+
+    ## What to do
+    Upgrade the client's library, or let it choose its versions from the broker's ApiVersions response on
+    each connection. Kafka 4.0 removed the versions that were current before Kafka 2.1 (KIP-896); the finding
+    says so if the version is one of them.
+
+    ## What it does not cover
+    ApiVersions itself, whose refusal KIP-511 describes. A refusal is error 35, or a close by the broker while
+    this request is the only one in flight. The ranges are those that the connection was told; if it was told
+    none, those that the broker told others at the same address before. Two lists that are made there in
+    turns count both. An API that is not listed at all is as unsupported as a version outside the range:
+    brokers list whatever the listener takes. If no list is known, or the broker has responded to that
+    version all the same, it is undecided. A version inside the range conforms: a close alone refuses
+    nothing. A Produce that cannot be read is undecided, since it may expect no response.
+    """
+
+    section = "Proposed Changes"
+    requirement = "A client uses versions that the broker supports; the broker disconnects it otherwise."
+    message = "{api} v{version} was refused {how}: it is {side} what {told} told{range}{removed}"
+    level = Level.VIOLATION
+    role = Role.CLIENT
+    implies = (
+        "kip35/refused-version-repeated",
+        "kip35/version-out-of-range",
+        "kip35/api-not-advertised",
+        "wire/unknown-api",
+    )
+    kind = IdentityKind.BROKER
+    waits = True
+
+    def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
+        """Judge a refusal by the ranges that were known for the address."""
+        if claim.refused is None or claim.refused.api_key == API_VERSIONS:
+            return None
+        is_refused = is_refused_version(claim, others)
+        if is_refused is None:
+            return undecided()
+        return _violates(claim, others) if is_refused else conforms()
+
+
+def _violates(claim: Claim, others: Sequence[Claim]) -> Judgement:
+    assert claim.refused is not None
+    refused, known = claim.refused, known_ranges(claim, others)
+    lowest, highest = known.ranges[-1]
+    is_listed = known.ranges[-1] != NOT_LISTED
+    side = ("below" if refused.api_version < lowest else "above") if is_listed else "not in"
+    return Judgement(
+        Verdict.VIOLATES,
+        expected=f"version {lowest} to {highest}" if is_listed else "an API that the broker lists",
+        observed=f"version {refused.api_version}",
+        context={
+            "how": "with error 35" if refused.by_error else "by closing the connection",
+            "side": side,
+            "told": "others at this address were" if known.by_others else "this connection was",
+            "range": f", {lowest} to {highest}" if is_listed else "",
+            "removed": removal(refused.api_key, refused.api_version, lowest) if is_listed else "",
+            **({"lowest": str(lowest), "highest": str(highest)} if is_listed else {}),
+        },
+    )

@@ -1,0 +1,94 @@
+"""kip511/unknown-version-closed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from decoders.protocol import API_VERSIONS
+from expectations.identity.claim import NOT_LISTED, Claim, IdentityKind
+from expectations.identity.known_ranges import MINUTE, first_response, is_refused_version, known_ranges
+from expectations.rules.base.closes_in_a_row import ENOUGH_CLOSES, closes_upon_same, count_in_a_row
+from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+
+
+class UnknownVersionClosed(IdentityRule):
+    """Checks that a broker responds to versions of ApiVersions that it does not know.
+
+    ## Why it matters
+    A client that is newer than the broker cannot find out what to use instead. It sees a lost connection,
+    which could mean anything, and most clients retry the same version for ever.
+
+    ## Example
+    A broker responds to `ApiVersions v0`. On three connections in a row it closes upon `ApiVersions v3`,
+    because its decoder fails on a version that it does not have.
+
+    ## What to do
+    Respond to an unknown version with response header 0, body version 0, error 35 and the versions of
+    ApiVersions that there are, without reading the request's body.
+
+    ## What it does not cover
+    A close may have many reasons. So it counts only if the request could be read to its last byte and was
+    the only one in flight, on three connections, each opened after the one before was closed. It is
+    undecided if there were fewer, if the broker closed upon other requests that it supports at that time, if
+    it ever responded to that version, or if it responded to no other version of ApiVersions: a port that
+    speaks TLS closes upon each of them. Requests on header v3, which released brokers misread, belong to
+    kip1313/header-v3-before-negotiation, versions that the broker lists to kip35/advertised-version-refused.
+    """
+
+    section = "Proposed Changes, ApiVersions Request/Response Handling"
+    requirement = "An unsupported version of ApiVersions gets a response in version 0 with error 35."
+    message = "version {version} of ApiVersions was answered {times} times by closing the connection"
+    level = Level.VIOLATION
+    role = Role.BROKER
+    kind = IdentityKind.BROKER
+    waits = True
+
+    def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
+        """Judge a close upon ApiVersions by what else the broker answered and closed upon."""
+        refused = claim.refused
+        if refused is None or refused.api_key != API_VERSIONS or refused.by_error or not refused.is_whole:
+            return None
+        known = known_ranges(claim, others)
+        if known.include(refused.api_version):
+            return conforms()
+        closes = closes_upon_same(claim, others)
+        is_known = any(each != NOT_LISTED for each in known.ranges) or _responds_to_another(claim, others)
+        answered_at = first_response(others, *refused.request)
+        until = max(close.since for close in closes) + MINUTE
+        is_answered = answered_at is not None and answered_at <= until
+        if (
+            not is_known
+            or is_answered
+            or count_in_a_row(closes) < ENOUGH_CLOSES
+            or _is_failing(closes, others)
+        ):
+            return undecided()
+        return Judgement(
+            Verdict.VIOLATES,
+            expected="error 35 in response header 0 and body version 0",
+            observed="no response",
+            context={"times": f"at least {ENOUGH_CLOSES}"},
+        )
+
+
+def _responds_to_another(claim: Claim, others: Sequence[Claim]) -> bool:
+    return any(
+        other.api_key == API_VERSIONS and other.api_version != claim.api_version
+        for other in others
+        if not other.connection and other.ranges is None
+    )
+
+
+def _is_failing(closes: Sequence[Claim], others: Sequence[Claim]) -> bool:
+    """Whether the broker closed upon requests that it may support, while it closed upon these."""
+    begin = min(close.opened_at for close in closes)
+    end = max(close.since for close in closes)
+    return any(
+        other.refused is not None
+        and other not in closes
+        and not other.refused.by_error
+        and begin - MINUTE <= other.since <= end + MINUTE
+        and is_refused_version(other, others) is not True
+        for other in others
+    )

@@ -1,0 +1,56 @@
+"""Server answers: which API versions servers answer first in a batch, as claims to make of them.
+
+A bucket claims once, not per connection, that a server answers an API version. The claim says when the server
+first did, so all windows of a batch are read before it is made: they are not in the order of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from expectations.conversation.in_flight import ApiVersion
+from expectations.conversation.window import ConnectionKey
+from expectations.identity.claim import Claim
+from expectations.identity.server_claim import answered_claim, kafka_claim
+from expectations.judging.outcome import Outcome
+
+SERVER_LIMIT = 1_000
+"""Servers of which a bucket knows which API versions they answer; beyond that the oldest is forgotten."""
+
+
+class ServerAnswers:
+    """What servers answered in one batch. `known` is what they had answered before, by cluster and server."""
+
+    def __init__(self, known: dict[str, set[ApiVersion]]) -> None:
+        self._known = known
+        self._first: dict[str, dict[ApiVersion, int]] = {}
+        self._keys: dict[str, ConnectionKey] = {}
+
+    def known(self, key: ConnectionKey) -> set[ApiVersion]:
+        """Return the API versions that a connection's server is known to answer since an earlier batch."""
+        return self._known.get(_name(key), set())
+
+    def add(self, key: ConnectionKey, outcome: Outcome) -> None:
+        """Process an outcome of a connection."""
+        known, name = self.known(key), _name(key)
+        for version, at in outcome.answered.items():
+            if version not in known:
+                self._keys.setdefault(name, key)
+                first = self._first.setdefault(name, {})
+                first[version] = min(at, first.get(version, at))
+
+    def claims(self) -> Iterator[Claim]:
+        """Claim what was answered for the first time, and that there was any answer; then it is known."""
+        for name, first in self._first.items():
+            key = self._keys[name]
+            if name not in self._known:
+                yield kafka_claim(key)
+            self._known.setdefault(name, set()).update(first)
+            for (api_key, api_version), at in sorted(first.items()):
+                yield answered_claim(key.cluster, key.server, api_key, api_version, at)
+        while len(self._known) > SERVER_LIMIT:
+            del self._known[next(iter(self._known))]
+
+
+def _name(key: ConnectionKey) -> str:
+    return f"{key.cluster}\0{key.server}"

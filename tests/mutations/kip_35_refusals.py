@@ -1,0 +1,85 @@
+"""What breaks the rules of KIP-35 about refusals and about other brokers, one thing at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from decoders.frame.record import Direction
+from tests.mutations.clean import ask
+from tests.mutations.kip_35 import listing, negotiated_requests, with_range
+from tests.mutations.kip_511 import refusals
+from tests.mutations.mutator import breaks
+from tests.mutations.script import FIRST, SECOND_ONE, Ask, Close, Script, Step
+
+SHORTLY, LONG = 0.1, 61.0
+"""Seconds before a step."""
+
+
+@breaks("kip35/version-refused")
+def be_refused_for_the_version(script: Script) -> Iterator[Script]:
+    """The broker closes at once upon what it does not list, unless that expects no response anyway."""
+    for place, asked in negotiated_requests(script):
+        if asked.response is None:
+            continue
+        for beside in _others(asked):
+            listed = listing(script, with_range(asked.known.key, beside))
+            yield listed.broken_off(place, Direction.TO_CLIENT, response=None, after=SHORTLY)
+
+
+@breaks("kip35/version-refused")
+def be_refused_without_having_asked(script: Script) -> Iterator[Script]:
+    """The broker has told its versions to a client at another address."""
+    for place, asked in negotiated_requests(script):
+        if script.focus != place or asked.header == 3:
+            continue
+        for beside in _others(asked):
+            told = listing(script, with_range(asked.known.key, beside)).steps[:place]
+            steps = [*told, *_closed_upon([asked], SECOND_ONE), Close(on=FIRST)]
+            yield dataclasses.replace(script, steps=tuple(steps), hosts={SECOND_ONE: 2})
+
+
+@breaks("kip35/refused-version-repeated")
+def send_what_is_refused_on_each_connection(script: Script) -> Iterator[Script]:
+    for place, asked in negotiated_requests(script):
+        if script.focus != place or asked.header == 3:
+            continue
+        listed = listing(script, with_range(asked.known.key, *_others(asked)[:1]))
+        said = [*listed.before(place), asked]
+        steps = [step for name in ("one", "two", "three") for step in _closed_upon(said, name)]
+        yield dataclasses.replace(script, steps=tuple(steps))
+
+
+@breaks("kip35/refused-version-repeated")
+def ask_what_is_refused(script: Script) -> Iterator[Script]:
+    for place, asked in refusals(script):
+        again = dataclasses.replace(asked, after=SHORTLY)
+        yield script.put(place, asked, again, again).broken_off(place + 2)
+        steps = list(script.steps[:place])
+        for name in ("a", "b", "c"):
+            steps += [dataclasses.replace(again, on=name), Close(on=name)]
+        if not script.before(place):
+            yield dataclasses.replace(script, steps=tuple(steps))
+
+
+@breaks("kip35/broker-not-asked")
+def use_another_broker_without_asking(script: Script) -> Iterator[Script]:
+    asks = [asked for _, asked in script.asks(FIRST) if asked.api == "ApiVersions" and asked.client_id]
+    if script.focus is None and asks and len({step.on for step in script.steps}) == 1:
+        first = ask("Metadata", 13, on=SECOND_ONE)
+        steps = [*script.steps[:-1], first, dataclasses.replace(first, after=LONG)]
+        closes = [Close(on=SECOND_ONE), script.steps[-1]]
+        yield dataclasses.replace(script, steps=(*steps, *closes), servers={SECOND_ONE: 201})
+
+
+def _others(asked: Ask) -> Sequence[tuple[int, int]]:
+    """Ranges beside a version."""
+    beside = [(asked.version + 1, asked.version + 1), (0, asked.version - 1)]
+    return [(low, high) for low, high in beside if low <= high]
+
+
+def _closed_upon(said: Sequence[Ask], name: str) -> list[Step]:
+    """A connection of which the broker closes upon the last request."""
+    last = dataclasses.replace(said[-1], response=None)
+    steps = [dataclasses.replace(each, on=name, after=SHORTLY) for each in (*said[:-1], last)]
+    return [*steps, Close(Direction.TO_CLIENT, name, SHORTLY)]
