@@ -32,8 +32,9 @@ class MemberGhost(IdentityRule):
     It is information: a process that crashes cannot leave. A member is a ghost when 60 s of captured time
     have passed since its latest heartbeat on any connection, the longest session that brokers grant by
     default. It is judged only if its join was seen and the client closed its connections: a broker that
-    closes may have handed the group to a coordinator whose traffic is not captured. A member whose latest
-    heartbeat was refused is none: the coordinator no longer has it, or never had it.
+    closes may have handed the group to another coordinator. Heartbeats to coordinators whose traffic is not
+    captured are not seen. A member whose latest heartbeat was refused is no ghost: the coordinator no longer
+    has it, or never had it.
     """
 
     section = "Motivation"

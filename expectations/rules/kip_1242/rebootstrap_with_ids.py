@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from expectations.identity.claim import Claim, IdentityKind
@@ -12,6 +13,8 @@ SETTLING_TIME = 1_000_000_000
 """Nanoseconds after a response until the client has certainly read it."""
 ENOUGH = 3
 """Connections in sequence that must have been refused for the same IDs."""
+LONGEST_SEQUENCE = 16
+"""Refusals in sequence that are looked at. The bound limits what 64 refused connections cost to compare."""
 ANSWERED_WITHIN = 30_000_000_000
 """Nanoseconds that a client waits for a response: the default of `request.timeout.ms`."""
 
@@ -107,18 +110,34 @@ def _is_explained(claim: Claim, refused: Claim, alike: Sequence[Claim]) -> bool:
 
 
 def _is_refused_again(claim: Claim, others: Sequence[Claim]) -> bool:
-    """Whether the same IDs were refused on so many connections in sequence that one process gave them."""
+    """Whether the same IDs were refused on so many connections in sequence that one process gave them.
+
+    Nothing may have taught that process the IDs again after the first refusal of the sequence.
+    """
     sequence = _refused_in_sequence(claim, others)
-    return any(_is_proof(sequence[-count:], others) for count in range(ENOUGH, len(sequence) + 1))
+    if len(sequence) < ENOUGH:
+        return False
+    meanwhile = [other for other in (claim, *others) if _may_be_same_client(claim, other)]
+    beside = [_heard_until(other) for other in meanwhile if not _is_same_refusal(claim, other)]
+    taught = max((_heard_until(other) for other in meanwhile if _may_be_taught(other, claim)), default=0)
+    for count in range(ENOUGH, len(sequence) + 1):
+        since = _rebootstrap_at(sequence[-count])
+        if taught <= since and count > sum(until > since for until in beside):
+            return True
+    return False
 
 
 def _refused_in_sequence(claim: Claim, others: Sequence[Claim]) -> list[Claim]:
     """Return connections that were refused for the same IDs, each opened after the refusal of the one before.
 
-    The last is the claim's. Of several that could come before another, the one that was opened latest does.
+    The last of at most LONGEST_SEQUENCE is the claim's. Of several that could come before another, it is the
+    one that was opened latest.
     """
     alike, sequence = [other for other in others if _is_same_refusal(claim, other)], [claim]
-    while before := [other for other in alike if _rebootstrap_at(other) < sequence[0].opened_at]:
+    while len(sequence) < LONGEST_SEQUENCE:
+        before = [other for other in alike if _rebootstrap_at(other) < sequence[0].opened_at]
+        if not before:
+            break
         sequence.insert(0, max(before, key=lambda other: (other.opened_at, other.connection)))
     return sequence
 
@@ -130,18 +149,15 @@ def _is_same_refusal(claim: Claim, other: Claim) -> bool:
     return same_ids and _is_same_software(claim, other) and claim.instance_id == other.instance_id
 
 
-def _is_proof(sequence: Sequence[Claim], others: Sequence[Claim]) -> bool:
-    """Whether one process made all these connections, and nothing taught it the IDs again meanwhile."""
-    claim, since = sequence[-1], _rebootstrap_at(sequence[0])
-    meanwhile = [
-        other
-        for other in (claim, *others)
-        if (other.software is None or _is_same_software(claim, other))
-        and other.opened_at < _rebootstrap_at(claim)
-        and (not other.has_left or other.until + ANSWERED_WITHIN > since)
-    ]
-    beside = [other for other in meanwhile if other is not claim and not _is_same_refusal(claim, other)]
-    return len(sequence) > len(beside) and not any(_may_be_taught(other, claim) for other in meanwhile)
+def _may_be_same_client(claim: Claim, other: Claim) -> bool:
+    """Whether a connection that was opened before a claim's refusal may be of the same client."""
+    is_before = other.opened_at < _rebootstrap_at(claim)
+    return is_before and (other.software is None or _is_same_software(claim, other))
+
+
+def _heard_until(claim: Claim) -> int:
+    """Return until when a connection may have been in use, in nanoseconds since the epoch."""
+    return claim.until + ANSWERED_WITHIN if claim.has_left else sys.maxsize
 
 
 def _may_be_taught(other: Claim, claim: Claim) -> bool:
