@@ -25,21 +25,35 @@ class Companions:
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._rules = {rule.id: rule for rule in rules if isinstance(rule, IdentityRule)}
         self._identities: dict[str, set[Identity]] = {}
-        self._connections: dict[Identity, set[str]] = {}
+        self._connections: dict[Identity, dict[str, int]] = {}
+        self._latest = (0, "")
 
     def add(self, claims: Iterable[Claim]) -> None:
         """Add claims. An advertisement of a server belongs to the connection that it was made to."""
         for claim in claims:
-            connection = claim.connection or claim.witness
+            connection = (claim.connection or claim.witness).hex()
             if connection:
-                self._identities.setdefault(connection.hex(), set()).add(claim.identity)
-                self._connections.setdefault(claim.identity, set()).add(connection.hex())
+                self._identities.setdefault(connection, set()).add(claim.identity)
+                self._connections.setdefault(claim.identity, {})[connection] = claim.opened_at
+                self._latest = max(self._latest, (claim.until, connection))
 
-    def of(self, finding: Finding) -> set[str]:
-        """Return the connections that a finding is about, in hex: its own, and those it was compared with."""
+    def of(self, finding: Finding) -> list[str]:
+        """Return the connections that a finding is about, in hex.
+
+        Its own comes first. If the finding is about silence, the one that shows that time has passed is the
+        second. Then come those it was compared with: the latest before it, the earlier ones, those after it.
+        """
         rule, shown = self._rules.get(finding.rule), self._identities.get(finding.connection, ())
-        shared = [each for each in shown if rule is not None and rule.judges(each.kind)]
-        return {finding.connection}.union(*(self._connections[identity] for identity in shared))
+        if rule is None:
+            return [finding.connection]
+        about = [finding.connection, *([self._latest[1]] if rule.silence else [])]
+        for identity in sorted(shown, key=lambda identity: (identity.kind, identity.name)):
+            if rule.judges(identity.kind):
+                opened_at = self._connections[identity]
+                connections = sorted(opened_at, key=lambda each: (opened_at[each], each))
+                own = connections.index(finding.connection)
+                about += [*reversed(connections[:own]), *connections[own:]]
+        return list(dict.fromkeys(about))
 
 
 class Collector:

@@ -30,6 +30,8 @@ from streaming.user_error import UserError
 NEVER_ACKNOWLEDGED = 1 << 62
 """Nanoseconds: no client acknowledges anything, so no request is known to follow a response."""
 _DELAYS = (0, RELAY_DELAY, NEVER_ACKNOWLEDGED)
+NEAREST = 6
+"""Companions that suffice for most findings. A client may have thousands."""
 _ALWAYS_KEPT = (API_VERSIONS, SASL_HANDSHAKE)
 
 
@@ -55,7 +57,7 @@ def write_evidence(folder: Path, capture: CheckedCapture, examination: Examinati
         return [
             finding
             for finding in examination.findings
-            if not _write(folder, capture, finding, _chosen(kept, examination.companions[finding.id]))
+            if not _is_written(folder, capture, finding, kept, examination.companions[finding.id])
         ]
     except OSError as error:
         raise UserError(f"cannot write evidence into {folder}: {error.strerror}") from error
@@ -79,6 +81,20 @@ def _records_by_connection(capture: CheckedCapture, wanted: set[str]) -> Mapping
 def _chosen(kept: Mapping[str, list[Record]], connections: Iterable[str]) -> list[Record]:
     records = [record for connection in connections for record in kept[connection]]
     return sorted(records, key=lambda record: record.sequence)
+
+
+def _is_written(
+    folder: Path,
+    capture: CheckedCapture,
+    finding: Finding,
+    kept: Mapping[str, list[Record]],
+    companions: Sequence[str],
+) -> bool:
+    """Write what shows a finding: its nearest companions, or all of them if those do not."""
+    return any(
+        _write(folder, capture, finding, _chosen(kept, companions[:count]))
+        for count in dict.fromkeys((NEAREST, max(NEAREST, len(companions))))
+    )
 
 
 def _write(folder: Path, capture: CheckedCapture, finding: Finding, records: Sequence[Record]) -> bool:

@@ -60,7 +60,7 @@ class Examination(msgspec.Struct):
 
     `ledger` counts the captured bytes by fate, `packets` those with a TCP segment and those skipped, by
     reason. `opaque` counts connections that are not Kafka. `companions` maps the id of a finding to the
-    connections, in hex, that it is about.
+    connections, in hex, that it is about, the nearest first.
     """
 
     findings: list[Finding]
@@ -72,7 +72,7 @@ class Examination(msgspec.Struct):
     opaque: int
     clients: list[Client]
     brokers: list[Broker]
-    companions: dict[str, set[str]]
+    companions: dict[str, list[str]]
 
     @property
     def frames(self) -> int:
