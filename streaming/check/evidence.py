@@ -2,7 +2,7 @@
 
 Frames are cut by the same table as in the feeder. A pcap holds the connection of the finding and, if the
 rule compares several connections, those too. Exchanges that the finding does not need are left out. Each
-file is checked before it is kept.
+file is checked before it is kept. A finding that depends on named ports needs the same `--ports` again.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from decoders.frame.cutting import cut
-from decoders.frame.record import Kind, Record
+from decoders.frame.record import Direction, Kind, Record
 from decoders.schema.registry import default_schemas
 from decoders.wire.synthesis import RELAY_DELAY
 from expectations.judging.terms import Terms
@@ -149,3 +149,17 @@ def test_a_finding_that_no_file_shows_is_returned_and_leaves_no_file(tmp_path: P
         == whole.findings
     )
     assert list((tmp_path / "e").iterdir()) == []
+
+
+def test_a_finding_that_needs_the_named_port_is_shown_with_it(tmp_path: Path) -> None:
+    exchange = Exchange()
+    exchange.not_kafka(b"GET ")
+    exchange.close(first=Direction.TO_CLIENT)
+    path = write_exchange(tmp_path / "capture.pcap", exchange)
+    whole = examine(path, SCHEMAS, (9092,))
+    assert [finding.rule for finding in whole.findings] == ["wire/not-kafka"]
+    assert examine(path, SCHEMAS).findings == []
+    capture = CheckedCapture([path], SCHEMAS, (9092,), Terms())
+    assert write_evidence(tmp_path / "evidence", capture, whole) == []
+    (evidence,) = (tmp_path / "evidence").iterdir()
+    assert examine(evidence, SCHEMAS, (9092,)).findings[0].likeness() == whole.findings[0].likeness()
