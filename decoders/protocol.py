@@ -7,8 +7,11 @@ from typing import Final
 # API keys: clients/src/main/resources/common/message/*Request.json, "apiKey".
 PRODUCE: Final = 0
 METADATA: Final = 3
+OFFSET_COMMIT: Final = 8
+JOIN_GROUP: Final = 11
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
+TXN_OFFSET_COMMIT: Final = 28
 SASL_AUTHENTICATE: Final = 36
 DESCRIBE_CLUSTER: Final = 60
 CONSUMER_GROUP_HEARTBEAT: Final = 68

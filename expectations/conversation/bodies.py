@@ -13,6 +13,9 @@ OTHER_HEADER = -1
 """The body version of an ApiVersions refusal behind a header version that it must not have."""
 LONGEST_SHARE_MEMBER_ID = 36
 """UTF-16 code units: the longest member ID that brokers accept in a Share request."""
+LONGEST_OWN_MEMBER_ID = 36
+"""Bytes of the longest member ID that a client makes of a UUID. The coordinator of a classic group makes
+longer ones: a client ID or instance ID, a hyphen, and a UUID."""
 NAMED_LIMIT = 64
 """Brokers of a description that are kept because their host is a name."""
 
@@ -90,9 +93,13 @@ class TelemetryIdentity(msgspec.Struct, frozen=True, array_like=True, tag="telem
     instance_id: str
 
 
-class LongMemberId(msgspec.Struct, frozen=True, array_like=True, tag="long-member-id", gc=False):
-    """A member ID in ShareFetch or ShareAcknowledge that is longer than brokers accept."""
+class MemberRequest(msgspec.Struct, frozen=True, array_like=True, tag="member-request", gc=False):
+    """A request, other than a heartbeat, that a group member sends: an offset commit or a Share request.
 
+    An offset commit is one only if its member ID has at most LONGEST_OWN_MEMBER_ID bytes.
+    """
+
+    group_id: str | None
     member_id: str
 
 
@@ -129,5 +136,5 @@ Body = (
     | HeartbeatResponse
     | ClusterDescription
     | TelemetryIdentity
-    | LongMemberId
+    | MemberRequest
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from decoders.frame.record import Closing, Direction, Kind
-from decoders.protocol import API_VERSIONS, NO_ERROR, SASL_HANDSHAKE
+from decoders.protocol import API_VERSIONS, JOIN_GROUP, NO_ERROR, SASL_HANDSHAKE
 from decoders.schema.header_versions import Layout
 from expectations.conversation.bodies import Advertisement, ClusterDescription, SoftwareClaim
 from expectations.conversation.header_offer import HeaderOffer
@@ -93,6 +93,7 @@ class Conversation(msgspec.Struct, omit_defaults=True):
     requests_missed: bool = False
     responses_missed: bool = False
     client_id_repeated: bool = False
+    joins_classic_groups: bool = False
 
     def process(self, observation: Observation) -> None:
         """Update the facts and the progress by one observation."""
@@ -146,6 +147,7 @@ class Conversation(msgspec.Struct, omit_defaults=True):
             self.latest_handshake = request.last_sequence
         self.uses_header_v3 = self.uses_header_v3 or request.uses_header_v3
         self.layout = request.layout or self.layout
+        self.joins_classic_groups = self.joins_classic_groups or request.api_key == JOIN_GROUP
         self._process_ids(request)
         if isinstance(request.body, SoftwareClaim):
             self.software = request.body

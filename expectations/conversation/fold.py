@@ -25,7 +25,13 @@ import msgspec
 
 from decoders.frame.record import Kind
 from decoders.protocol import API_VERSIONS, HEARTBEAT_APIS, JOINING
-from expectations.conversation.bodies import Body, ClusterDescription, Heartbeat, HeartbeatResponse
+from expectations.conversation.bodies import (
+    Body,
+    ClusterDescription,
+    Heartbeat,
+    HeartbeatResponse,
+    MemberRequest,
+)
 from expectations.conversation.observation import Observation
 from expectations.conversation.occurrence import Occurrence
 from expectations.conversation.statement import Statement
@@ -183,7 +189,7 @@ def _may_repeat(body: Body | None) -> bool:
     """Whether a repeated body changes no fact. A member leaves once, so a leaving heartbeat does."""
     if isinstance(body, Heartbeat):
         return (body.member_epoch or 0) >= JOINING
-    return body is None or isinstance(body, ClusterDescription | HeartbeatResponse)
+    return body is None or isinstance(body, ClusterDescription | HeartbeatResponse | MemberRequest)
 
 
 def _gather(first: Occurrence, repeat: Occurrence) -> Occurrence:

@@ -65,6 +65,13 @@ class Members(msgspec.Struct, omit_defaults=True):
         """Return what is known of a member; one that is not followed has shown nothing."""
         return self.known.get(member_name(group_id, member_id)) or Member()
 
+    def ids_of(self, group_id: str) -> set[str]:
+        """Return the member IDs of a group: those of its heartbeats, and those that the broker assigned."""
+        group = member_name(group_id, "")
+        members = {name: member for name, member in self.known.items() if name.startswith(group)}
+        assigned = {member.assigned_id for member in members.values() if member.assigned_id}
+        return {name.removeprefix(group) for name in members} | assigned
+
     def silence_of(self, group_id: str, member_id: str) -> int:
         """Return for how long a member sent no heartbeat while another one does, in nanoseconds."""
         return self.silences.get(member_name(group_id, member_id), 0)

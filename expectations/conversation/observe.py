@@ -18,14 +18,16 @@ from decoders.protocol import (
     GET_TELEMETRY_SUBSCRIPTIONS,
     HEARTBEAT_APIS,
     METADATA,
+    OFFSET_COMMIT,
     PRODUCE,
     PUSH_TELEMETRY,
     SHARE_ACKNOWLEDGE,
     SHARE_FETCH,
+    TXN_OFFSET_COMMIT,
 )
 from decoders.schema.registry import Schemas
 from expectations.conversation.bodies import (
-    LONGEST_SHARE_MEMBER_ID,
+    LONGEST_OWN_MEMBER_ID,
     NAMED_LIMIT,
     NO_NODE,
     OTHER_HEADER,
@@ -34,10 +36,9 @@ from expectations.conversation.bodies import (
     ClusterDescription,
     Heartbeat,
     HeartbeatResponse,
-    LongMemberId,
+    MemberRequest,
     SoftwareClaim,
     TelemetryIdentity,
-    utf16_units,
 )
 from expectations.conversation.bounded_text import bounded, bounded_or_none
 from expectations.conversation.error_codes import error_codes
@@ -282,20 +283,27 @@ def _telemetry(body: Mapping[str, Any]) -> Body | None:
     return TelemetryIdentity(body["clientInstanceId"]) if "clientInstanceId" in body else None
 
 
-def _long_member_id(body: Mapping[str, Any]) -> Body | None:
-    """Keep the member ID only where it is too long: most traffic is fetches."""
-    member_id = body["memberId"] or ""
-    return LongMemberId(bounded(member_id)) if utf16_units(member_id) > LONGEST_SHARE_MEMBER_ID else None
+def _share_member(body: Mapping[str, Any]) -> Body | None:
+    member_id = body["memberId"]
+    return MemberRequest(bounded_or_none(body["groupId"]), bounded(member_id)) if member_id else None
+
+
+def _committing_member(body: Mapping[str, Any]) -> Body | None:
+    member_id = body.get("memberId", "")
+    is_own = 0 < len(member_id.encode()) <= LONGEST_OWN_MEMBER_ID
+    return MemberRequest(bounded(body["groupId"]), member_id) if is_own else None
 
 
 _REQUEST_BODIES: dict[int, Callable[[Mapping[str, Any]], Body | None]] = {
     API_VERSIONS: _software,
     **{key: functools.partial(_heartbeat, key) for key in HEARTBEAT_APIS},
     **dict.fromkeys((GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY), _telemetry),
-    **dict.fromkeys((SHARE_FETCH, SHARE_ACKNOWLEDGE), _long_member_id),
+    **dict.fromkeys((SHARE_FETCH, SHARE_ACKNOWLEDGE), _share_member),
+    **dict.fromkeys((OFFSET_COMMIT, TXN_OFFSET_COMMIT), _committing_member),
 }
-_RARELY_READ = (SHARE_FETCH, SHARE_ACKNOWLEDGE)
-"""Requests whose body is kept only in rare cases: a member ID that is too long."""
-REQUESTS_WITH_BODY = tuple(key for key in _REQUEST_BODIES if key not in _RARELY_READ)
+COMMITS = (OFFSET_COMMIT, TXN_OFFSET_COMMIT)
+MEMBER_REQUESTS = (SHARE_FETCH, SHARE_ACKNOWLEDGE, *COMMITS)
+"""Requests whose body is read as columns, since members send them all the time."""
+REQUESTS_WITH_BODY = tuple(key for key in _REQUEST_BODIES if key not in MEMBER_REQUESTS)
 RESPONSES_WITH_BODY = (API_VERSIONS, *HEARTBEAT_APIS, GET_TELEMETRY_SUBSCRIPTIONS, METADATA, DESCRIBE_CLUSTER)
 """Keys of the APIs of whose bodies a statement keeps more than error codes."""

@@ -1,11 +1,12 @@
 """Symbols: the inputs of the automaton that the judgement cache builds (`streaming/judging`).
 
 A symbol is the class of statements that no fingerprint tells apart: statements that differ only in IDs which
-are the connection's own have equal symbols. Two kinds of statements have one, since nothing else in them is
+are the connection's own have equal symbols. Three kinds of statements have one, since nothing else in them is
 read:
 
 - a plain frame: a clean request or response without a body that rules read, of an API that no rule names;
-- a clean heartbeat request or response whose member ID has Kafka's own form.
+- a clean heartbeat request or response whose member ID has Kafka's own form;
+- a clean offset commit or Share request whose member ID has that form.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 import msgspec
 
 from decoders.frame.record import Kind
-from expectations.conversation.bodies import Heartbeat, HeartbeatResponse
+from expectations.conversation.bodies import Heartbeat, HeartbeatResponse, MemberRequest
 from expectations.conversation.identifier import identifier_bytes
 from expectations.conversation.statement import Statement
 from expectations.judging.id_numbers import (
@@ -27,9 +28,10 @@ from expectations.judging.id_numbers import (
 )
 from expectations.rules.catalogue import RULES
 
-NAMED_APIS: Final = frozenset().union(*(rule.apis or () for rule in RULES))
-"""The APIs that rules name."""
+NAMED_APIS: Final = frozenset().union(*(rule.apis or () for rule in RULES if not rule.needs_body))
+"""The APIs that rules name which judge frames without a body, too."""
 _ENCODER: Final = msgspec.msgpack.Encoder()
+_BodyOfMember = Heartbeat | HeartbeatResponse | MemberRequest
 
 
 class Symbol:
@@ -43,21 +45,26 @@ class Symbol:
     __slots__ = ("client", "code", "instance", "is_heartbeat", "is_response", "member", "statement")
 
     def __init__(self, statement: Statement) -> None:
-        heartbeat = _ordinary_heartbeat(statement)
+        body = _body_of_member(statement)
         self.statement = statement
         self.is_response = statement.kind is Kind.RESPONSE
-        self.is_heartbeat = heartbeat is not None
+        self.is_heartbeat = isinstance(body, Heartbeat | HeartbeatResponse)
         self.client = self.instance = self.member = NO_ID
         self.code = b""
-        if heartbeat is not None or _is_plain(statement):
+        if body is not None or _is_plain(statement):
             self.client = client_number(statement.client_id)
             self.instance = instance_number(statement.client_instance_id)
-            self.member = member_number(heartbeat.member_id) if heartbeat is not None else NO_ID
-            self.code = _ENCODER.encode(self._without_ids(heartbeat))
+            self.member = member_number(body.member_id) if body is not None else NO_ID
+            self.code = _ENCODER.encode(self._without_ids(body))
 
-    def _without_ids(self, heartbeat: Heartbeat | HeartbeatResponse | None) -> tuple[object, ...]:
+    @property
+    def concerns_member(self) -> bool:
+        """Whether the verdict depends on the facts of the connection's member."""
+        return self.is_heartbeat or self.member != NO_ID
+
+    def _without_ids(self, body: _BodyOfMember | None) -> tuple[object, ...]:
         """Remove the IDs, and say which there were, and whether the member ID is the instance ID."""
-        statement, body, is_instance = self.statement, heartbeat, False
+        statement, is_instance = self.statement, False
         if body is not None and body.member_id is not None:
             is_instance = identifier_bytes(body.member_id) == statement.instance_id
             body = msgspec.structs.replace(body, member_id="")
@@ -74,10 +81,10 @@ def _is_plain(statement: Statement) -> bool:
     return statement.body is None and statement.api_key not in NAMED_APIS and statement.is_clean
 
 
-def _ordinary_heartbeat(statement: Statement) -> Heartbeat | HeartbeatResponse | None:
-    """Return a clean heartbeat of a member with an ordinary ID, or a response that names no other."""
+def _body_of_member(statement: Statement) -> _BodyOfMember | None:
+    """Return the body of a clean frame of a member with an ordinary ID, or of a response that names none."""
     body = statement.body
-    if not isinstance(body, Heartbeat | HeartbeatResponse) or not statement.is_clean:
+    if not isinstance(body, Heartbeat | HeartbeatResponse | MemberRequest) or not statement.is_clean:
         return None
     if body.member_id is None:
         return body if isinstance(body, HeartbeatResponse) else None

@@ -1,7 +1,7 @@
 """The judgement cache: an automaton that is built lazily, as regular expression engines build theirs.
 
     regular expression    here
-    state                 fingerprint of a connection, and of its only member where heartbeats are judged
+    state                 fingerprint of a connection, and of its only member where it is the sender
     input                 word: the symbols of a window's statements, in order
     transition            the checks of each observation, and the state afterwards
 
@@ -148,7 +148,7 @@ def _step_of(connections: Connections, window: Window, symbols: Mapping[int, Sym
     if word is None:
         return None
     state = connections.layout.fingerprints.value(row.fingerprint)
-    if any(symbols[number].is_heartbeat for number in window.numbers):
+    if any(symbols[number].concerns_member for number in window.numbers):
         if row.member_fingerprint == NOWHERE or not _are_in_turn(window, symbols):
             return None
         word.append(connections.layout.member_fingerprints.value(row.member_fingerprint))

@@ -20,6 +20,8 @@ SOFTWARE = {"clientSoftwareName": "tester", "clientSoftwareVersion": "1.0"}
 CLUSTER_ID, NODE_ID = "cluster-of-tests", 1
 GROUP = "orders"
 HEARTBEAT_APIS = ("ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat")
+MEMBER_REQUESTS = ("OffsetCommit", "TxnOffsetCommit", "ShareFetch", "ShareAcknowledge")
+"""The other requests that name a member."""
 TELEMETRY_APIS = ("GetTelemetrySubscriptions", "PushTelemetry")
 JOIN, LEAVE = 0, -1
 
@@ -27,7 +29,7 @@ _BROKER = {"host": "10.0.0.200", "port": SERVER_PORT}
 _REQUESTS: Mapping[str, Mapping[str, Any]] = {
     "Produce": {"acks": 1},
     **{api: {"groupId": GROUP, "memberId": MEMBER_ID, "memberEpoch": 1} for api in HEARTBEAT_APIS},
-    **{api: {"groupId": GROUP, "memberId": MEMBER_ID} for api in ("ShareFetch", "ShareAcknowledge")},
+    **{api: {"groupId": GROUP, "memberId": MEMBER_ID} for api in MEMBER_REQUESTS},
 }
 _RESPONSES: Mapping[str, Mapping[str, Any]] = {
     **{

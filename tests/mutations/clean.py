@@ -143,6 +143,17 @@ def _groups() -> Iterator[Script]:
             yield script(f"{name} v{version}", negotiate(first), *membership(name, version))
 
 
+def _members_at_work() -> Iterator[Script]:
+    """Members that commit and fetch between their heartbeats."""
+    consumer = membership("ConsumerGroupHeartbeat", 1)
+    commits = [ask("OffsetCommit", version) for version in versions_of(api_named("OffsetCommit"))[:-1]]
+    commits.append(ask("TxnOffsetCommit", 5))
+    yield script("a consumer that commits", negotiate(4), *consumer[:2], *commits, *consumer[2:])
+    sharer = membership("ShareGroupHeartbeat", 1)
+    fetches = [ask("ShareFetch", 1), ask("ShareAcknowledge", 1)]
+    yield script("a share consumer at work", negotiate(4), *sharer[:2], *fetches, *sharer[2:])
+
+
 def _telemetry() -> Iterator[Script]:
     assigned = ask("GetTelemetrySubscriptions", 0)
     push = ask("PushTelemetry", 0, clientInstanceId=MEMBER_ID)
@@ -229,6 +240,7 @@ KINDS = (
     _without_id(),
     *_sasl(),
     *_groups(),
+    *_members_at_work(),
     *_telemetry(),
     *_fallback(),
     *_overreached(),

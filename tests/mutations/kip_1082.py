@@ -13,6 +13,7 @@ from tests.mutations.bodies import (
     JOIN,
     LEAVE,
     MEMBER_ID,
+    MEMBER_REQUESTS,
     ONE_ID,
     OTHER_MEMBER_ID,
     response_body,
@@ -216,3 +217,13 @@ def refuse_the_member_id(script: Script) -> Iterator[Script]:
         body = {**ask.body, **joins} if ask.body["memberEpoch"] == JOIN else ask.body
         refused = response_body(ask.known, ask.version, INVALID_REQUEST)
         yield script.changed(place, body=body, response=refused)
+
+
+@breaks("kip1082/member-id-not-used")
+def commit_as_another(script: Script) -> Iterator[Script]:
+    """The member sends the requests that are no heartbeats under another ID than its heartbeats."""
+    for place, ask in script.targets():
+        beats = [earlier for earlier in script.before(place) if earlier.api in HEARTBEAT_APIS]
+        is_own = ask.body.get("memberId") == MEMBER_ID and ask.api in MEMBER_REQUESTS
+        if is_own and any(beat.body["groupId"] == ask.body["groupId"] for beat in beats):
+            yield script.changed(place, body={**ask.body, "memberId": OTHER_MEMBER_ID})

@@ -61,11 +61,17 @@ def _cut_off(script: Script, place: int) -> Iterator[Script]:
 def leave_the_range(script: Script) -> Iterator[Script]:
     """The broker closes upon a version that it does not have."""
     for place, ask in negotiated_requests(script):
-        beside = [(ask.version + 1, ask.version + 1), (0, ask.version - 1)]
-        for low, high in beside:
-            if low <= high:
-                listed = listing(script, with_range(ask.known.key, (low, high)))
-                yield from _cut_off(listed, place)
+        for beside in ranges_beside(script, ask):
+            yield from _cut_off(listing(script, with_range(ask.known.key, beside)), place)
+
+
+def ranges_beside(script: Script, ask: Ask) -> list[tuple[int, int]]:
+    """Ranges without the version of a request that neither withhold header v3 nor raise SaslHandshake."""
+    above = (ask.version + 1, max(ask.version + 1, ask.known.versions.highest))
+    below = (0, ask.version - 1)
+    uses_header_v3 = any(other.header == 3 for _, other in script.asks())
+    beside = [above] if uses_header_v3 else [above, below]
+    return [(low, high) for low, high in beside if low <= high and (ask.api != "SaslHandshake" or high <= 1)]
 
 
 @breaks("kip35/api-not-advertised")

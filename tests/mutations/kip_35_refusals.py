@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from decoders.frame.record import Direction
 from tests.mutations.clean import ask
-from tests.mutations.kip_35 import listing, negotiated_requests, with_range
+from tests.mutations.kip_35 import listing, negotiated_requests, ranges_beside, with_range
 from tests.mutations.kip_511 import refusals
 from tests.mutations.mutator import breaks
 from tests.mutations.script import FIRST, SECOND_ONE, Ask, Close, Script, Step
@@ -22,7 +22,7 @@ def be_refused_for_the_version(script: Script) -> Iterator[Script]:
     for place, asked in negotiated_requests(script):
         if asked.response is None:
             continue
-        for beside in _others(asked):
+        for beside in ranges_beside(script, asked):
             listed = listing(script, with_range(asked.known.key, beside))
             yield listed.broken_off(place, Direction.TO_CLIENT, response=None, after=SHORTLY)
 
@@ -33,7 +33,7 @@ def be_refused_without_having_asked(script: Script) -> Iterator[Script]:
     for place, asked in negotiated_requests(script):
         if script.focus != place or asked.header == 3:
             continue
-        for beside in _others(asked):
+        for beside in ranges_beside(script, asked):
             told = listing(script, with_range(asked.known.key, beside)).steps[:place]
             steps = [*told, *_closed_upon([asked], SECOND_ONE), Close(on=FIRST)]
             yield dataclasses.replace(script, steps=tuple(steps), hosts={SECOND_ONE: 2})
@@ -42,9 +42,10 @@ def be_refused_without_having_asked(script: Script) -> Iterator[Script]:
 @breaks("kip35/refused-version-repeated")
 def send_what_is_refused_on_each_connection(script: Script) -> Iterator[Script]:
     for place, asked in negotiated_requests(script):
-        if script.focus != place or asked.header == 3:
+        beside = ranges_beside(script, asked)
+        if script.focus != place or asked.header == 3 or not beside:
             continue
-        listed = listing(script, with_range(asked.known.key, *_others(asked)[:1]))
+        listed = listing(script, with_range(asked.known.key, *beside[:1]))
         said = [*listed.before(place), asked]
         steps = [step for name in ("one", "two", "three") for step in _closed_upon(said, name)]
         yield dataclasses.replace(script, steps=tuple(steps))
@@ -70,12 +71,6 @@ def use_another_broker_without_asking(script: Script) -> Iterator[Script]:
         steps = [*script.steps[:-1], first, dataclasses.replace(first, after=LONG)]
         closes = [Close(on=SECOND_ONE), script.steps[-1]]
         yield dataclasses.replace(script, steps=(*steps, *closes), servers={SECOND_ONE: 201})
-
-
-def _others(asked: Ask) -> Sequence[tuple[int, int]]:
-    """Ranges beside a version."""
-    beside = [(asked.version + 1, asked.version + 1), (0, asked.version - 1)]
-    return [(low, high) for low, high in beside if low <= high]
 
 
 def _closed_upon(said: Sequence[Ask], name: str) -> list[Step]:

@@ -116,7 +116,7 @@ def _put_at(offset: int, tags: bytes) -> Alteration:
 @breaks("wire/unknown-api")
 def use_an_unknown_version(script: Script) -> Iterator[Script]:
     for place, ask in script.targets():
-        if ask.api != "ApiVersions":
+        if ask.api not in ("ApiVersions", "SaslHandshake"):
             listed = listing(script, with_range(ask.known.key, (0, NO_VERSION)))
             yield listed.broken_off(place, TO_CLIENT, alter=_at_no_version, response=None)
 

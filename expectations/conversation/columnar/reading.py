@@ -6,7 +6,7 @@ rules read, or that is malformed or cut, is left to the scalar code.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +18,12 @@ from decoders.frame.record import Kind
 from decoders.protocol import HEARTBEAT_APIS
 from decoders.schema.registry import Schemas
 from decoders.wire.columnar.frames import FrameBatch
-from expectations.conversation.bodies import LONGEST_SHARE_MEMBER_ID, Heartbeat, HeartbeatResponse
+from expectations.conversation.bodies import Heartbeat, HeartbeatResponse
 from expectations.conversation.columnar import traits as frame_traits
 from expectations.conversation.columnar.heartbeats import heartbeat_bodies, heartbeat_columns, unusual_epochs
+from expectations.conversation.columnar.member_requests import member_columns, member_places
 from expectations.conversation.error_codes import error_code_paths, has_tagged_error_code
 from expectations.conversation.observe import REQUESTS_WITH_BODY, RESPONSES_WITH_BODY
-
-_MEMBER_ID: Final = "member_id"
-_SHARE_REQUESTS: Final = ("ShareFetchRequest", "ShareAcknowledgeRequest")
 
 
 class ReadFrames(NamedTuple):
@@ -33,7 +31,8 @@ class ReadFrames(NamedTuple):
 
     `traits` (frame_traits.TRAITS) has a row per frame. It is all that a statement needs for frames that are
     `plain` (bool), and, together with `bodies`, for `heartbeats` (bool), requests and responses alike. The
-    scalar code decodes all others.
+    scalar code decodes all others. `member_places` say which member sends a plain request, see
+    `member_requests.py`.
     """
 
     decoded: DecodedFrames
@@ -41,6 +40,7 @@ class ReadFrames(NamedTuple):
     plain: NDArray[np.bool_]
     heartbeats: NDArray[np.bool_]
     heartbeat_column: int
+    member_places: NDArray[np.int64]
 
     def bodies(self, numbers: NDArray[np.int64]) -> list[Heartbeat | HeartbeatResponse]:
         """Return the bodies of heartbeats and their responses."""
@@ -54,8 +54,7 @@ class ObservationReader:
     def __init__(self, schemas: Schemas) -> None:
         wanted = _error_columns(schemas)
         self._error_columns = len(wanted)
-        members = [f"{name}.memberId" for name in _SHARE_REQUESTS if _has(schemas, name)]
-        wanted |= {_MEMBER_ID: members} if members else {}
+        wanted |= member_columns(schemas)
         self._heartbeat_column = len(wanted)
         self._reader = ColumnarReader(schemas, wanted | heartbeat_columns(schemas))
         self._produce_layouts = produce_layouts(schemas)
@@ -85,7 +84,8 @@ class ObservationReader:
         heartbeats = whole & decoded.heads["has_body"] & (traits["error_code_count"] <= 1)
         heartbeats &= np.isin(keys, list(HEARTBEAT_APIS))
         heartbeats[unusual_epochs(decoded, self._heartbeat_column)] = False
-        return ReadFrames(decoded, traits, whole & ~has_body, heartbeats, self._heartbeat_column)
+        places = member_places(decoded, self._error_columns)
+        return ReadFrames(decoded, traits, whole & ~has_body, heartbeats, self._heartbeat_column, places)
 
     def _traits(self, batch: FrameBatch, decoded: DecodedFrames) -> NDArray[np.void]:
         columns, heads = batch.frames, decoded.heads
@@ -108,9 +108,6 @@ class ObservationReader:
         whole &= traits["expects_response"] != UNDECIDED
         whole &= ~heads["has_unknown_header_tags"]
         whole[decoded.remarks[:, 0]] = False
-        found = decoded.found
-        long_ids = (found[:, 1] == self._error_columns) & (found[:, 3] > LONGEST_SHARE_MEMBER_ID)
-        whole[found[long_ids, 0]] = False
         return whole  # type: ignore[no-any-return]
 
 
@@ -121,7 +118,3 @@ def _error_columns(schemas: Schemas) -> dict[str, list[str]]:
         for number, path in enumerate(error_code_paths(api.response.struct)):
             wanted.setdefault(f"error_code_{number}", []).append(f"{api.response.name}.{path}")
     return wanted
-
-
-def _has(schemas: Schemas, request: str) -> bool:
-    return any(api.request.name == request for api in schemas.apis)

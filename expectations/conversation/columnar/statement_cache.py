@@ -7,7 +7,6 @@ of the time of this stage.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Final
 
@@ -27,6 +26,7 @@ from expectations.conversation.columnar.folding import (
     NOT_DESCRIBED,
     NOT_FOLDABLE,
 )
+from expectations.conversation.columnar.member_requests import member_requests
 from expectations.conversation.columnar.reading import ReadFrames
 from expectations.conversation.columnar.traits import TRAITS
 from expectations.conversation.fold import is_foldable, may_hide_heartbeat
@@ -93,7 +93,7 @@ class StatementCache:
 
     def of_groups(self, batch: FrameBatch, read: ReadFrames, first: _Integers) -> list[Known]:
         """Return the statements of groups of plain frames; `first` numbers one frame of each group."""
-        return self._of_traits(batch, read, first, itertools.repeat(None, len(first)))
+        return self._of_traits(batch, read, first, member_requests(read.decoded, read.member_places, first))
 
     def of_frames(self, batch: FrameBatch, read: ReadFrames, numbers: _Integers) -> list[Known]:
         """Return the statements of frames that are known by their bytes."""

@@ -64,14 +64,19 @@ class Groups(NamedTuple):
     first: NDArray[np.int64]
 
 
-def group(decoded: DecodedFrames, traits: NDArray[np.void], chosen: NDArray[np.bool_]) -> Groups:
-    """Group the chosen frames by their traits, client IDs and instance IDs."""
+def group(
+    decoded: DecodedFrames, traits: NDArray[np.void], texts: NDArray[np.int64], chosen: NDArray[np.bool_]
+) -> Groups:
+    """Group the chosen frames by their traits, client IDs, instance IDs and `texts` of their bodies.
+
+    `texts` has a row per frame, or none: begin and length of one text after the other, -1 for a missing one.
+    """
     words = traits.view(np.uint64).reshape(len(traits), _WORDS)
     ids = (decoded.heads["client_id_begin"], decoded.heads["client_id_length"])
     instance_ids = decoded.heads["client_instance_id_begin"]
     members, first = np.full(len(traits), -1, np.int64), np.empty(len(traits), np.int64)
     slots = np.full(1 << (2 * len(traits)).bit_length(), -1, np.int64)
-    count = _group(words, decoded.frames.data, *ids, instance_ids, chosen, slots, members, first)
+    count = _group(words, decoded.frames.data, *ids, instance_ids, texts, chosen, slots, members, first)
     return Groups(members, first[:count].copy())
 
 
@@ -111,6 +116,24 @@ def _same_bytes(data: Any, left: Any, right: Any, length: Any) -> Any:
     return at >= length
 
 
+@inlined
+def _mixed_texts(value: Any, data: Any, texts: Any, number: Any, columns: Any) -> Any:
+    for column in range(0, columns, 2):
+        for at in range(texts[number, column + 1]):
+            value = _mixed(value, np.uint64(data[texts[number, column] + at]))
+    return value
+
+
+@inlined
+def _same_texts(data: Any, texts: Any, number: Any, other: Any, columns: Any) -> Any:
+    same = True
+    for column in range(0, columns, 2):
+        length = texts[number, column + 1]
+        same = same and length == texts[other, column + 1]
+        same = same and _same_bytes(data, texts[number, column], texts[other, column], length)
+    return same
+
+
 @compiled(None)
 def _group(  # noqa: PLR0917 - compiled functions are called by position
     words: Any,
@@ -118,6 +141,7 @@ def _group(  # noqa: PLR0917 - compiled functions are called by position
     id_begins: Any,
     id_lengths: Any,
     instance_ids: Any,
+    texts: Any,
     chosen: Any,
     slots: Any,
     members: Any,
@@ -125,6 +149,7 @@ def _group(  # noqa: PLR0917 - compiled functions are called by position
 ) -> int:
     """Number the groups by their first frames. Returns the number of groups."""
     mask, count = np.uint64(len(slots) - 1), 0
+    columns = texts.shape[1] if len(texts) else 0
     for number in range(len(words)):
         if not chosen[number]:
             continue
@@ -136,12 +161,14 @@ def _group(  # noqa: PLR0917 - compiled functions are called by position
         if instance_ids[number] >= 0:
             for at in range(_INSTANCE_ID):
                 value = _mixed(value, np.uint64(data[instance_ids[number] + at]))
+        value = _mixed_texts(value, data, texts, number, columns)
         slot = value & mask
         while slots[slot] >= 0:
             other = first[slots[slot]]
             same = True
             for word in range(_WORDS):
                 same = same and words[number, word] == words[other, word]
+            same = same and _same_texts(data, texts, number, other, columns)
             if same and _same_bytes(data, id_begins[number], id_begins[other], id_lengths[number]):
                 if instance_ids[number] < 0:
                     break

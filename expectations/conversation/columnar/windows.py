@@ -85,7 +85,7 @@ class ColumnarWindows:
 
     def _observe(self, batch: FrameBatch) -> _Observed:
         read = self._reader.read(batch)
-        groups = traits.group(read.decoded, read.traits, read.plain)
+        groups = traits.group(read.decoded, read.traits, read.member_places, read.plain)
         (others,) = np.nonzero(groups.members < 0)
         known = self._statements.of_groups(batch, read, groups.first)
         known += self._statements.of_frames(batch, read, others)

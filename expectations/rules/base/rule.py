@@ -105,6 +105,9 @@ class Rule(ABC):
     - `passes_clean`: a clean frame (`Observation.is_clean`) conforms, whatever the connection's facts are,
       and is counted without calling the rule.
 
+    A rule that sets `needs_body` judges only statements that have a body that rules read. Others of its APIs
+    may then be cached like those of APIs that no rule names.
+
     A rule that reads `conversation.progress` declares `uses_progress`: its verdicts are never cached.
     """
 
@@ -122,6 +125,7 @@ class Rule(ABC):
     apis: ClassVar[frozenset[int] | None] = None
     needs_header_v3: ClassVar[bool] = False
     passes_clean: ClassVar[bool] = False
+    needs_body: ClassVar[bool] = False
     uses_progress: ClassVar[bool] = False
     State: ClassVar[type[msgspec.Struct]] = NoState
 

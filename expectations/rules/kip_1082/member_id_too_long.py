@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from decoders.frame.record import Kind
 from decoders.protocol import SHARE_ACKNOWLEDGE, SHARE_FETCH, SHARE_GROUP_HEARTBEAT
-from expectations.conversation.bodies import LONGEST_SHARE_MEMBER_ID, Heartbeat, LongMemberId, utf16_units
+from expectations.conversation.bodies import LONGEST_SHARE_MEMBER_ID, Heartbeat, MemberRequest, utf16_units
 from expectations.conversation.bounded_text import LONGEST_TEXT, is_shortened
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
@@ -80,6 +80,6 @@ class MemberIdTooLong(Rule):
 
 
 def _member_id(request: Observation) -> str:
-    """Return the member ID of a request that was read, empty if it has none that is too long."""
+    """Return the member ID of a request that was read, empty if it has none."""
     body = request.body
-    return (body.member_id or "") if isinstance(body, Heartbeat | LongMemberId) else ""
+    return (body.member_id or "") if isinstance(body, Heartbeat | MemberRequest) else ""

@@ -1,0 +1,95 @@
+"""kip1082/member-id-not-used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from decoders.frame.record import Kind
+from decoders.protocol import HEARTBEAT_APIS, OFFSET_COMMIT, SHARE_ACKNOWLEDGE, SHARE_FETCH, TXN_OFFSET_COMMIT
+from expectations.conversation.bodies import Heartbeat, MemberRequest
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.heartbeat_form import is_blank
+from expectations.conversation.members import MEMBER_LIMIT
+from expectations.conversation.observation import Observation
+from expectations.rules.base.rule import REQUESTS, Judgement, Level, Role, Rule, Verdict, conforms, undecided
+
+SHARE_REQUESTS = (SHARE_FETCH, SHARE_ACKNOWLEDGE)
+
+
+class NamelessMember(msgspec.Struct, omit_defaults=True):
+    """Whether a heartbeat named no member: the coordinator may have assigned an ID that is not known."""
+
+    seen: bool = False
+
+
+class MemberIdNotUsed(Rule):
+    """Checks that a member commits and fetches under the member ID of its heartbeats.
+
+    ## Why it matters
+    The coordinator knows the member by the ID of its heartbeats. A commit under another one is refused, and
+    a Share session under another one acquires records that the member never acknowledges.
+
+    ## Example
+    `ShareGroupHeartbeat v1, group "orders", member "A"`, and then `ShareAcknowledge v1, group "orders",
+    member "B"`
+
+    ## What to do
+    Hand the one member ID of the consumer to every request that has a field for it.
+
+    ## What it does not cover
+    An empty member ID, which brokers accept in commits of clients that are in no group. Commits of groups
+    without heartbeats on the connection, as classic groups have none of KIP-848's: they are not judged. A
+    Share request without them is undecided: members fetch from other brokers than the coordinator. If
+    several members of the group use the connection, any of their IDs will do. On a connection that also
+    joins classic groups, has lost bytes, or has a member whose ID is not known, it is undecided.
+    """
+
+    section = "Public Interfaces"
+    requirement = "The member ID of the first heartbeat is in every later request."
+    message = (
+        '{api} v{version} is sent as member {observed} of group "{group}", whose heartbeats name {expected}'
+    )
+    level = Level.IMPROVEMENT
+    role = Role.CLIENT
+    kinds = REQUESTS
+    apis = frozenset({*SHARE_REQUESTS, OFFSET_COMMIT, TXN_OFFSET_COMMIT, *HEARTBEAT_APIS})
+    needs_body = True
+    State = NamelessMember
+
+    def judge(
+        self, observation: Observation, conversation: Conversation, state: NamelessMember
+    ) -> Iterator[Judgement]:
+        """Compare the member ID with those of the group's heartbeats."""
+        body = observation.body
+        if observation.kind is not Kind.REQUEST:
+            return
+        if observation.api_key in HEARTBEAT_APIS:
+            is_named = isinstance(body, Heartbeat) and body.has_member_id
+            state.seen = state.seen or not is_named
+        elif isinstance(body, MemberRequest) and not is_blank(body.member_id):
+            yield from _judge_member(observation, body, conversation, state)
+
+
+def _judge_member(
+    request: Observation, sender: MemberRequest, conversation: Conversation, state: NamelessMember
+) -> Iterator[Judgement]:
+    known = conversation.members.ids_of(sender.group_id or "")
+    is_certain = conversation.unbroken and not conversation.joins_classic_groups and not state.seen
+    if not known:
+        if request.api_key in SHARE_REQUESTS:
+            yield undecided(request.count)
+    elif sender.member_id in known:
+        yield conforms(request.count)
+    elif not is_certain or len(conversation.members.known) >= MEMBER_LIMIT:
+        yield undecided(request.count)
+    else:
+        yield _violates(request, sender, sorted(known))
+
+
+def _violates(request: Observation, sender: MemberRequest, known: list[str]) -> Judgement:
+    expected = f'"{known[0]}"' if len(known) == 1 else f'"{known[0]}" and {len(known) - 1} more'
+    observed = f'"{sender.member_id}"'
+    context = {"group": sender.group_id or "", "expected": expected, "observed": observed}
+    return Judgement(Verdict.VIOLATES, request.count, expected, observed, context)
