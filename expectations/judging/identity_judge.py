@@ -93,14 +93,16 @@ class IdentityJudge:
         )
 
     def _judge_group(self, group: Group, outcome: Outcome, clock: int, *, settling: bool) -> None:
-        rules = [rule for rule in self._rules_of(group.known[0].claim) if settling or not rule.waits]
-        ordered = sorted(group.known, key=lambda known: known.claim.order) if rules else []
+        rules = self._rules_of(group.known[0].claim)
+        ordered = sorted(group.known, key=lambda known: known.claim.order)
         claims = [known.claim for known in ordered]
         for place, known in enumerate(ordered):
-            others = claims[:place] + claims[place + 1 :]
-            for rule in rules:
+            asked = [rule for rule in rules if settling or not rule.waits_for(known.claim)]
+            others = claims[:place] + claims[place + 1 :] if asked else []
+            for rule in asked:
                 is_settled = settling and _is_settled(rule, known, clock)
-                if known.accused.get(rule.id) is not rule.level and (is_settled or not rule.waits):
+                is_due = is_settled or not rule.waits_for(known.claim)
+                if known.accused.get(rule.id) is not rule.level and is_due:
                     judgement = self._judge(rule, known.claim, others, group, clock)
                     self._take(rule, known, judgement, outcome, is_settled=is_settled)
 
@@ -110,7 +112,7 @@ class IdentityJudge:
         judgement = rule.judge_claim(claim, others)
         if judgement is None or judgement.verdict is not Verdict.VIOLATES:
             return judgement
-        is_certain = claim.evidence is not None and not (rule.waits and group.has_forgotten)
+        is_certain = claim.evidence is not None and not (rule.waits_for(claim) and group.has_forgotten)
         is_certain = is_certain and not _waits_for_silence(rule, claim, clock)
         return judgement if is_certain else undecided()
 

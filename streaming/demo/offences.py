@@ -103,6 +103,7 @@ PLANTED = (
         "version out of range",
         scripts.use_removed_version,
         "kip35/version-out-of-range",
+        "kip35/version-refused",
         expects_close=True,
         client_id=UPGRADED,
     ),
@@ -110,6 +111,7 @@ PLANTED = (
         "API not advertised",
         scripts.use_controller_api,
         "kip35/api-not-advertised",
+        "kip35/version-refused",
         expects_close=True,
     ),
     _planted("half a broker named", scripts.name_cluster_only, "kip1242/half-identified"),
@@ -125,6 +127,7 @@ PLANTED = (
         scripts.use_unknown_api,
         "wire/unknown-api",
         "kip35/api-not-advertised",
+        "kip35/version-refused",
         expects_close=True,
     ),
     _planted(

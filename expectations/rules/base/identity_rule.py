@@ -37,6 +37,10 @@ class IdentityRule(Rule):
         """Judge nothing: to most of these rules, one connection alone is no opportunity to offend."""
         yield from ()
 
+    def waits_for(self, claim: Claim) -> bool:
+        """Whether later claims may clear what a claim shows. Some rules that wait need not always."""
+        return self.waits
+
     @classmethod
     def judges(cls, kind: IdentityKind) -> bool:
         """Whether the rule judges claims of a kind."""

@@ -53,6 +53,10 @@ class VersionRefused(IdentityRule):
     kind = IdentityKind.BROKER
     waits = True
 
+    def waits_for(self, claim: Claim) -> bool:
+        """What the connection itself was told suffices; what others were told may not be known yet."""
+        return claim.refused is None or claim.refused.told is None
+
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
         """Judge a refusal by the ranges that were known for the address."""
         if claim.refused is None or claim.refused.api_key == API_VERSIONS:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from decoders.frame.record import Direction
 from decoders.retention import KEPT_FOR
 from decoders.schema.registry import default_schemas
 from expectations.identity.claim import Claim, IdentityKind
@@ -69,7 +70,8 @@ STEPS: dict[str, Callable[[Exchange], object]] = {
     "TLS": lambda on: on.not_kafka(b"\x16\x03\x01\x00", responded=True),
     "TLS, dropped": lambda on: on.not_kafka(b"\x16\x03\x01\x00"),
     "wait": lambda on: on.wait(2),
-    "close": lambda on: on.close(first=2),  # type: ignore[arg-type]  # the direction of the broker
+    "close": lambda on: on.close(first=Direction.TO_CLIENT),
+    "ask in vain": lambda on: on.request("Heartbeat", 4, client_id="app"),
 }
 SCRIPTS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from(sorted(STEPS))), max_size=30)
 
@@ -276,3 +278,24 @@ def test_that_a_server_speaks_kafka_is_remembered_while_it_is_silent() -> None:
     assert {known.claim.foreign for group in state.groups.values() for known in group.known} == {None}
     judge.process(state, [msgspec.structs.replace(claim, until=claim.until + later) for claim in second])
     assert [len(judge.tick(state).findings) for _ in range(3)] == [0, 1, 0]
+
+
+def closed_upon_what_is_not_listed(number: int, asks: bool) -> Exchange:
+    exchange = Exchange(
+        connection=number.to_bytes(16), client=f"10.0.0.{number}:1", at=number * 1_000 * SECOND
+    )
+    if asks:
+        exchange.negotiate(client_id="app")
+    exchange.request("Heartbeat", 4, client_id="app")
+    exchange.close(first=Direction.TO_CLIENT)
+    return exchange
+
+
+def test_a_refusal_is_judged_at_once_by_what_its_connection_was_told_and_else_when_it_has_settled() -> None:
+    judge, state = IdentityJudge(NAMES), IdentityState()
+    (finding,) = judge.process(state, claims_of_all(closed_upon_what_is_not_listed(1, asks=True))).findings
+    assert (finding.rule, finding.client) == ("kip35/version-refused", "10.0.0.1:1")
+    assert judge.process(state, claims_of_all(closed_upon_what_is_not_listed(2, asks=False))).findings == []
+    assert judge.tick(state).findings == []
+    (finding,) = judge.tick(state).findings
+    assert (finding.rule, finding.client) == ("kip35/version-refused", "10.0.0.2:1")
