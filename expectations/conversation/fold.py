@@ -9,7 +9,6 @@ statement and how often it came back. Folding changes no verdict, whatever the s
   failure or an event, may change the facts by which later repeats are judged, so it starts a new gathering.
 - Heartbeats are gathered only while each is answered before the next and equals the one before it, since the
   verdict on a heartbeat depends on the previous one.
-- An informed request stays alone: how many of them there were decides what the client knew, and when.
 - A request is gathered only if its response is in the window too, or none is expected, and a response only
   with responses to the same gathering. A rule that waits for the response to a request therefore finds it, in
   this window or a later one: `paired_sequence` is then the first sequence of the gathering.
@@ -180,7 +179,7 @@ def is_foldable(statement: Statement) -> bool:
     is_request = statement.kind is Kind.REQUEST and not statement.is_matched
     if not is_request and statement.kind is not Kind.RESPONSE:
         return False
-    if statement.failure is not None or statement.oddity is not None or statement.informed:
+    if statement.failure is not None or statement.oddity is not None:
         return False
     return statement.api_key != API_VERSIONS and _may_repeat(statement.body)
 

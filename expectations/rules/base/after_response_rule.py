@@ -30,14 +30,37 @@ ENOUGH = 3
 
 
 class InformedOffences(msgspec.Struct, omit_defaults=True):
-    """How many informed requests of one connection offended."""
+    """The informed offences of one rule on one connection: how many there were, and the first of them."""
 
     informed: int = 0
+    first: Judgement | None = None
 
-    def shows_knowledge(self, request: Observation) -> bool:
-        """Count an offence. Returns whether the client had read the response when it sent the request."""
-        self.informed += request.informed
-        return request.settled or (request.informed and self.informed >= ENOUGH)
+    def count(self, request: Observation, offence: Judgement) -> tuple[int, Judgement | None]:
+        """Count an offence, or equal ones that were folded.
+
+        Returns how many of them the client may have committed before it read the response, and the judgement
+        on the others. A repetition is evidenced by the first informed offence, however the others fold.
+        """
+        if request.settled:
+            return 0, offence
+        if not request.informed:
+            return request.count, None
+        self.first = self.first or dataclasses.replace(offence, subject=request)
+        early = min(request.count, max(0, ENOUGH - 1 - self.informed))
+        self.informed += request.count
+        return early, _repeated(self.first, request, request.count - early)
+
+
+def _repeated(first: Judgement, latest: Observation, count: int) -> Judgement | None:
+    """Return the judgement on `count` offences that end with `latest`, None if there are none."""
+    assert first.subject is not None
+    if count == 0:
+        return None
+    until = latest.occurrence
+    occurrence = msgspec.structs.replace(
+        first.subject.occurrence, last_sequence=until.last_sequence, last_captured_at=until.last_captured_at
+    )
+    return dataclasses.replace(first, count=count, subject=Observation(first.subject.statement, occurrence))
 
 
 class SuspectedOffences(InformedOffences, omit_defaults=True):
@@ -52,31 +75,40 @@ class SuspectedOffences(InformedOffences, omit_defaults=True):
 
     def add(self, request: Observation, offence: Judgement) -> Iterator[Judgement]:
         """Judge an offence, or hold it until it is known whether the broker refuses the request."""
-        if self.shows_knowledge(request):
-            yield offence
-        elif request.informed and request.expects_response:
-            self.held[request.first_sequence] = dataclasses.replace(offence, subject=request)
-        else:
-            yield undecided(request.count)
+        early, proven = self.count(request, offence)
+        if proven is not None:
+            yield proven
+        if early and request.informed and request.expects_response:
+            self.held[request.first_sequence] = dataclasses.replace(offence, count=early, subject=request)
+        elif early:
+            yield undecided(early)
 
     def judge_response(self, response: Observation) -> Iterator[Judgement]:
         """Judge the offence that a response answers, if it is held."""
         offence = self.held.pop(response.paired_sequence, None) if response.is_matched else None
-        if offence is not None:
-            yield offence if UNSUPPORTED_VERSION in (response.errors or ()) else undecided()
+        if offence is None:
+            return
+        answered = min(offence.count, response.count)
+        if answered < offence.count:
+            left = dataclasses.replace(offence, count=offence.count - answered)
+            self.held[response.paired_sequence] = left
+        if UNSUPPORTED_VERSION in (response.errors or ()):
+            yield dataclasses.replace(offence, count=answered)
+        else:
+            yield undecided(answered)
 
     def judge_closing(self, conversation: Conversation) -> Iterator[Judgement]:
         """Judge the offences that are still held when the connection closes."""
         for offence in self.held.values():
             assert offence.subject is not None
             is_refused = conversation.closed_upon == request_version(offence.subject.statement)
-            yield offence if is_refused else undecided()
+            yield offence if is_refused else undecided(offence.count)
         self.held.clear()
 
     def give_up(self) -> Iterator[Judgement]:
         """Drop all offences that are held: the responses will not be recognised."""
         if self.held:
-            yield undecided(len(self.held))
+            yield undecided(sum(offence.count for offence in self.held.values()))
             self.held.clear()
 
 

@@ -130,8 +130,11 @@ class RefusedConnectionRule(Rule):
             state.lost = True
         elif observation.kind is Kind.REQUEST:
             state.used = True
-            is_known = state.shows_knowledge(observation)
-            yield self._violates(observation) if is_known else undecided(observation.count)
+            early, proven = state.count(observation, self._violates(observation))
+            if early:
+                yield undecided(early)
+            if proven is not None:
+                yield proven
 
     def close(self, conversation: Conversation, state: RefusedState) -> Iterator[Judgement]:
         """A client that sent nothing more conforms if the rest of the connection was seen."""
