@@ -130,13 +130,14 @@ class Membership(msgspec.Struct, frozen=True, array_like=True):
     """What the heartbeats of a member showed on one connection.
 
     `joins` is True if the first of them joined the group. `epoch` is that of the latest one, `error_code`
-    that of its response, None if it has none. `is_abandoned` is True if the client ended the connection.
+    that of its response, None if it has none. `silence` is for how long the connection went on after it, in
+    nanoseconds.
     """
 
     joins: bool
     epoch: int
     error_code: int | None
-    is_abandoned: bool
+    silence: int
 
     @property
     def has_left(self) -> bool:

@@ -198,7 +198,7 @@ class ClaimTracker:
             self._claim(identity, member, shown, request, has_left),
             group_id=group_id,
             member_id=member_id,
-            membership=self._membership(group_id, member_id, member),
+            membership=self._membership(group_id, member_id, member, shown),
         )
         yield claim
         if self._conversation.instance_id is not None:
@@ -206,14 +206,13 @@ class ClaimTracker:
             identity = self._identity(IdentityKind.MEMBERSHIP, instance)
             yield msgspec.structs.replace(claim, identity=identity)
 
-    def _membership(self, group_id: str, member_id: str, member: ShownIdentity) -> Membership:
-        conversation = self._conversation
-        facts = conversation.members.of(group_id, member_id)
+    def _membership(self, group_id: str, member_id: str, member: ShownIdentity, shown: Shown) -> Membership:
+        facts = self._conversation.members.of(group_id, member_id)
         return Membership(
             joins=member.joins,
             epoch=facts.epoch,
             error_code=facts.error_code if facts.answered else None,
-            is_abandoned=conversation.ended and not conversation.closed_by_broker,
+            silence=self._progress.captured_at - shown.until,
         )
 
     def _client_claim(self, request: Observation | None = None, *, has_left: bool = False) -> Claim:

@@ -26,8 +26,6 @@ GROUP_LIMIT = 2_000
 """Identities that one bucket keeps; the one that was silent for longest makes room."""
 SETTLED_AGE = 2
 """Ticks after which a claim is settled: a whole interval between two ticks lies behind it."""
-FINAL_AGE = SETTLED_AGE + 1
-"""The age of claims when no further one will come."""
 
 
 class IdentityState(msgspec.Struct):
@@ -57,7 +55,7 @@ class IdentityJudge:
             group = state.groups[name] = state.groups.pop(name, Group())
             for forgotten in group.add(added):
                 self._give_up(forgotten, outcome)
-            self._judge_group(group, outcome, state.clock, settling=False)
+            self._judge_group(group, outcome, settling=False)
         self._make_room(state, outcome)
         return outcome
 
@@ -66,7 +64,7 @@ class IdentityJudge:
         outcome = Outcome()
         for group in state.groups.values():
             if group.is_unsettled:
-                self._age(group, outcome, state.clock)
+                self._age(group, outcome)
         _forget_silent(state)
         return outcome
 
@@ -75,24 +73,20 @@ class IdentityJudge:
         outcome = Outcome()
         for group in state.groups.values():
             for known in group.known:
-                known.age = FINAL_AGE
-            self._judge_group(group, outcome, state.clock, settling=True)
+                known.age = SETTLED_AGE
+            self._judge_group(group, outcome, settling=True)
         return outcome
 
-    def _age(self, group: Group, outcome: Outcome, clock: int) -> None:
+    def _age(self, group: Group, outcome: Outcome) -> None:
         settles = False
         for known in group.known:
             known.age = min(known.age + 1, SETTLED_AGE)
             settles = settles or known.age == SETTLED_AGE
         if settles:
-            self._judge_group(group, outcome, clock, settling=True)
-        group.is_unsettled = any(
-            known.age < SETTLED_AGE
-            or any(_waits_for_silence(rule, known.claim, clock) for rule in self._rules_of(known.claim))
-            for known in group.known
-        )
+            self._judge_group(group, outcome, settling=True)
+        group.is_unsettled = any(known.age < SETTLED_AGE for known in group.known)
 
-    def _judge_group(self, group: Group, outcome: Outcome, clock: int, *, settling: bool) -> None:
+    def _judge_group(self, group: Group, outcome: Outcome, *, settling: bool) -> None:
         rules = self._rules_of(group.known[0].claim)
         ordered = sorted(group.known, key=lambda known: known.claim.order)
         claims = [known.claim for known in ordered]
@@ -100,20 +94,19 @@ class IdentityJudge:
             asked = [rule for rule in rules if settling or not rule.waits_for(known.claim)]
             others = claims[:place] + claims[place + 1 :] if asked else []
             for rule in asked:
-                is_settled = settling and _is_settled(rule, known, clock)
+                is_settled = settling and known.age >= SETTLED_AGE
                 is_due = is_settled or not rule.waits_for(known.claim)
                 if known.accused.get(rule.id) is not rule.level and is_due:
-                    judgement = self._judge(rule, known.claim, others, group, clock)
+                    judgement = self._judge(rule, known.claim, others, group)
                     self._take(rule, known, judgement, outcome, is_settled=is_settled)
 
     def _judge(
-        self, rule: IdentityRule, claim: Claim, others: Sequence[Claim], group: Group, clock: int
+        self, rule: IdentityRule, claim: Claim, others: Sequence[Claim], group: Group
     ) -> Judgement | None:
         judgement = rule.judge_claim(claim, others)
         if judgement is None or judgement.verdict is not Verdict.VIOLATES:
             return judgement
         is_certain = claim.evidence is not None and not (rule.waits_for(claim) and group.has_forgotten)
-        is_certain = is_certain and not _waits_for_silence(rule, claim, clock)
         return judgement if is_certain else undecided()
 
     def _take(
@@ -190,16 +183,6 @@ def _count(outcome: Outcome, rule: Rule, judgement: Judgement, claim: Claim) -> 
     outcome.count(rule, judgement)
     if claim.connection:
         outcome.judged.append((claim.connection, rule.id, str(judgement.verdict)))
-
-
-def _is_settled(rule: IdentityRule, known: KnownClaim, clock: int) -> bool:
-    if known.age == SETTLED_AGE:
-        return not _waits_for_silence(rule, known.claim, clock)
-    return known.age == FINAL_AGE
-
-
-def _waits_for_silence(rule: IdentityRule, claim: Claim, clock: int) -> bool:
-    return clock < claim.until + rule.silence
 
 
 def _forget_silent(state: IdentityState) -> None:

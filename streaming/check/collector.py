@@ -26,7 +26,6 @@ class Companions:
         self._rules = {rule.id: rule for rule in rules if isinstance(rule, IdentityRule)}
         self._identities: dict[str, set[Identity]] = {}
         self._connections: dict[Identity, dict[str, int]] = {}
-        self._latest = (0, "")
 
     def add(self, claims: Iterable[Claim]) -> None:
         """Add claims. An advertisement of a server belongs to the connection that it was made to."""
@@ -35,18 +34,17 @@ class Companions:
             if connection:
                 self._identities.setdefault(connection, set()).add(claim.identity)
                 self._connections.setdefault(claim.identity, {})[connection] = claim.opened_at
-                self._latest = max(self._latest, (claim.until, connection))
 
     def of(self, finding: Finding) -> list[str]:
         """Return the connections that a finding is about, in hex.
 
-        Its own comes first. If the finding is about silence, the one that shows that time has passed is the
-        second. Then come those it was compared with: the latest before it, the earlier ones, those after it.
+        Its own comes first, then those it was compared with: the latest before it, the earlier ones, and
+        those after it.
         """
         rule, shown = self._rules.get(finding.rule), self._identities.get(finding.connection, ())
         if rule is None:
             return [finding.connection]
-        about = [finding.connection, *([self._latest[1]] if rule.silence else [])]
+        about = [finding.connection]
         for identity in sorted(shown, key=lambda identity: (identity.kind, identity.name)):
             if rule.judges(identity.kind):
                 opened_at = self._connections[identity]

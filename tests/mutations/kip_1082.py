@@ -185,13 +185,13 @@ def come_back_as_another_member(script: Script) -> Iterator[Script]:
 
 @breaks("kip1082/member-ghost")
 def fall_silent(script: Script) -> Iterator[Script]:
-    """The last heartbeat, by which the member leaves, is missing. Another connection lets time pass."""
+    """The last heartbeat, by which the member leaves, is missing. The connection goes on without it."""
     beats = [(place, ask) for place, ask in script.asks() if ask.api in HEARTBEAT_APIS]
     _, first = next(script.asks())
     if beats and script.focus is None and beats[-1][1].body["memberEpoch"] == LEAVE:
-        silent = script.put(beats[-1][0])
-        late = (dataclasses.replace(first, on="late", after=70.0), Close(on="late"))
-        yield dataclasses.replace(silent, steps=silent.steps + late)
+        place, last = beats[-1]
+        client_id = None if first.header == 3 else first.client_id
+        yield script.put(place, dataclasses.replace(first, on=last.on, client_id=client_id, after=70.0))
 
 
 JOINS = {"rebalanceTimeoutMs": 45_000, "topicPartitions": [], "subscribedTopicNames": ["t"]}

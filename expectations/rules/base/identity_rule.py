@@ -20,8 +20,7 @@ class IdentityRule(Rule):
     """A rule about the claims of one kind of identity, or of several, each judged by itself.
 
     A rule that `waits` accuses because something did not happen, so it is asked only after later claims
-    had time to arrive. Any other rule accuses because of what did happen, which no later claim changes. A
-    rule that waits may also demand `silence`: nanoseconds of captured time after the claim was shown last.
+    had time to arrive. Any other rule accuses because of what did happen, which no later claim changes.
 
     A rule on claims of several kinds names the others in `further_kinds`. One that can also judge a single
     connection names its observations in `kinds`.
@@ -31,7 +30,6 @@ class IdentityRule(Rule):
     kind: ClassVar[IdentityKind]
     further_kinds: ClassVar[frozenset[IdentityKind]] = frozenset()
     waits: ClassVar[bool] = False
-    silence: ClassVar[int] = 0
 
     def judge(self, observation: Observation, conversation: Conversation, state: Any) -> Iterator[Judgement]:
         """Judge nothing: to most of these rules, one connection alone is no opportunity to offend."""

@@ -21,20 +21,20 @@ class MemberGhost(IdentityRule):
     KIP lets clients make the member ID so that a retried join leaves no such ghost behind.
 
     ## Example
-    `ConsumerGroupHeartbeat v1, member "A", epoch 0` gets no response, the client closes the connection, and
-    member "A" is never heard again.
+    `ConsumerGroupHeartbeat v1, member "A", epoch 0` gets no response. The client goes on under member ID "B",
+    and member "A" is never heard again.
 
     ## What to do
     Retry with the same member ID. Leave the group on shutdown, with a heartbeat of epoch -1. Look for
     processes that were killed or crashed.
 
     ## What it does not cover
-    It is information: a process that crashes cannot leave. A member is a ghost when 60 s of captured time
-    have passed since its latest heartbeat on any connection, the longest session that brokers grant by
-    default. It is judged only if its join was seen and the client closed its connections: a broker that
-    closes may have handed the group to another coordinator. Heartbeats to coordinators whose traffic is not
-    captured are not seen. A member whose latest heartbeat was refused is no ghost: the coordinator no longer
-    has it, or never had it.
+    It is information: a client may have good reasons. A member is a ghost when its connection went on for
+    60 s after its latest heartbeat, the longest session that brokers grant by default, and no other
+    connection went on for it. It is judged when its connections have ended, if its join was seen. Where
+    the connection was lost sooner it is undecided: nothing in it shows that time has passed. Heartbeats
+    to coordinators whose traffic is not captured are not seen. A member whose latest heartbeat was
+    refused is no ghost: the coordinator no longer has it, or never had it.
     """
 
     section = "Motivation"
@@ -44,7 +44,6 @@ class MemberGhost(IdentityRule):
     role = Role.CLIENT
     kind = IdentityKind.MEMBER
     waits = True
-    silence = LONGEST_SESSION
 
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
         """Judge the connection on which a member was heard last."""
@@ -56,7 +55,7 @@ class MemberGhost(IdentityRule):
         is_over = all(each.has_left for each in (claim, *others))
         if not is_over or membership.error_code not in (None, NO_ERROR):
             return None
-        if not claim.whole or not membership.is_abandoned:
+        if not claim.whole or membership.silence < LONGEST_SESSION:
             return undecided()
         return Judgement(
             Verdict.VIOLATES,

@@ -1,4 +1,4 @@
-"""Claims settle: some are judged when captured time has passed, and repetition delays none."""
+"""Claims settle although they are repeated."""
 
 from __future__ import annotations
 
@@ -7,25 +7,8 @@ from expectations.judging.identity_judge import IdentityJudge, IdentityState
 from tests.exchange import SECOND, SOFTWARE, Exchange, added_up, advertisement
 from tests.expectations.judging.test_identity_judge import NAMES, claims_of_all
 
-GHOST = "kip1082/member-ghost"
 ACCEPTED = "kip1242/misrouted-accepted"
 START = 1_000 * SECOND
-
-
-def joined(at: int = START) -> list[Claim]:
-    """A member that joins, and whose client closes the connection."""
-    exchange = Exchange(connection=b"member".ljust(16), at=at)
-    body = {"groupId": "g", "memberId": "m", "memberEpoch": 0}
-    exchange.request("ConsumerGroupHeartbeat", 1, body, client_id="app")
-    exchange.close()
-    return claims_of_all(exchange)
-
-
-def heard(at: int) -> list[Claim]:
-    """Another client, which shows that time has passed."""
-    exchange = Exchange(connection=b"other".ljust(16), at=at)
-    exchange.request("Metadata", 12, client_id="other")
-    return claims_of_all(exchange)
 
 
 def routed(number: int, *, describes: bool = False) -> list[Claim]:
@@ -39,30 +22,6 @@ def routed(number: int, *, describes: bool = False) -> list[Claim]:
         exchange.respond(metadata, {"clusterId": "c", "brokers": brokers})
     exchange.close()
     return claims_of_all(exchange)
-
-
-def test_a_ghost_is_shown_when_captured_time_has_passed_and_not_before() -> None:
-    judge, state = IdentityJudge(NAMES), IdentityState()
-    judge.process(state, joined())
-    outcomes = [judge.tick(state) for _ in range(3)]
-    judge.process(state, heard(START + 50 * SECOND))
-    outcomes += [judge.tick(state) for _ in range(3)]
-    assert added_up(outcomes).checks.keys() & {(GHOST, "violates"), (GHOST, "undecided")} == set()
-    judge.process(state, heard(START + 61 * SECOND))
-    (finding,) = judge.tick(state).findings
-    assert finding.rule == GHOST
-    assert [found.rule for _ in range(3) for found in judge.tick(state).findings] == []
-
-
-def test_a_member_that_comes_back_in_time_is_no_ghost() -> None:
-    judge, state = IdentityJudge(NAMES), IdentityState()
-    judge.process(state, joined())
-    judge.tick(state)
-    exchange = Exchange(connection=b"again".ljust(16), at=START + 50 * SECOND)
-    body = {"groupId": "g", "memberId": "m", "memberEpoch": 1}
-    exchange.request("ConsumerGroupHeartbeat", 1, body, client_id="app")
-    judge.process(state, claims_of_all(exchange) + heard(START + 300 * SECOND))
-    assert [found.rule for _ in range(3) for found in judge.tick(state).findings] == []
 
 
 def test_claims_of_an_address_settle_although_every_connection_makes_them_again() -> None:
