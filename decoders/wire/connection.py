@@ -1,4 +1,9 @@
-"""One TCP connection: its two streams, its Kafka layer, how it was opened and how it was closed."""
+"""One TCP connection: its two streams, its Kafka layer, how it was opened and how it was closed.
+
+Packets may be captured in another order than they were sent: an acknowledgment before its data, a response
+before its request, a FIN or RST before the last bytes, a request before the SYN-ACK. `Patience` bounds how
+long a connection waits for what must have passed on the wire before it takes it for lost.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +14,10 @@ from decoders.frame.record import Closing, Direction, Kind, Record
 from decoders.wire.frame_detector import FrameDetector
 from decoders.wire.kafka_layer import Acknowledged, KafkaLayer, KafkaLayerSnapshot
 from decoders.wire.ledger import Ledger, SkipReason
+from decoders.wire.patience import MAX_WAIT_SEGMENTS, Patience
 from decoders.wire.recorder import Recorder, Run
 from decoders.wire.segment import Segment, SocketAddress, TcpFlag
-from decoders.wire.stream import SEQUENCE_SPACE, Stream, StreamSnapshot
+from decoders.wire.stream import MAX_HELD, PIECE_COST, SEQUENCE_SPACE, Stream, StreamSnapshot
 
 _OTHER = {
     Direction.TO_BROKER: Direction.TO_CLIENT,
@@ -51,7 +57,10 @@ class Connection:
         self.counted_held = 0
         self._recorder = Recorder(run, client, server)
         self._streams: dict[Direction, Stream] = {}
-        self._first_to_close = Direction.NONE
+        self._closers: dict[Direction, int] = {}
+        self._early: list[Segment] = []
+        self._reset: Segment | None = None
+        self._patience = Patience()
         self._kafka = KafkaLayer(detector, self.ledger, self._recorder, self._acknowledged_by)
 
     def open(self, segment: Segment) -> Record:
@@ -77,22 +86,56 @@ class Connection:
         """Process the next segment of either direction."""
         self.ledger.capture(len(segment.payload))
         self.last_seen_at, self._last_position = segment.captured_at, segment.position
-        if segment.flags & TcpFlag.RST:
-            self.ledger.skip(SkipReason.AFTER_CLOSE, len(segment.payload))
-            self._first_to_close = self._first_to_close or self._direction(segment)
-            yield from self.close(Closing.RST, segment.captured_at, segment.position)
-            return
-        yield from self._process_acknowledgment(segment)
-        yield from self._process_payload(segment)
-        if len(self._streams) == len(_OTHER) and all(stream.is_finished for stream in self._streams.values()):
-            yield from self.close(Closing.FIN, segment.captured_at, segment.position)
+        if self._is_early(segment):
+            self._early.append(segment)
+        else:
+            yield from self._take(segment)
+            if segment.flags & TcpFlag.SYN:
+                yield from self._take_early()
+        yield from self._close_if_ended()
+        self._note_wait()
+        while self._patience.segments > MAX_WAIT_SEGMENTS or self.buffered > MAX_HELD:
+            yield from self.give_up()
+
+    @property
+    def waits_since(self) -> int | None:
+        """When it began to wait for packets that are captured late, None if it does not wait."""
+        return None if self.is_closed else self._patience.since
+
+    def give_up(self) -> Iterator[Record]:
+        """Wait no longer: take for lost what was awaited when the wait began."""
+        ends = self._patience.ends
+        self._patience.end()
+        yield from self._take_early()
+        for direction, stream in self._streams.items():
+            while stream.next_offset < ends.get(direction, 0) and stream.has_lost_bytes:
+                yield from self._lose(direction, ends[direction])
+                yield from self._release()
+        while self.buffered > MAX_HELD:
+            yield from self._lose_next()
+        if self._reset is not None:
+            yield from self.close(Closing.RST, self.last_seen_at, self._last_position)
+        elif self._has_ended:
+            yield from self.close(Closing.FIN, self.last_seen_at, self._last_position)
+        self._note_wait()
+
+    def give_up_all(self) -> Iterator[Record]:
+        """Wait for nothing any more."""
+        while self.waits_since is not None:
+            yield from self.give_up()
 
     @property
     def held(self) -> int:
         """Bytes of memory that buffered segments, incomplete frames and requests in flight take, roughly."""
+        return 0 if self.is_closed else self._kafka.held + self.buffered
+
+    @property
+    def buffered(self) -> int:
+        """The part of `held` that waits for packets that were not captured so far."""
         if self.is_closed:
             return 0
-        return self._kafka.held + sum(stream.held for stream in self._streams.values())
+        early = sum(len(segment.payload) + PIECE_COST for segment in self._early)
+        return early + sum(stream.held for stream in self._streams.values())
 
     @property
     def identity(self) -> bytes:
@@ -103,7 +146,8 @@ class Connection:
     def can_be_offloaded(self) -> bool:
         """Whether its state is ordinary, so that a snapshot is complete and a flow can hold it."""
         streams = self._streams.values()
-        return self._kafka.can_be_offloaded and all(stream.is_in_order for stream in streams)
+        waits = self._early or self._reset is not None
+        return self._kafka.can_be_offloaded and not waits and all(stream.is_in_order for stream in streams)
 
     def snapshot(self) -> ConnectionSnapshot:
         """Return the state of a connection that can be offloaded."""
@@ -120,9 +164,9 @@ class Connection:
 
     def flush(self) -> Iterator[Record]:
         """Yield the records of all held bytes: no more segments will be captured."""
-        for direction, stream in self._streams.items():
-            for event in stream.close(self.last_seen_at, self._last_position):
-                yield from self._kafka.process(direction, event)
+        yield from self._take_early()
+        while any(stream.held or stream.has_lost_bytes for stream in self._streams.values()):
+            yield from self._lose_next()
         self._kafka.close()
 
     def close(self, closing: Closing, captured_at: int, position: int) -> Iterator[Record]:
@@ -144,26 +188,123 @@ class Connection:
     def _direction(self, segment: Segment) -> Direction:
         return Direction.TO_BROKER if segment.source == self.client else Direction.TO_CLIENT
 
+    def _is_early(self, segment: Segment) -> bool:
+        """Whether the SYN or SYN-ACK that begins the stream of either direction is still to be captured."""
+        opens_or_resets = segment.flags & (TcpFlag.SYN | TcpFlag.RST)
+        return self.initial_sequence is not None and not opens_or_resets and len(self._streams) < len(_OTHER)
+
+    def _take_early(self) -> Iterator[Record]:
+        early, self._early = self._early, []
+        for segment in early:
+            yield from self._take(segment)
+
+    def _take(self, segment: Segment) -> Iterator[Record]:
+        if segment.flags & TcpFlag.RST:
+            self.ledger.skip(SkipReason.AFTER_CLOSE, len(segment.payload))
+            self._note_closing(segment)
+            self._reset = self._reset or segment
+            return
+        yield from self._process_acknowledgment(segment)
+        yield from self._process_payload(segment)
+        yield from self._release()
+
     def _process_acknowledgment(self, segment: Segment) -> Iterator[Record]:
         if not segment.flags & TcpFlag.ACK:
             return
         direction = _OTHER[self._direction(segment)]
         if direction not in self._streams:
             yield from self._begin(direction, segment.acknowledgment, segment)
-        stream = self._streams[direction]
-        for event in stream.acknowledge(segment.acknowledgment, segment.captured_at, segment.position):
-            yield from self._kafka.process(direction, event)
+        self._streams[direction].acknowledge(segment.acknowledgment)
 
     def _process_payload(self, segment: Segment) -> Iterator[Record]:
         direction = self._direction(segment)
         if direction not in self._streams:
             first_byte = segment.sequence + bool(segment.flags & TcpFlag.SYN)
             yield from self._begin(direction, first_byte, segment)
-        stream = self._streams[direction]
         if segment.flags & TcpFlag.FIN:
-            self._first_to_close = self._first_to_close or direction
-        for event in stream.push(segment):
+            self._note_closing(segment)
+        for event in self._streams[direction].push(segment, self._acknowledged_in(segment)):
             yield from self._kafka.process(direction, event)
+
+    def _acknowledged_in(self, segment: Segment) -> int:
+        """Return the offset in the other direction up to which a segment's sender has received the bytes."""
+        other = self._streams.get(_OTHER[self._direction(segment)])
+        return other.offset_of(segment.acknowledgment) if other and segment.flags & TcpFlag.ACK else 0
+
+    def _note_closing(self, segment: Segment) -> None:
+        self._closers.setdefault(self._direction(segment), self._acknowledged_in(segment))
+
+    @property
+    def _first_to_close(self) -> Direction:
+        """The direction of the first FIN or RST, of which the other one may have been captured before."""
+        first, *others = (*self._closers, Direction.NONE)
+        second = others[0] if others else Direction.NONE
+        if second in self._streams and self._streams[second].is_end_behind(self._closers[first]):
+            return second
+        return first
+
+    def _release(self) -> Iterator[Record]:
+        """Pass on what is next in either direction, each chunk after what its sender had received."""
+        goes_on = True
+        while goes_on:
+            goes_on = False
+            for direction, stream in self._streams.items():
+                for event in stream.release(self._streams.get(_OTHER[direction])):
+                    goes_on = True
+                    yield from self._kafka.process(direction, event)
+            if not goes_on and all(stream.is_blocked for stream in self._streams.values()):
+                # No TCP sends bytes of both directions each of which acknowledges the other.
+                goes_on = True
+                direction, stream = next(iter(self._streams.items()))
+                for event in stream.release_first():
+                    yield from self._kafka.process(direction, event)
+
+    def _lose(self, direction: Direction, end: int) -> Iterator[Record]:
+        for event in self._streams[direction].give_up(end, self.last_seen_at, self._last_position):
+            yield from self._kafka.process(direction, event)
+
+    def _lose_next(self) -> Iterator[Record]:
+        """Take the next missing bytes of both directions for lost, acknowledged or not."""
+        for direction, stream in self._streams.items():
+            yield from self._lose(direction, max(stream.awaited_end, stream.first_held))
+        yield from self._release()
+
+    def _note_wait(self) -> None:
+        """Begin or end to wait, or go on."""
+        patience = self._patience
+        patience.segments += 1
+        ends = {each: stream.awaited_end for each, stream in self._streams.items() if stream.has_lost_bytes}
+        is_held_up = bool(self._early) or self._reset is not None
+        if not ends and not is_held_up:
+            patience.end()
+        elif patience.since is None or not (
+            is_held_up or any(self._streams[each].next_offset < patience.ends.get(each, 0) for each in ends)
+        ):
+            patience.begin(self.last_seen_at, ends)
+
+    @property
+    def _has_ended(self) -> bool:
+        streams = self._streams.values()
+        return len(streams) == len(_OTHER) and all(stream.is_finished for stream in streams)
+
+    def _close_if_ended(self) -> Iterator[Record]:
+        """Close the connection if its end was captured, and all bytes before."""
+        if self._reset is not None and not self._awaits_before(self._reset):
+            yield from self.close(Closing.RST, self.last_seen_at, self._last_position)
+        elif self._has_ended:
+            yield from self.close(Closing.FIN, self.last_seen_at, self._last_position)
+
+    def _awaits_before(self, reset: Segment) -> bool:
+        """Whether bytes that passed before a RST are not captured so far."""
+        own, other = self._direction(reset), _OTHER[self._direction(reset)]
+        numbers = {own: reset.sequence}
+        if reset.flags & TcpFlag.ACK:
+            numbers[other] = reset.acknowledgment
+        streams = self._streams.items()
+        return bool(self._early) or any(
+            stream.held or (each in numbers and not stream.has_reached(stream.offset_of(numbers[each])))
+            for each, stream in streams
+        )
 
     def _begin(self, direction: Direction, first_byte: int, segment: Segment) -> Iterator[Record]:
         """Set up a direction at the first segment that shows its sequence numbers."""

@@ -265,6 +265,8 @@ class KafkaLayer:
             return Flag.NONE
         acknowledged = self._acknowledged_by(frame.acknowledgment)
         if acknowledged.offset < response.end:
+            # Sent before the response arrived, even if it was captured later: this client pipelines.
+            self._api_versions = response._replace(awaited_alone=False)
             return Flag.NONE
         if frame.captured_at >= response.completed_at + SETTLING_TIME:
             return Flag.SETTLED

@@ -6,9 +6,12 @@ receiver trim what it has). If the first ones are still buffered and the others 
 as conflicting. Bytes that were passed on are not kept for comparison, because a keep-alive may carry any byte
 in place of the last one.
 
-The bytes behind a hole are buffered while the missing ones may still arrive. The hole becomes a gap when the
-other side acknowledges bytes behind it, which shows that the missing ones passed and were not captured, or
-when too many bytes are buffered.
+The bytes behind a hole are buffered while the missing ones may still arrive. A hole that the other side has
+acknowledged shows that its bytes passed on the wire. They may still be captured: packets of several queues
+are not in wire order. The connection decides for how long to wait before the hole becomes a gap.
+
+A chunk is released only after the bytes of the other direction that its sender had acknowledged by then. So a
+response comes after its request, in whichever order they were captured.
 """
 
 from __future__ import annotations
@@ -31,7 +34,8 @@ class Chunk(NamedTuple):
     """Bytes of the stream in order, all from one segment.
 
     `starts_segment` is true if they begin where the segment's payload begins, as frames often do.
-    `acknowledgment` is the 32-bit number in the segment's header.
+    `acknowledgment` is the 32-bit number in the segment's header, `behind` the offset in the other direction
+    that it stands for. `missing` is the number of bytes behind it that the snap length cut off.
     """
 
     offset: int
@@ -40,6 +44,8 @@ class Chunk(NamedTuple):
     position: int
     acknowledgment: int
     starts_segment: bool
+    behind: int = 0
+    missing: int = 0
 
     @property
     def end(self) -> int:
@@ -50,7 +56,8 @@ class Chunk(NamedTuple):
         """Return the bytes between two offsets of the stream that are within this chunk."""
         payload = self.payload[start - self.offset : end - self.offset]
         starts_segment = self.starts_segment and start == self.offset
-        return self._replace(offset=start, payload=payload, starts_segment=starts_segment)
+        missing = self.missing if end == self.end else 0
+        return self._replace(offset=start, payload=payload, starts_segment=starts_segment, missing=missing)
 
 
 class Gap(NamedTuple):
@@ -82,6 +89,7 @@ class Stream:
         self._held: list[Chunk] = []
         self._held_cost = 0
         self._end: int | None = None
+        self._acknowledged = 0
 
     @property
     def next_offset(self) -> int:
@@ -100,8 +108,36 @@ class Stream:
 
     @property
     def is_in_order(self) -> bool:
-        """Whether no chunk is held and no FIN was seen; then a snapshot is the whole state."""
-        return not self._held and self._end is None
+        """Whether nothing is held or awaited and no FIN was seen; then a snapshot is the whole state."""
+        return not self._held and self._end is None and self.awaited_end <= self._next
+
+    @property
+    def awaited_end(self) -> int:
+        """The offset up to which the receiver has the bytes: those before it passed on the wire."""
+        return self._acknowledged if self._end is None else min(self._acknowledged, self._end)
+
+    @property
+    def first_held(self) -> int:
+        """The offset of the first held byte, or else of the next one."""
+        return self._held[0].offset if self._held else self._next
+
+    @property
+    def has_lost_bytes(self) -> bool:
+        """Whether the next byte passed on the wire and is not captured so far."""
+        return self._next < self.awaited_end and not self.is_blocked
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the next byte is held: after `release`, its chunk waits for the other direction."""
+        return bool(self._held) and self._held[0].offset == self._next
+
+    def has_reached(self, offset: int) -> bool:
+        """Whether all bytes before an offset have passed on. A FIN has a sequence number but is no byte."""
+        return self._next >= (offset if self._end is None else min(offset, self._end))
+
+    def is_end_behind(self, offset: int) -> bool:
+        """Whether an acknowledgment up to an offset includes the FIN."""
+        return self._end is not None and offset > self._end
 
     def snapshot(self) -> StreamSnapshot:
         """Return the state of a stream that is in order."""
@@ -116,50 +152,60 @@ class Stream:
         """Whether the sender has closed this direction and all bytes before its FIN were passed on."""
         return self._end is not None and self._next >= self._end
 
-    def push(self, segment: Segment) -> Iterator[Chunk | Gap]:
-        """Add a segment, and yield the chunks and gaps that are next in order."""
+    def push(self, segment: Segment, behind: int = 0) -> Iterator[Gap]:
+        """Add a segment, whose sender had received the other direction's bytes before the offset `behind`.
+
+        Yields the gap of a segment without payload whose bytes the snap length cut off.
+        """
         start = self.offset_of(segment.sequence) + bool(segment.flags & TcpFlag.SYN)
         chunk = Chunk(
-            start, segment.payload, segment.captured_at, segment.position, segment.acknowledgment, True
+            start,
+            segment.payload,
+            segment.captured_at,
+            segment.position,
+            segment.acknowledgment,
+            starts_segment=True,
+            behind=behind,
+            missing=segment.missing,
         )
-        end = chunk.end + segment.missing
         if segment.flags & TcpFlag.FIN and self._end is None:
-            self._end = end
+            self._end = chunk.end + segment.missing
         self._hold(chunk)
-        yield from self._release()
         if self._next == chunk.end:
-            yield from self._skip_holes(end, segment.captured_at, segment.position)
-        while self._held_cost > MAX_HELD:
-            yield from self._skip_holes(self._held[0].offset, segment.captured_at, segment.position)
+            yield from self._skip_missing(chunk)
 
-    def acknowledge(self, number: int, captured_at: int, position: int) -> Iterator[Chunk | Gap]:
+    def acknowledge(self, number: int) -> None:
         """Process an acknowledgment: the receiver has all bytes before a 32-bit sequence number."""
-        reached = self.offset_of(number)
-        # A FIN has a sequence number but is no byte of the stream.
-        if self._end is not None:
-            reached = min(reached, self._end)
-        yield from self._skip_holes(reached, captured_at, position)
+        self._acknowledged = max(self._acknowledged, self.offset_of(number))
 
-    def close(self, captured_at: int, position: int) -> Iterator[Chunk | Gap]:
-        """Yield the held chunks, with the gaps before them: no more segments will be captured."""
-        if self._held:
-            yield from self._skip_holes(self._held[-1].end, captured_at, position)
+    def release(self, other: Stream | None = None) -> Iterator[Chunk | Gap]:
+        """Yield the chunks that are next in order, as far as `other` has passed on what they come after."""
+        while self.is_blocked and (other is None or other.has_reached(self._held[0].behind)):
+            yield from self._release_first()
 
-    def _skip_holes(self, end: int, captured_at: int, position: int) -> Iterator[Chunk | Gap]:
-        """Turn the holes before an offset into gaps."""
-        while self._next < end:
-            start, stop = self._next, min(end, self._held[0].offset) if self._held else end
+    def release_first(self) -> Iterator[Chunk | Gap]:
+        """Yield the next chunk although it waits for the other direction."""
+        if self.is_blocked:
+            yield from self._release_first()
+
+    def give_up(self, end: int, captured_at: int, position: int) -> Iterator[Gap]:
+        """Turn the hole at the next byte into a gap, as far as it is before an offset."""
+        stop = min(end, self._held[0].offset) if self._held else end
+        if self._next < stop:
+            start = self._next
             self._ledger.lose(stop - start)
             self._advance(stop)
             yield Gap(start, stop - start, captured_at, position)
-            yield from self._release()
 
-    def _release(self) -> Iterator[Chunk]:
-        while self._held and self._held[0].offset == self._next:
-            chunk = self._held.pop(0)
-            self._held_cost -= len(chunk.payload) + PIECE_COST
-            self._advance(chunk.end)
-            yield chunk
+    def _release_first(self) -> Iterator[Chunk | Gap]:
+        chunk = self._held.pop(0)
+        self._held_cost -= len(chunk.payload) + PIECE_COST
+        self._advance(chunk.end)
+        yield chunk
+        yield from self._skip_missing(chunk)
+
+    def _skip_missing(self, chunk: Chunk) -> Iterator[Gap]:
+        yield from self.give_up(chunk.end + chunk.missing, chunk.captured_at, chunk.position)
 
     def _advance(self, offset: int) -> None:
         self._next_sequence = (self._next_sequence + offset - self._next) % SEQUENCE_SPACE

@@ -8,6 +8,9 @@ as EVICTED. When all together hold more than `max_held` bytes, those that hold m
 until half of it is free; their later segments join them mid-stream. The bytes that one connection holds are
 bounded by the largest frame, the largest hole and the requests in flight.
 
+A connection that waits for packets that are captured late is asked to give up when a later packet shows that
+`MAX_WAIT` has passed, whichever connection that packet belongs to.
+
 A connection that was silent for `KEPT_FOR` of capture time is closed as IDLE. A closed connection is
 remembered for a while, so that its last segments do not open a new one.
 """
@@ -28,6 +31,7 @@ from decoders.wire.connection import Connection
 from decoders.wire.frame_detector import ExpectsResponse, FrameDetector
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.packet import Packet
+from decoders.wire.patience import MAX_WAIT
 from decoders.wire.recorder import Run
 from decoders.wire.segment import Segment, Skipped, SocketAddress, TcpFlag, read_segment
 
@@ -88,6 +92,8 @@ class Tracker:
         self._detector = FrameDetector(schemas, expects_response, max_frame)
         self._open: OrderedDict[_Key, Connection] = OrderedDict()
         """In the order of their latest segments."""
+        self._waiting: OrderedDict[_Key, tuple[int, Connection]] = OrderedDict()
+        """Connections that wait for late packets, and since when, in the order in which they began."""
         self._closed: OrderedDict[_Key, _ClosedConnection] = OrderedDict()
 
     @property
@@ -110,18 +116,23 @@ class Tracker:
 
     def finish(self) -> list[Record]:
         """Return the records of all held bytes at the source's end. Open connections get no CLOSED record."""
-        records = [record for connection in self._open.values() for record in connection.flush()]
+        records = [record for connection in self._open.values() for record in _finish(connection)]
         for connection in self._open.values():
             self._notify_end(connection)
         self._open.clear()
+        self._waiting.clear()
         self.held = 0
         return records
 
     def _records(self, segment: Segment) -> Iterator[Record]:
         yield from self._close_idle(segment)
+        yield from self._give_up_overdue(segment)
         connection = self.find(segment)
         if connection is not None and connection.is_replaced_by(segment):
-            yield from self._close(connection, Closing.REPLACED, segment)
+            yield from connection.give_up_all()
+            self._note(connection, segment)
+            if not connection.is_closed:
+                yield from self._close(connection, Closing.REPLACED, segment)
             connection = None
         if connection is None:
             connection = self._admit(segment)
@@ -132,11 +143,44 @@ class Tracker:
         self._open[connection.client, connection.server] = connection
         self.touch(connection)
         yield from connection.process(segment)
-        self._count_held(connection)
-        if connection.is_closed:
-            self._remember(connection, segment)
+        self._note(connection, segment)
         if self.held > self._max_held:
             yield from self._evict_heaviest(segment)
+
+    def _note(self, connection: Connection, segment: Segment) -> None:
+        """Note what a connection holds, whether it waits, and whether it was closed when `segment` came."""
+        self._count_held(connection)
+        key, since = (connection.client, connection.server), connection.waits_since
+        if since is None:
+            self._waiting.pop(key, None)
+        elif key not in self._waiting or self._waiting[key][0] != since:
+            self._waiting[key] = since, connection
+            self._waiting.move_to_end(key)
+        if connection.is_closed:
+            self._remember(connection, segment)
+
+    @property
+    def waits_until(self) -> int | None:
+        """The capture time after which a packet makes a connection give up; None if none waits."""
+        since = next((since for since, _ in self._waiting.values()), None)
+        return None if since is None else since + MAX_WAIT
+
+    def overdue(self, captured_at: int) -> list[Connection]:
+        """Return connections that include all that a packet captured at a time may make give up."""
+        until = self.waits_until
+        if until is None or captured_at <= until:
+            return []
+        return [connection for _, connection in self._waiting.values()]
+
+    def _give_up_overdue(self, segment: Segment) -> Iterator[Record]:
+        while self._waiting:
+            since, connection = next(iter(self._waiting.values()))
+            if segment.captured_at - since <= MAX_WAIT:
+                break
+            yield from connection.give_up()
+            self._note(connection, segment)
+            if self.held > self._max_held:
+                yield from self._evict_heaviest(segment)
 
     def touch(self, connection: Connection) -> None:
         """Make a connection the one that was seen last."""
@@ -198,6 +242,7 @@ class Tracker:
         yield from connection.close(closing, segment.captured_at, segment.position)
         self._count_held(connection)
         del self._open[connection.client, connection.server]
+        self._waiting.pop((connection.client, connection.server), None)
         self._notify_end(connection)
 
     def _notify_end(self, connection: Connection) -> None:
@@ -226,6 +271,13 @@ class Tracker:
     def _evict_oldest(self, segment: Segment) -> Iterator[Record]:
         while len(self._open) >= self._max_connections:
             yield from self._close(next(iter(self._open.values())), Closing.EVICTED, segment)
+
+
+def _finish(connection: Connection) -> Iterator[Record]:
+    """Yield the last records at the source's end: CLOSED only if the connection's end was captured."""
+    yield from connection.give_up_all()
+    if not connection.is_closed:
+        yield from connection.flush()
 
 
 def _shows_connection(segment: Segment) -> bool:

@@ -31,6 +31,7 @@ TOTALS = np.dtype(
         ("rows", np.int64),
         ("top", np.int64),  # where the free part of the data begins
         ("earliest", np.int64),
+        ("waits_until", np.int64),
         ("held", np.int64),
         ("tcp", np.int64),
         *BYTE_COUNTS,
@@ -40,7 +41,8 @@ TOTALS = np.dtype(
 """Totals of all flows.
 
 `held` is the memory, in bytes, that all connections hold, offloaded or not. No open connection was last seen
-before `earliest`, in nanoseconds since the epoch.
+before `earliest`, and a packet captured after `waits_until` makes a connection give up a wait; both are in
+nanoseconds since the epoch.
 """
 LIMITS = np.dtype(
     [

@@ -26,7 +26,8 @@ def run_fast_path(state: FastPathState, row: int) -> tuple[int, int]:
         pair, captured_at = state.pairs[row], state.captured_at[row]
         status = DONE
         if pair != NO_SEGMENT:
-            if captured_at - totals.earliest > state.limits[0].idle_after:
+            is_idle = captured_at - totals.earliest > state.limits[0].idle_after
+            if is_idle or captured_at > totals.waits_until:
                 return SLOW_PATH, row
             totals.earliest = min(totals.earliest, captured_at)
             if pair == UNWATCHED:

@@ -87,6 +87,7 @@ def _request_flags(state: FastPathState) -> Any:
     responses = state.streams[state.packet[0].flow, TO_CLIENT]
     beyond = distance(stream.acknowledgment, responses.next_sequence)
     if flow.api_versions_end == UNSET or responses.next + beyond < flow.api_versions_end:
+        flow.awaited_alone = False
         return _NO_FLAG
     if stream.captured_at >= flow.api_versions_at + state.limits[0].settling_time:
         return _SETTLED

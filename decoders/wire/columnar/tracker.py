@@ -69,6 +69,7 @@ class ColumnarTracker:
         """Watch `ports`, or every port if there are none. The other arguments are those of `Tracker`."""
         self._totals = np.zeros(1, TOTALS)
         self._totals["packets"], self._totals["next_sequence"], self._totals["earliest"] = 1, 1, _LATEST_TIME
+        self._totals["waits_until"] = _LATEST_TIME
         self._tracker = Tracker(
             schemas,
             ports=ports,
@@ -227,13 +228,18 @@ class ColumnarTracker:
         self._tracker.held = int(self._totals["held"][0])
         self._add_records(self._tracker.process(segment))
         self._totals["held"] = self._tracker.held
+        until = self._tracker.waits_until
+        self._totals["waits_until"] = _LATEST_TIME if until is None else until
 
     def _prepare_closings(self, segment: Segment, *, is_new: bool) -> None:
         """Restore the connections that the scalar tracker may close before it processes a segment."""
         earliest = int(self._totals["earliest"][0])
         is_late = segment.captured_at - earliest > KEPT_FOR
         is_full = is_new and len(self._tracker.connections) >= self._max_connections
-        is_heavy = self._totals["held"][0] + _max_added(segment) > self._max_held
+        # Connections that give up or receive what they waited for process what they have buffered, too.
+        processed = {*self._tracker.overdue(segment.captured_at), self._tracker.find(segment)}
+        buffered = sum(connection.buffered for connection in processed if connection is not None)
+        is_heavy = self._totals["held"][0] + _max_added(len(segment.payload) + buffered) > self._max_held
         if is_late or is_full or is_heavy:
             self._flow_table.restore_order()
             for connection in self._tracker.connections:
@@ -254,6 +260,6 @@ def _is_idle(connection: Connection, segment: Segment) -> bool:
     return segment.captured_at - connection.last_seen_at > KEPT_FOR
 
 
-def _max_added(segment: Segment) -> int:
-    """Return a bound of the bytes that a segment adds to those held, even if it holds many requests."""
-    return IN_FLIGHT_COST * (1 + len(segment.payload))
+def _max_added(size: int) -> int:
+    """Return a bound of the bytes that a payload adds to those held, even if it holds many requests."""
+    return IN_FLIGHT_COST * (1 + size)

@@ -20,16 +20,16 @@ from tests.decoders.wire.columnar.equality import packets_between
 from tests.decoders.wire.conversation import EVENTS, SCHEMAS
 
 PERMANENT = {
-    Connection: {"client", "server", "initial_sequence", "_recorder", "ledger", "_kafka"},
+    Connection: {"client", "server", "initial_sequence", "_recorder", "ledger", "_kafka", "_patience"},
     KafkaLayer: {"_detector", "_ledger", "_recorder", "_acknowledged_by", "_framers", "_no_request"},
     Framer: {"state", "_ledger", "_opens", "_resumes", "_is_other_protocol", "_max_frame"},
-    Stream: {"_ledger"},
+    Stream: {"_ledger", "_acknowledged"},
     RequestsInFlight: set[str](),
     Assembly: {"_max_frame"},
 }
 """Set by the constructor, or unchanged while the connection is offloaded."""
 EMPTY = {
-    Connection: {"is_closed", "_first_to_close"},
+    Connection: {"is_closed", "_closers", "_early", "_reset"},
     KafkaLayer: {"_raw_tokens"},
     Framer: {"_candidate", "_candidate_chunks"},
     Stream: {"_held", "_held_cost", "_end"},

@@ -1,0 +1,164 @@
+"""Packets that are captured in another order than they were sent: nothing is lost, and waits are bounded."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decoders.frame.record import Closing, Kind, Pairing, Record
+from decoders.wire import connection as connection_module
+from decoders.wire.packet import Packet
+from decoders.wire.patience import MAX_WAIT, MAX_WAIT_SEGMENTS
+from decoders.wire.segment import SocketAddress
+from tests.decoders.wire.columnar.equality import assert_equal, packets_between, placed
+from tests.decoders.wire.conversation import (
+    CLIENT,
+    EVENTS,
+    HANDSHAKE,
+    TO_BROKER,
+    balances,
+    exchanges,
+    feed_all,
+    kinds,
+    metadata,
+    new_tracker,
+    of_kind,
+    packets_of,
+    pairings,
+    prefixed,
+    records_of,
+    to_broker,
+)
+
+MILLISECOND = 1_000_000
+OTHER_CLIENT = SocketAddress(CLIENT.address, 49_999)
+randoms = st.integers(0, 1_000_000_000).map(Random)
+segment_sizes = st.sampled_from([16, 100, 1460, 60_000])
+
+
+def said(records: list[Record]) -> list[tuple[object, ...]]:
+    """What records say besides times and places."""
+    return [
+        (record.kind, record.direction, record.frame, record.pairing, record.paired_sequence, record.flags)
+        for record in records
+    ]
+
+
+def delayed(packets: list[Packet], delays: list[int]) -> list[Packet]:
+    """Capture each packet later by a number of nanoseconds; the first one is in time."""
+    moved = zip(packets, [0, *delays[1:]], strict=True)
+    late = [packet._replace(captured_at=packet.captured_at + delay) for packet, delay in moved]
+    return placed(sorted(late, key=lambda packet: packet.captured_at))
+
+
+@given(randoms, segment_sizes, st.sampled_from([1, 3, 40]), st.lists(st.integers(0, 200), max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_any_order_within_the_bound_makes_the_same_records(
+    random: Random, size: int, interval: int, cuts: list[int]
+) -> None:
+    """Only the SYN is in time: what comes before it was joined midway."""
+    packets = packets_of(exchanges(6), segment=size, interval=interval * MILLISECOND)
+    delays = [random.randrange(MAX_WAIT // 3) for _ in packets]
+    records = assert_equal(delayed(packets, delays), cuts)
+    assert said(records) == said(records_of(packets))
+
+
+@given(randoms, segment_sizes, st.lists(st.integers(0, 200), max_size=4))
+@settings(max_examples=40, deadline=None)
+def test_pipelined_requests_are_paired_in_any_order(random: Random, size: int, cuts: list[int]) -> None:
+    packets = packets_between(EVENTS, segment=size, interval=MILLISECOND)
+    delays = [random.randrange(MAX_WAIT // 3) for _ in packets]
+    records, ordered = assert_equal(delayed(packets, delays), cuts), records_of(packets)
+    assert Kind.GAP not in kinds(records)
+    for kind in (Kind.REQUEST, Kind.RESPONSE):
+        expected = [(record.frame, record.pairing) for record in of_kind(ordered, kind)]
+        assert [(record.frame, record.pairing) for record in of_kind(records, kind)] == expected
+
+
+@pytest.mark.parametrize("slow", [0, 1], ids=["to the broker", "to the client"])
+def test_a_queue_for_each_direction_of_which_one_is_late(slow: int) -> None:
+    """Then responses are captured before their requests, or requests before the SYN-ACK."""
+    packets = packets_of(exchanges(5), interval=MILLISECOND)
+    source = [packets[0].data[26:30], packets[1].data[26:30]][slow]
+    delays = [30 * MILLISECOND * (packet.data[26:30] == source) for packet in packets]
+    records = assert_equal(delayed(packets, delays))
+    assert set(pairings(records)) == {Pairing.MATCHED}
+    assert said(records) == said(records_of(packets))
+
+
+def test_a_reset_that_overtakes_the_last_response() -> None:
+    packets = packets_of(exchanges(2), close=False, interval=MILLISECOND)
+    reset = packets_of(exchanges(2), interval=MILLISECOND)[-2]
+    data = bytearray(reset.data)
+    data[47] = 0x14  # RST and ACK, which no checksum protects here
+    packets.append(reset._replace(data=bytes(data)))
+    swapped = placed([*packets[:-2], packets[-1], packets[-2]])
+    records = assert_equal(swapped)
+    assert said(records) == said(records_of(packets))
+    assert records[-1].closing is Closing.RST
+
+
+class TestTrueLoss:
+    def lossy(self) -> list[Packet]:
+        packets = packets_of(exchanges(4), interval=MILLISECOND, close=False)
+        return [*packets[: HANDSHAKE + 2], *packets[HANDSHAKE + 3 :]]
+
+    def test_it_is_given_up_when_another_connection_shows_that_time_passed(self) -> None:
+        tracker, lossy = new_tracker(), self.lossy()
+        assert Kind.GAP not in kinds(feed_all(tracker, lossy))
+        later = lossy[-1].captured_at + MAX_WAIT + MILLISECOND
+        other = packets_between([], OTHER_CLIENT, start=later)[:1]
+        records = feed_all(tracker, other)
+        assert Kind.GAP in kinds(records)
+        assert Pairing.UNOWED not in pairings(records)
+        assert balances(tracker.ledger)
+        assert_equal(placed([*lossy, *other]))
+
+    def test_it_is_given_up_after_many_segments_if_the_clock_stands_still(self) -> None:
+        events = exchanges(MAX_WAIT_SEGMENTS)
+        packets = packets_of(events, interval=0, close=False)
+        del packets[HANDSHAKE + 2]
+        tracker = new_tracker()
+        assert Kind.GAP in kinds(feed_all(tracker, packets[: HANDSHAKE + MAX_WAIT_SEGMENTS + 10]))
+        assert_equal(placed(packets))
+
+    def test_it_is_given_up_at_the_end_of_the_capture(self) -> None:
+        records = assert_equal(placed(self.lossy()))
+        assert kinds(records).count(Kind.GAP) == 1
+        assert len(of_kind(records, Kind.REQUEST)) == 4
+        assert len(of_kind(records, Kind.RESPONSE)) == 5
+
+    def test_it_is_given_up_when_the_connection_ends(self) -> None:
+        packets = packets_of(exchanges(4), interval=MILLISECOND)
+        del packets[HANDSHAKE + 2]
+        records = assert_equal(placed(packets))
+        assert kinds(records).count(Kind.GAP) == 1
+        assert records[-1].closing is Closing.FIN
+
+
+def test_acknowledgments_of_bytes_that_never_come_take_no_memory() -> None:
+    packets = packets_of(to_broker(metadata(1)), close=False)
+    tracker = new_tracker()
+    feed_all(tracker, packets)
+    held = tracker.held
+    for number in range(5_000):
+        data = bytearray(packets[-1].data[:54])
+        data[16:18] = (40).to_bytes(2)
+        data[38:42] = len(prefixed(metadata(1))).to_bytes(4)
+        data[42:46] = (1_000 * number).to_bytes(4)
+        feed_all(tracker, [packets[-1]._replace(data=bytes(data), original_length=54)])
+        assert tracker.held <= held
+
+
+def test_what_is_held_behind_a_hole_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "MAX_HELD", 2_000)
+    packets = packets_of([(TO_BROKER, prefixed(metadata(number))) for number in range(60)], interval=0)
+    del packets[HANDSHAKE]
+    tracker = new_tracker()
+    for packet in packets:
+        tracker.feed(packet)
+        assert sum(connection.buffered for connection in tracker.connections) <= 2_000
+    assert tracker.ledger.lost == len(prefixed(metadata(0)))
