@@ -19,6 +19,7 @@ from confluent_kafka import Producer
 from decoders.codec.request import write_request
 from decoders.codec.response import write_response
 from decoders.frame.record import Direction, Endpoint, Flag, Kind, Pairing, Record, pack
+from decoders.protocol import SASL_HANDSHAKE
 from decoders.schema.registry import Schemas
 from streaming.user_error import UserError
 
@@ -177,7 +178,11 @@ def _produce(producer: Producer, topic: str, key: bytes, value: bytes) -> None:
 
 def _negotiation() -> Exchange:
     software = {"clientSoftwareName": "apache-kafka-java", "clientSoftwareVersion": "4.4.0"}
-    ranges = [{"apiKey": key, "minVersion": 0, "maxVersion": 20} for key in range(93)]
+    # KIP-1313 keeps SaslHandshake at version 1.
+    ranges = [
+        {"apiKey": key, "minVersion": 0, "maxVersion": 1 if key == SASL_HANDSHAKE else 20}
+        for key in range(93)
+    ]
     return "ApiVersions", 4, software, {"apiKeys": ranges}
 
 

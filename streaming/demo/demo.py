@@ -27,7 +27,7 @@ from streaming.user_error import UserError
 SETTLE_CAPTURED = 1.5
 SETTLE_RELAYED = 5.5
 """Seconds until a client has certainly read a response: one in packets, five in a relay's, and a margin."""
-DRAIN_SECONDS = 60.0
+DRAIN_SECONDS = 120.0
 QUIET_SECONDS = 3.0
 AUDITED_RECORDS = 10_000
 _HOSTS = [f"127.0.1.{number}" for number in range(1, len(PLANTED) + 1)]

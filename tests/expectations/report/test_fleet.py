@@ -17,6 +17,8 @@ from tests.exchange import SOFTWARE, Exchange, advertisement
 from tests.streaming.captures import write_capture
 
 RANDOM, NOT_RANDOM = "e24NXjHETwqbHS9qjD5dcQ", "AAECAwQFBgcICQoLDA0ODw"
+OF_ADDRESSES = {"kip1242/misrouted-accepted"}
+"""Rules some of whose checks concern a server address, and no client."""
 
 
 def clients_of(path: Path, exchange: Exchange) -> list[Client]:
@@ -36,6 +38,8 @@ def examination(request: Any) -> Examination:
 def test_the_clients_coverage_adds_up_to_that_of_the_capture(examination: Examination) -> None:
     """Also of the rules on what connections share: no verdict is lost, none counted twice."""
     for at, row in enumerate(examination.coverage):
+        if row.rule in OF_ADDRESSES:
+            continue
         of_clients = [client.coverage[at] for client in examination.clients]
         assert {each.rule for each in of_clients} == {row.rule}
         for verdict in ("conforms", "violates", "undecided"):
