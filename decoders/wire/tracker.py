@@ -20,6 +20,7 @@ from __future__ import annotations
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
+from itertools import takewhile
 from typing import NamedTuple
 
 from decoders.codec.acknowledgement import expects_response as _expects_response
@@ -166,11 +167,12 @@ class Tracker:
         return None if since is None else since + MAX_WAIT
 
     def overdue(self, captured_at: int) -> list[Connection]:
-        """Return connections that include all that a packet captured at a time may make give up."""
-        until = self.waits_until
-        if until is None or captured_at <= until:
-            return []
-        return [connection for _, connection in self._waiting.values()]
+        """Return the connections that a packet captured at a time makes give up, if none is evicted.
+
+        They are the first ones that wait, so the others are not looked at, however many they are.
+        """
+        waiting = self._waiting.values()
+        return [each for _, each in takewhile(lambda wait: captured_at - wait[0] > MAX_WAIT, waiting)]
 
     def _give_up_overdue(self, segment: Segment) -> Iterator[Record]:
         while self._waiting:

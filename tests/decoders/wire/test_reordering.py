@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoders.frame.record import Closing, Kind, Pairing, Record
+from decoders.frame.record import Closing, Direction, Kind, Pairing, Record
 from decoders.wire import connection as connection_module
 from decoders.wire.packet import Packet
 from decoders.wire.patience import MAX_WAIT, MAX_WAIT_SEGMENTS
@@ -24,6 +24,7 @@ from tests.decoders.wire.conversation import (
     feed_all,
     kinds,
     metadata,
+    metadata_response,
     new_tracker,
     of_kind,
     packets_of,
@@ -162,3 +163,18 @@ def test_what_is_held_behind_a_hole_is_bounded(monkeypatch: pytest.MonkeyPatch) 
         tracker.feed(packet)
         assert sum(connection.buffered for connection in tracker.connections) <= 2_000
     assert tracker.ledger.lost == len(prefixed(metadata(0)))
+
+
+def test_only_what_is_due_is_looked_at_however_many_connections_wait() -> None:
+    """Else a stranger with one such acknowledgment on each of many connections would stall the feeder."""
+    tracker, apart, many = new_tracker(), 1_000, 300
+    exchange = [*to_broker(metadata(1)), (Direction.TO_CLIENT, prefixed(metadata_response(1)))]
+    for number in range(many):
+        client = SocketAddress(CLIENT.address, 20_000 + number)
+        packets = packets_between(exchange, client, start=number * apart, interval=0, close=False)
+        del packets[-2]  # the response, which the client acknowledges
+        feed_all(tracker, packets)
+    until = tracker.waits_until
+    assert until is not None
+    latest = until + (many - 1) * apart
+    assert [len(tracker.overdue(at)) for at in (until, until + 1, latest + 1)] == [0, 1, many]
