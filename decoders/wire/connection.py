@@ -183,7 +183,7 @@ class Connection:
     def _has_response(self) -> bool:
         """Whether the broker sent anything, captured or not."""
         stream = self._streams.get(Direction.TO_CLIENT)
-        return stream is not None and stream.snapshot().offset > 0
+        return stream is not None and stream.next_offset > 0
 
     def _direction(self, segment: Segment) -> Direction:
         return Direction.TO_BROKER if segment.source == self.client else Direction.TO_CLIENT

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from expectations.conversation.bounded_text import is_blank
 from expectations.conversation.header_offer import HeaderOffer
-from expectations.conversation.heartbeat_form import is_blank
 
 NO_NODE = -1
 """The node ID that names no broker, as on the wire (KIP-1242)."""

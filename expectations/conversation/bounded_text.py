@@ -18,6 +18,11 @@ _DIGEST_BYTES: Final = 8
 _SOFTWARE_CHARACTERS: Final = re.compile(r"[.\-a-zA-Z0-9]*")
 
 
+def is_blank(text: str | None) -> bool:
+    """Whether a text is null or has nothing but BLANKS."""
+    return text is None or text.strip(BLANKS) == ""
+
+
 def bounded(text: str, longest: int = LONGEST_TEXT) -> str:
     """Return a text, shortened if it has more than `longest` characters.
 
@@ -28,7 +33,7 @@ def bounded(text: str, longest: int = LONGEST_TEXT) -> str:
     if len(text) <= longest:
         return text
     kept, left = text[:longest], text[longest:]
-    if not left.strip(BLANKS) and not kept.strip(BLANKS):
+    if is_blank(text):
         return kept
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()
     separator = "." if _SOFTWARE_CHARACTERS.fullmatch(left) else "…"

@@ -11,24 +11,23 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from decoders.protocol import CONSUMER_GROUP_HEARTBEAT, JOINING, LEAVING, SHARE_GROUP_HEARTBEAT
-from expectations.conversation.bounded_text import BLANKS
+from expectations.conversation.bounded_text import is_blank
 
 STATIC_LEAVING: Final = -2
 """The epoch of a static member that leaves for a while."""
 NO_TIMEOUT: Final = -1
-_NAMES: Final = ("instanceId", "rackId")
-"""Fields that may be null, but not blank."""
 
 
-def is_blank(text: str | None) -> bool:
-    """Whether a text is null or has nothing but characters up to U+0020, which brokers trim."""
-    return text is None or text.strip(BLANKS) == ""
+def are_well_formed(group_id: str | None, instance_id: str | None, rack_id: str | None) -> bool:
+    """Whether the names of a heartbeat are: the group has one, and the others are null or not blank."""
+    return not is_blank(group_id) and not any(
+        name is not None and is_blank(name) for name in (instance_id, rack_id)
+    )
 
 
 def is_well_formed(api_key: int, body: Mapping[str, Any]) -> bool:
     """Whether nothing but the member ID can be wrong with a heartbeat; False for an API of unknown form."""
-    names = (body.get(name) for name in _NAMES)
-    if is_blank(body["groupId"]) or any(name is not None and is_blank(name) for name in names):
+    if not are_well_formed(body["groupId"], body.get("instanceId"), body.get("rackId")):
         return False
     epoch = body["memberEpoch"]
     if api_key == CONSUMER_GROUP_HEARTBEAT:

@@ -210,10 +210,14 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
         return self.client.rpartition(":")[0]
 
     @property
+    def named_software(self) -> tuple[str, str] | None:
+        """The name and version of the client's software, None if the client gave none."""
+        return (self.software.name, self.software.version) if self.software is not None else None
+
+    @property
     def refusal(self) -> tuple[object, ...] | None:
         """What equal refusals share: request, client and server. None if the claim is not about a refusal."""
-        software = (self.software.name, self.software.version) if self.software else None
-        client = self.client_host, self.client_id, software, self.server
+        client = self.client_host, self.client_id, self.named_software, self.server
         if self.refused is not None:
             return self.refused.request, self.refused.by_error, *client
         if self.negotiated is not None and self.negotiated.refused_at and not self.negotiated.used_at:

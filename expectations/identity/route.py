@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import msgspec
 
 from expectations.conversation.bodies import ClusterDescription, SoftwareClaim
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.identity.claim import Claim, Identity, IdentityKind, Route
+from expectations.identity.server_claim import claim_of_server, number_of
 
 
 def comparable_description(
@@ -63,21 +62,5 @@ class ShownRoute(msgspec.Struct, omit_defaults=True):
 
 
 def _route_claim(conversation: Conversation, route: Route, at: int) -> Claim:
-    """Return a claim that belongs to no connection: all connections that show the same make the same."""
-    digest = hashlib.blake2b(msgspec.msgpack.encode(route), digest_size=7).digest()
-    return Claim(
-        identity=Identity(IdentityKind.ROUTE, conversation.cluster, conversation.server),
-        connection=b"",
-        first_sequence=int.from_bytes(digest),
-        as_of=0,
-        client="",
-        server=conversation.server,
-        opened_at=at,
-        since=at,
-        until=at,
-        before_until=0,
-        has_left=True,
-        began_whole=True,
-        whole=True,
-        route=route,
-    )
+    identity = Identity(IdentityKind.ROUTE, conversation.cluster, conversation.server)
+    return msgspec.structs.replace(claim_of_server(identity, number_of(route), at), route=route)

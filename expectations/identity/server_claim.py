@@ -24,7 +24,8 @@ _OF_RANGES: Final = 1 << 62
 
 def answered_claim(cluster: str, server: str, api_key: int, api_version: int, at: int) -> Claim:
     """Return the claim that a server responded to an API version at a time, in nanoseconds."""
-    claim = _claim(cluster, server, api_key << 16 | api_version, at)
+    identity = Identity(IdentityKind.BROKER, cluster, server)
+    claim = claim_of_server(identity, api_key << 16 | api_version, at)
     return msgspec.structs.replace(claim, api_key=api_key, api_version=api_version)
 
 
@@ -35,17 +36,15 @@ def advertised_claim(cluster: str, server: str, ranges: Ranges, at: int, witness
     anything.
     """
     kept = tuple(sorted(ranges)) if len(ranges) <= LONGEST_ADVERTISEMENT else ()
-    claim = _claim(cluster, server, _number_of(kept), at)
+    identity = Identity(IdentityKind.BROKER, cluster, server)
+    claim = claim_of_server(identity, _OF_RANGES | number_of(kept), at)
     return msgspec.structs.replace(claim, ranges=kept, witness=witness)
 
 
 def kafka_claim(key: ConnectionKey) -> Claim:
     """Return the claim that a server address speaks Kafka, as a connection shows on which it responded."""
-    claim = _claim(key.cluster, key.server, 0, 0)
-    identity = Identity(IdentityKind.LISTENER, key.cluster, key.server)
-    return msgspec.structs.replace(
-        claim, identity=identity, connection=key.id, client=key.client, has_left=False
-    )
+    claim = claim_of_server(Identity(IdentityKind.LISTENER, key.cluster, key.server), 0, 0)
+    return msgspec.structs.replace(claim, connection=key.id, client=key.client, has_left=False)
 
 
 def is_made_once(claim: Claim) -> bool:
@@ -54,19 +53,21 @@ def is_made_once(claim: Claim) -> bool:
     return claim.foreign is None if is_listener else not claim.connection and claim.ranges is None
 
 
-def _number_of(ranges: Ranges) -> int:
-    digest = hashlib.blake2b(msgspec.msgpack.encode(ranges), digest_size=8).digest()
-    return _OF_RANGES | int.from_bytes(digest) >> 2
+def number_of(shown: object) -> int:
+    """Return the number of what a server showed, for all connections the same: 62 bits of its digest."""
+    digest = hashlib.blake2b(msgspec.msgpack.encode(shown), digest_size=8).digest()
+    return int.from_bytes(digest) >> 2
 
 
-def _claim(cluster: str, server: str, number: int, at: int) -> Claim:
+def claim_of_server(identity: Identity, number: int, at: int) -> Claim:
+    """Return a claim about a server, whose address names the identity, that belongs to no connection."""
     return Claim(
-        identity=Identity(IdentityKind.BROKER, cluster, server),
+        identity=identity,
         connection=b"",
         first_sequence=number,
         as_of=0,
         client="",
-        server=server,
+        server=identity.name,
         opened_at=at,
         since=at,
         until=at,

@@ -19,7 +19,7 @@ from decoders.schema.model import Message
 from decoders.schema.registry import Schemas
 from expectations.conversation.bodies import Heartbeat, HeartbeatResponse
 from expectations.conversation.bounded_text import bounded
-from expectations.conversation.heartbeat_form import is_blank
+from expectations.conversation.heartbeat_form import are_well_formed
 
 _COLUMNS: Final = {
     "heartbeat_member_id": (("Request", "memberId"), ("Response", "memberId")),
@@ -75,15 +75,14 @@ def heartbeat_bodies(
     )
     requests, codes = decoded.frames.is_request[numbers].tolist(), error_codes.tolist()
     is_known = np.isin(decoded.heads["api_key"][numbers], _WELL_FORMED_APIS).tolist()
-    well_formed = [
-        is_known[at]
-        and not is_blank(groups.text(at))
-        and not (instances.is_there(at) and is_blank(instances.text(at)))
-        and not (racks.is_there(at) and is_blank(racks.text(at)))
-        for at in range(len(codes))
-    ]
+
+    def heartbeat(at: int) -> Heartbeat:
+        names = groups.text(at), instances.text(at), racks.text(at)
+        is_well_formed = is_known[at] and are_well_formed(*names)
+        return Heartbeat(members.text(at), names[0], epochs.number(at), is_well_formed)
+
     return [
-        Heartbeat(members.text(at), groups.text(at), epochs.number(at), well_formed[at])
+        heartbeat(at)
         if is_request
         else HeartbeatResponse(codes[at], members.text(at), intervals.number(at) or 0)
         for at, is_request in enumerate(requests)
@@ -106,9 +105,6 @@ class _Column:
         self._lengths: list[int] = rows[:, 3].tolist()
         self._is_there: list[bool] = (rows[:, 0] == numbers).tolist()
         self._data: Any = decoded.frames.data.data
-
-    def is_there(self, at: int) -> bool:
-        return self._is_there[at]
 
     def number(self, at: int) -> int | None:
         return self._values[at] if self._is_there[at] else None

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from decoders.frame.record import Kind
-from decoders.protocol import API_VERSIONS, UNSUPPORTED_VERSION
+from decoders.protocol import API_VERSIONS, NO_ERROR, UNSUPPORTED_VERSION
 from expectations.conversation.bodies import Advertisement
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
@@ -100,6 +100,26 @@ class NegotiationResponseRule(Rule):
     def judge_without_response(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
         """Judge a claim whose response will not be seen."""
         yield from ()
+
+
+class AdvertisementRule(NegotiationResponseRule):
+    """A rule about the ranges that a broker advertises. A response that could not be read is undecided."""
+
+    def judge_response(
+        self, response: Observation, asked: Asked | None, conversation: Conversation
+    ) -> Iterator[Judgement]:
+        """Judge each response without error."""
+        body = response.body
+        if not isinstance(body, Advertisement):
+            yield undecided()
+        elif body.error_code == NO_ERROR:
+            judgement = self.judge_advertisement(body)
+            if judgement is not None:
+                yield judgement
+
+    @abstractmethod
+    def judge_advertisement(self, advertisement: Advertisement) -> Judgement | None:
+        """Judge an advertisement. None if it says nothing that the rule is about."""
 
 
 class RefusedState(InformedOffences, omit_defaults=True):

@@ -68,7 +68,12 @@ class MemberIdRule(Rule):
         """Judge the member ID of a heartbeat."""
 
 
-def may_break_kip_1313(request: Observation, conversation: Conversation) -> bool:
+def is_faultless(heartbeat: Heartbeat, request: Observation, conversation: Conversation) -> bool:
+    """Whether a broker can refuse a heartbeat for nothing but its member ID."""
+    return heartbeat.is_well_formed and not _may_break_kip_1313(request, conversation)
+
+
+def _may_break_kip_1313(request: Observation, conversation: Conversation) -> bool:
     """Whether a broker may refuse a heartbeat for the IDs in its header instead of what its body says.
 
     A first request that was not seen may have bound the connection to another instance ID.

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from decoders.protocol import CONSUMER_GROUP_HEARTBEAT, INVALID_REQUEST, JOINING
 from expectations.conversation.bodies import Heartbeat, HeartbeatResponse
+from expectations.conversation.bounded_text import is_blank
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.heartbeat_form import is_blank
 from expectations.conversation.observation import Observation
 from expectations.rules.base.response_rule import ResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
-from expectations.rules.kip_1082._member_ids import may_break_kip_1313
+from expectations.rules.kip_1082._member_ids import is_faultless
 
 
 class MemberIdNotAssigned(ResponseRule):
@@ -60,14 +60,10 @@ class MemberIdNotAssigned(ResponseRule):
             yield conforms(response.count)
         elif body.error_code == 0:
             yield _violates(heartbeat, response, "answered without one")
-        elif body.error_code == INVALID_REQUEST and _is_faultless(heartbeat, request, conversation):
+        elif body.error_code == INVALID_REQUEST and is_faultless(heartbeat, request, conversation):
             yield _violates(heartbeat, response, "refused with INVALID_REQUEST")
         else:
             yield undecided(response.count)
-
-
-def _is_faultless(heartbeat: Heartbeat, request: Observation, conversation: Conversation) -> bool:
-    return heartbeat.is_well_formed and not may_break_kip_1313(request, conversation)
 
 
 def _violates(heartbeat: Heartbeat, response: Observation, observed: str) -> Judgement:

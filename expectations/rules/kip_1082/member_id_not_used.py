@@ -9,8 +9,8 @@ import msgspec
 from decoders.frame.record import Kind
 from decoders.protocol import HEARTBEAT_APIS, OFFSET_COMMIT, SHARE_ACKNOWLEDGE, SHARE_FETCH, TXN_OFFSET_COMMIT
 from expectations.conversation.bodies import Heartbeat, MemberRequest
+from expectations.conversation.bounded_text import is_blank
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.heartbeat_form import is_blank
 from expectations.conversation.members import MEMBER_LIMIT
 from expectations.conversation.observation import Observation
 from expectations.rules.base.rule import REQUESTS, Judgement, Level, Role, Rule, Verdict, conforms, undecided

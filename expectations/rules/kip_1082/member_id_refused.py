@@ -11,7 +11,7 @@ from expectations.conversation.identifier import RESERVED, identifier_bytes
 from expectations.conversation.observation import Observation
 from expectations.rules.base.response_rule import ResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
-from expectations.rules.kip_1082._member_ids import may_break_kip_1313
+from expectations.rules.kip_1082._member_ids import is_faultless
 
 
 class MemberIdRefused(ResponseRule):
@@ -58,8 +58,8 @@ class MemberIdRefused(ResponseRule):
         if response.errors == (0,):
             yield conforms(response.count)
         elif response.errors == (INVALID_REQUEST,) and isinstance(heartbeat, Heartbeat):
-            is_faultless = heartbeat.is_well_formed and not may_break_kip_1313(request, conversation)
-            yield _violates(heartbeat, response) if is_faultless else undecided(response.count)
+            is_about_id = is_faultless(heartbeat, request, conversation)
+            yield _violates(heartbeat, response) if is_about_id else undecided(response.count)
         else:
             yield undecided(response.count)
 

@@ -85,9 +85,7 @@ class RebootstrapWithIds(IdentityRule):
 
 
 def _is_same_software(claim: Claim, other: Claim) -> bool:
-    if claim.software is None or other.software is None:
-        return False
-    return (claim.software.name, claim.software.version) == (other.software.name, other.software.version)
+    return claim.named_software is not None and claim.named_software == other.named_software
 
 
 def _rebootstrap_at(claim: Claim) -> int:

@@ -128,8 +128,4 @@ def _is_over(one: Claim, other: Claim) -> bool:
 
 
 def _is_same_software(claim: Claim, other: Claim) -> bool:
-    return _software(other) == _software(claim)
-
-
-def _software(claim: Claim) -> tuple[str, str] | None:
-    return (claim.software.name, claim.software.version) if claim.software is not None else None
+    return other.named_software == claim.named_software

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from decoders.protocol import NO_ERROR, SASL_HANDSHAKE
+from decoders.protocol import SASL_HANDSHAKE
 from expectations.conversation.bodies import Advertisement
-from expectations.conversation.conversation import Conversation
-from expectations.conversation.negotiation import Asked
-from expectations.conversation.observation import Observation
-from expectations.rules.base.negotiation_rule import NegotiationResponseRule
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.negotiation_rule import AdvertisementRule
+from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms
 
 HIGHEST = 1
 """The highest version of SaslHandshake."""
 
 
-class SaslHandshakeRaised(NegotiationResponseRule):
+class SaslHandshakeRaised(AdvertisementRule):
     """Checks that a broker does not advertise SaslHandshake above version 1.
 
     ## Why it matters
@@ -40,17 +35,12 @@ class SaslHandshakeRaised(NegotiationResponseRule):
     level = Level.VIOLATION
     role = Role.BROKER
 
-    def judge_response(
-        self, response: Observation, asked: Asked | None, conversation: Conversation
-    ) -> Iterator[Judgement]:
-        """Judge each advertisement that lists SaslHandshake."""
-        body = response.body
-        if not isinstance(body, Advertisement):
-            yield undecided()
-        elif body.error_code == NO_ERROR:
-            highest = max((high for key, _, high in body.ranges if key == SASL_HANDSHAKE), default=None)
-            if highest is not None:
-                yield conforms() if highest <= HIGHEST else _violates(highest)
+    def judge_advertisement(self, advertisement: Advertisement) -> Judgement | None:
+        """Judge an advertisement that lists SaslHandshake."""
+        highest = max((high for key, _, high in advertisement.ranges if key == SASL_HANDSHAKE), default=None)
+        if highest is None:
+            return None
+        return conforms() if highest <= HIGHEST else _violates(highest)
 
 
 def _violates(highest: int) -> Judgement:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from decoders.protocol import NO_ERROR
 from expectations.conversation.bodies import Advertisement
-from expectations.conversation.conversation import Conversation
-from expectations.conversation.negotiation import Asked, own_range
-from expectations.conversation.observation import Observation
-from expectations.rules.base.negotiation_rule import NegotiationResponseRule
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.conversation.negotiation import own_range
+from expectations.rules.base.negotiation_rule import AdvertisementRule
+from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms
 
 
-class ApiversionsV0Dropped(NegotiationResponseRule):
+class ApiversionsV0Dropped(AdvertisementRule):
     """Checks that a broker goes on supporting version 0 of ApiVersions.
 
     ## Why it matters
@@ -37,17 +32,9 @@ class ApiversionsV0Dropped(NegotiationResponseRule):
     role = Role.BROKER
     implies = ("kip511/unsupported-answer-not-v0",)
 
-    def judge_response(
-        self, response: Observation, asked: Asked | None, conversation: Conversation
-    ) -> Iterator[Judgement]:
-        """Judge what each advertisement says of ApiVersions itself."""
-        body = response.body
-        if not isinstance(body, Advertisement):
-            yield undecided()
-        elif body.error_code == NO_ERROR:
-            yield self._judge_range(own_range(body))
-
-    def _judge_range(self, own: tuple[int, int] | None) -> Judgement:
+    def judge_advertisement(self, advertisement: Advertisement) -> Judgement:
+        """Judge what an advertisement says of ApiVersions itself."""
+        own = own_range(advertisement)
         if own is not None and own[0] <= 0:
             return conforms()
         observed = "no ApiVersions" if own is None else f"ApiVersions from version {own[0]} on"

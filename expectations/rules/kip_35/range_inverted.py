@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
-from decoders.protocol import NO_ERROR
 from expectations.conversation.bodies import Advertisement
-from expectations.conversation.conversation import Conversation
-from expectations.conversation.negotiation import Asked
-from expectations.conversation.observation import Observation
-from expectations.rules.base.negotiation_rule import NegotiationResponseRule
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.negotiation_rule import AdvertisementRule
+from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms
 
 
-class RangeInverted(NegotiationResponseRule):
+class RangeInverted(AdvertisementRule):
     """Checks that an advertisement gives each API one range, whose lowest version is not above its highest.
 
     ## Why it matters
@@ -38,16 +33,10 @@ class RangeInverted(NegotiationResponseRule):
     level = Level.VIOLATION
     role = Role.BROKER
 
-    def judge_response(
-        self, response: Observation, asked: Asked | None, conversation: Conversation
-    ) -> Iterator[Judgement]:
-        """Judge each advertisement as a whole."""
-        body = response.body
-        if not isinstance(body, Advertisement):
-            yield undecided()
-        elif body.error_code == NO_ERROR:
-            wrong = _contradictions(body)
-            yield self._violates(wrong) if wrong else conforms()
+    def judge_advertisement(self, advertisement: Advertisement) -> Judgement:
+        """Judge an advertisement as a whole."""
+        wrong = _contradictions(advertisement)
+        return self._violates(wrong) if wrong else conforms()
 
     def _violates(self, wrong: list[str]) -> Judgement:
         entries = ", ".join(wrong)

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from decoders.frame.record import Kind
-from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.conversation.statement import Failure
-from expectations.rules.base.rule import (
-    FRAMES,
-    Judgement,
-    Level,
-    NoState,
-    Role,
-    Rule,
-    Verdict,
-    conforms,
-    undecided,
-)
+from expectations.rules.wire._remark_rule import RemarkRule
 
 
-class EncodingNotCanonical(Rule):
+class EncodingNotCanonical(RemarkRule):
     """Checks that a frame encodes its fields as Kafka does.
 
     ## Why it matters
@@ -51,39 +37,8 @@ class EncodingNotCanonical(Rule):
     section = "Protocol guide, Protocol Primitive Types"
     requirement = "Tags ascend, varints are as short as possible, null has the length -1, strings are UTF-8."
     message = "{api} v{version} is not encoded as Kafka encodes it: {reason} at {path}, byte {offset}"
-    level = Level.IMPROVEMENT
-    role = Role.SENDER
-    kinds = FRAMES
-    passes_clean = True
-    uses_progress = True
+    expected = "the encoding that Kafka's own classes write"
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
-        """Judge each frame that decodes."""
-        is_frame = observation.kind in (Kind.REQUEST, Kind.RESPONSE)
-        if not is_frame or not observation.known or observation.failure is not None:
-            return
-        if observation.cut or not _is_certain(observation, conversation):
-            yield undecided(observation.count)
-        elif observation.encoding is None:
-            yield conforms(observation.count)
-        else:
-            yield self._violates(observation, observation.encoding)
-
-    def _violates(self, observation: Observation, encoding: Failure) -> Judgement:
-        return Judgement(
-            Verdict.VIOLATES,
-            observation.count,
-            expected="the encoding that Kafka's own classes write",
-            observed=encoding.reason,
-            context=encoding.context,
-            role=Role.CLIENT if observation.kind is Kind.REQUEST else Role.BROKER,
-        )
-
-
-def _is_certain(observation: Observation, conversation: Conversation) -> bool:
-    """Whether the schema of the frame is known for certain."""
-    if observation.kind is Kind.REQUEST:
-        return True
-    return observation.is_matched and (observation.encoding is None or conversation.is_certain(observation))
+    def remark(self, frame: Observation) -> Failure | None:
+        """Return how its first field that Kafka encodes otherwise is encoded."""
+        return frame.encoding
