@@ -48,8 +48,12 @@ class SoftwareClaim(msgspec.Struct, frozen=True, array_like=True, tag="software"
         return (self.cluster_id is None) != (self.node_id == NO_NODE)
 
 
+AdvertisedRanges = tuple[tuple[int, int, int], ...]
+"""Advertised ranges: (API key, lowest version, highest version)."""
+
+
 class Advertisement(msgspec.Struct, frozen=True, array_like=True, tag="advertisement", gc=False):
-    """An ApiVersions response: `ranges` are (API key, lowest version, highest version).
+    """An ApiVersions response.
 
     A refusal that can only be read behind response header 1 has the `body_version` OTHER_HEADER.
     `header_offer` says which of the ranges reach request header 3.
@@ -57,7 +61,7 @@ class Advertisement(msgspec.Struct, frozen=True, array_like=True, tag="advertise
 
     error_code: int
     body_version: int
-    ranges: tuple[tuple[int, int, int], ...]
+    ranges: AdvertisedRanges
     header_offer: HeaderOffer = HeaderOffer()
 
 

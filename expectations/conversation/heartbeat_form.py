@@ -8,7 +8,7 @@ throwIfConsumerGroupHeartbeatRequestIsInvalid and throwIfShareGroupHeartbeatRequ
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from decoders.protocol import CONSUMER_GROUP_HEARTBEAT, JOINING, LEAVING, SHARE_GROUP_HEARTBEAT
 from expectations.conversation.bounded_text import is_blank
@@ -18,30 +18,57 @@ STATIC_LEAVING: Final = -2
 NO_TIMEOUT: Final = -1
 
 
-def are_well_formed(group_id: str | None, instance_id: str | None, rack_id: str | None) -> bool:
-    """Whether the names of a heartbeat are: the group has one, and the others are null or not blank."""
-    return not is_blank(group_id) and not any(
-        name is not None and is_blank(name) for name in (instance_id, rack_id)
+class HeartbeatForm(NamedTuple):
+    """What brokers check of a heartbeat. Fields that its API or version does not have are None.
+
+    `topics` and `partitions` are the lengths of the arrays of subscribed topics and owned partitions, None
+    for a null.
+    """
+
+    api_key: int
+    epoch: int | None
+    group_id: str | None
+    instance_id: str | None
+    rack_id: str | None
+    topics: int | None
+    has_regex: bool
+    partitions: int | None
+    rebalance_timeout: int | None
+
+
+def form_of(api_key: int, body: Mapping[str, Any]) -> HeartbeatForm:
+    """Return the form of a decoded heartbeat."""
+    topics, partitions = body.get("subscribedTopicNames"), body.get("topicPartitions")
+    return HeartbeatForm(
+        api_key,
+        body["memberEpoch"],
+        body["groupId"],
+        body.get("instanceId"),
+        body.get("rackId"),
+        None if topics is None else len(topics),
+        body.get("subscribedTopicRegex") is not None,
+        None if partitions is None else len(partitions),
+        body.get("rebalanceTimeoutMs"),
     )
 
 
-def is_well_formed(api_key: int, body: Mapping[str, Any]) -> bool:
+def is_well_formed(form: HeartbeatForm) -> bool:
     """Whether nothing but the member ID can be wrong with a heartbeat; False for an API of unknown form."""
-    if not are_well_formed(body["groupId"], body.get("instanceId"), body.get("rackId")):
+    optional_names = form.instance_id, form.rack_id
+    if is_blank(form.group_id) or any(name is not None and is_blank(name) for name in optional_names):
         return False
-    epoch = body["memberEpoch"]
-    if api_key == CONSUMER_GROUP_HEARTBEAT:
-        is_static = epoch == STATIC_LEAVING and body["instanceId"] is not None
-        return _stays_or_leaves(epoch) or is_static or (epoch == JOINING and _joins_consumers(body))
-    if api_key == SHARE_GROUP_HEARTBEAT:
-        return _stays_or_leaves(epoch) or (epoch == JOINING and bool(body["subscribedTopicNames"]))
+    if form.api_key == CONSUMER_GROUP_HEARTBEAT:
+        is_static = form.epoch == STATIC_LEAVING and form.instance_id is not None
+        return is_static or _stays_or_leaves(form.epoch) or (form.epoch == JOINING and _joins_consumers(form))
+    if form.api_key == SHARE_GROUP_HEARTBEAT:
+        return _stays_or_leaves(form.epoch) or (form.epoch == JOINING and bool(form.topics))
     return False
 
 
-def _stays_or_leaves(epoch: int) -> bool:
-    return epoch > JOINING or epoch == LEAVING
+def _stays_or_leaves(epoch: int | None) -> bool:
+    return epoch is not None and (epoch > JOINING or epoch == LEAVING)
 
 
-def _joins_consumers(body: Mapping[str, Any]) -> bool:
-    is_subscribed = body["subscribedTopicNames"] is not None or body.get("subscribedTopicRegex") is not None
-    return is_subscribed and body["topicPartitions"] == [] and body["rebalanceTimeoutMs"] != NO_TIMEOUT
+def _joins_consumers(form: HeartbeatForm) -> bool:
+    is_subscribed = form.topics is not None or form.has_regex
+    return is_subscribed and form.partitions == 0 and form.rebalance_timeout != NO_TIMEOUT

@@ -43,7 +43,7 @@ from expectations.conversation.bodies import (
 from expectations.conversation.bounded_text import bounded, bounded_or_none
 from expectations.conversation.error_codes import error_codes
 from expectations.conversation.header_offer import header_offer
-from expectations.conversation.heartbeat_form import is_well_formed
+from expectations.conversation.heartbeat_form import form_of, is_well_formed
 from expectations.conversation.observation import Observation
 from expectations.conversation.occurrence import Evidence, Occurrence
 from expectations.conversation.other_header import other_header
@@ -271,7 +271,7 @@ def _software(body: Mapping[str, Any]) -> Body | None:
 
 def _heartbeat(api_key: int, body: Mapping[str, Any]) -> Body:
     member_id, group_id = bounded(body["memberId"]), bounded(body["groupId"])
-    return Heartbeat(member_id, group_id, body["memberEpoch"], is_well_formed(api_key, body))
+    return Heartbeat(member_id, group_id, body["memberEpoch"], is_well_formed(form_of(api_key, body)))
 
 
 def _advertisement(schemas: Schemas, body_version: int, body: Mapping[str, Any]) -> Body:

@@ -15,7 +15,7 @@ import msgspec
 
 from decoders.protocol import JOINING
 from decoders.wire.other_protocol import OtherProtocol, protocol_of
-from expectations.conversation.bodies import ClusterDescription, SoftwareClaim
+from expectations.conversation.bodies import AdvertisedRanges, ClusterDescription, SoftwareClaim
 from expectations.conversation.occurrence import Evidence
 
 SAME_MOMENT = 10_000_000
@@ -188,7 +188,7 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
     foreign: Foreign | None = None
     route: Route | None = None
     membership: Membership | None = None
-    ranges: tuple[tuple[int, int, int], ...] | None = None
+    ranges: AdvertisedRanges | None = None
     witness: bytes = b""
 
     @property

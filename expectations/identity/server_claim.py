@@ -11,11 +11,10 @@ from typing import Final
 
 import msgspec
 
+from expectations.conversation.bodies import AdvertisedRanges
 from expectations.conversation.window import ConnectionKey
 from expectations.identity.claim import Claim, Identity, IdentityKind
 
-Ranges = tuple[tuple[int, int, int], ...]
-"""An advertisement: (API key, lowest version, highest version)."""
 LONGEST_ADVERTISEMENT: Final = 512
 """APIs of an advertisement that is remembered. Kafka has a hundred."""
 _OF_RANGES: Final = 1 << 62
@@ -29,7 +28,7 @@ def answered_claim(cluster: str, server: str, api_key: int, api_version: int, at
     return msgspec.structs.replace(claim, api_key=api_key, api_version=api_version)
 
 
-def advertised_claim(cluster: str, server: str, ranges: Ranges, at: int, witness: bytes) -> Claim:
+def advertised_claim(cluster: str, server: str, ranges: AdvertisedRanges, at: int, witness: bytes) -> Claim:
     """Return the claim that a server advertised its ranges at a time to the connection `witness`.
 
     A list of more than LONGEST_ADVERTISEMENT entries is claimed without them: the server may support

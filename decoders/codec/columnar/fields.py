@@ -65,7 +65,9 @@ def begin_array(machine: Machine, frame: FrameSpan, position: int, row: int) -> 
     """Begin an array; return the position of its first element, or FAILED, and the row to continue with."""
     tape, start = machine.tape, position
     length, position = read_length(machine, frame, position, row, 4)
-    after = wide(cell(tape, row, NEXT))
+    after, column = wide(cell(tape, row, NEXT)), cell(tape, row, COLUMN)
+    if column != UNWANTED and position != FAILED:
+        note_value(machine, frame, column, length, 0)
     if position == FAILED or length <= 0:
         return position, after
     # Kafka refuses an array with more elements than bytes are left, whatever the size of an element.

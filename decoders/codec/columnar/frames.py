@@ -73,7 +73,8 @@ class DecodedFrames:
     - `heads` (HEAD) has one element for each frame, in their order.
     - `found` (int64) has a row for each value of a wanted field, in wire order: number of the frame, number
       of the column, and either begin and length of the content in bytes, or a number and 0. A float is given
-      as the integer of its bits. Fields of frames that were not read whole have no row, nor have nulls.
+      as the integer of its bits, the length of an array as NULL_LENGTH if it is null. Fields of frames that
+      were not read whole have no row, nor have other nulls.
     - `remarks` (int64) has a row for each remark, in wire order: number of the frame, oddity (a key of
       `ODDITIES`), number of the path, offset in the frame.
 

@@ -6,9 +6,15 @@ import enum
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from decoders.schema.model import Field, Message, Struct
 from decoders.schema.registry import Schemas
+
+LENGTH: Final = "[]"
+"""Ends the path of an array whose length is wanted, instead of its elements."""
+NULL_LENGTH: Final = -1
+"""The length of an array that is null."""
 
 
 class ValueType(enum.Enum):
@@ -40,6 +46,7 @@ class Column:
 def columns_of(schemas: Schemas, wanted: Mapping[str, Collection[str]]) -> tuple[Column, ...]:
     """Make columns of the fields that each is to hold, named `Message.path.to.field`.
 
+    `Message.path.to.array[]` is the length of an array.
     A column may take one field from each of several messages. Raises ValueError for a field that no
     version of the schemas has, for a struct, for a field that is wanted twice, and for fields whose values
     have different types.
@@ -54,7 +61,7 @@ def columns_of(schemas: Schemas, wanted: Mapping[str, Collection[str]]) -> tuple
 
 def _column(messages: Mapping[str, Message], name: str, fields: Collection[str]) -> Column:
     paths: dict[str, dict[int, str]] = {"request": {}, "response": {}}
-    types = {_value_type(_field(messages, field)) for field in fields}
+    types = {_type_of(messages, field) for field in fields}
     for field in fields:
         owner, _, path = field.partition(".")
         message = messages[owner]
@@ -65,6 +72,17 @@ def _column(messages: Mapping[str, Message], name: str, fields: Collection[str])
     if len(types) != 1:
         raise ValueError(f"column {name}: its fields are not of one type")
     return Column(name, types.pop(), paths["request"], paths["response"])
+
+
+def _type_of(messages: Mapping[str, Message], full_name: str) -> ValueType:
+    found = _field(messages, full_name.removesuffix(LENGTH))
+    if full_name.endswith(LENGTH):
+        if not found.is_array:
+            raise ValueError(f"{full_name}: the field is no array")
+        return ValueType.INTEGER
+    if found.struct is not None:
+        raise ValueError(f"{full_name} is a struct: name its fields")
+    return _value_type(found)
 
 
 def _field(messages: Mapping[str, Message], full_name: str) -> Field:
@@ -78,8 +96,6 @@ def _field(messages: Mapping[str, Message], full_name: str) -> Field:
         struct = found.struct if found else None
     if found is None:
         raise ValueError(f"no message has the field {full_name}")
-    if struct is not None:
-        raise ValueError(f"{full_name} is a struct: name its fields")
     return found
 
 

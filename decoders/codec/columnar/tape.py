@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from decoders.codec.columnar import head, tape_format
+from decoders.codec.columnar.projection import LENGTH
 from decoders.codec.header_layout import layout_of
 from decoders.codec.program import NUMBERS, FieldKind, Instruction, Program
 from decoders.schema.header_versions import Layout
@@ -136,7 +137,13 @@ class Tape:
     def _array(self, instruction: Instruction, wanted: Wanted, level: int) -> None:
         assert instruction.element is not None
         self.levels = max(self.levels, level + 1)
-        array = self._write(tape_format.ARRAY, instruction.path, flags=_flags(instruction), level=level)
+        array = self._write(
+            tape_format.ARRAY,
+            instruction.path,
+            column=wanted.get(instruction.path + LENGTH, tape_format.UNWANTED),
+            flags=_flags(instruction),
+            level=level,
+        )
         first = self._here()
         self._field(instruction.element, wanted, level + 1)
         self._rows[array][tape_format.SIZE] = self._fixed_size(first, self._here())

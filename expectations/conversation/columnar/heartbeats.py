@@ -8,18 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.codec.columnar.frames import DecodedFrames
-from decoders.protocol import (
-    CONSUMER_GROUP_HEARTBEAT,
-    HEARTBEAT_APIS,
-    JOINING,
-    LEAVING,
-    SHARE_GROUP_HEARTBEAT,
-)
-from decoders.schema.model import Message
+from decoders.codec.columnar.projection import LENGTH, NULL_LENGTH
+from decoders.protocol import HEARTBEAT_APIS
+from decoders.schema.model import Struct
 from decoders.schema.registry import Schemas
 from expectations.conversation.bodies import Heartbeat, HeartbeatResponse
 from expectations.conversation.bounded_text import bounded
-from expectations.conversation.heartbeat_form import are_well_formed
+from expectations.conversation.heartbeat_form import HeartbeatForm, is_well_formed
 
 _COLUMNS: Final = {
     "heartbeat_member_id": (("Request", "memberId"), ("Response", "memberId")),
@@ -28,10 +23,11 @@ _COLUMNS: Final = {
     "heartbeat_interval": (("Response", "heartbeatIntervalMs"),),
     "heartbeat_instance_id": (("Request", "instanceId"),),
     "heartbeat_rack_id": (("Request", "rackId"),),
+    "heartbeat_topics": (("Request", "subscribedTopicNames" + LENGTH),),
+    "heartbeat_regex": (("Request", "subscribedTopicRegex"),),
+    "heartbeat_partitions": (("Request", "topicPartitions" + LENGTH),),
+    "heartbeat_rebalance_timeout": (("Request", "rebalanceTimeoutMs"),),
 }
-_MEMBER_ID, _GROUP_ID, _MEMBER_EPOCH, _INTERVAL, _INSTANCE_ID, _RACK_ID = range(len(_COLUMNS))
-_WELL_FORMED_APIS: Final = (CONSUMER_GROUP_HEARTBEAT, SHARE_GROUP_HEARTBEAT)
-"""The APIs whose form `heartbeat_form.py` knows."""
 
 _Integers = NDArray[np.int64]
 
@@ -44,22 +40,11 @@ def heartbeat_columns(schemas: Schemas) -> dict[str, list[str]]:
             f"{api.name}{kind}.{field}"
             for api in apis
             for kind, field in fields
-            if _has(api.request if kind == "Request" else api.response, field)
+            if _has((api.request if kind == "Request" else api.response).struct, field)
         ]
         for name, fields in _COLUMNS.items()
     }
     return wanted if apis else {}
-
-
-def unusual_epochs(decoded: DecodedFrames, first_column: int) -> _Integers:
-    """Return the numbers of heartbeats whose member neither stays nor leaves for good.
-
-    Whether such a heartbeat is well formed depends on arrays, which the columns do not hold.
-    """
-    found = decoded.found
-    epochs = found[found[:, 1] == first_column + _MEMBER_EPOCH]
-    is_usual = (epochs[:, 2] > JOINING) | (epochs[:, 2] == LEAVING)
-    return epochs[~is_usual, 0]  # type: ignore[no-any-return]
 
 
 def heartbeat_bodies(
@@ -67,19 +52,29 @@ def heartbeat_bodies(
 ) -> list[Heartbeat | HeartbeatResponse]:
     """Return the bodies of heartbeats and responses that were read whole and without remarks.
 
-    They must not be among `unusual_epochs`. `first_column` is the number of the first heartbeat column.
-    `error_codes` has one element per frame in `numbers`; those of requests are ignored.
+    `first_column` is the number of the first heartbeat column. `error_codes` has one element per frame in
+    `numbers`; those of requests are ignored.
     """
-    members, groups, epochs, intervals, instances, racks = (
+    members, groups, epochs, intervals, instances, racks, topics, regexes, partitions, timeouts = (
         _Column(decoded, first_column + column, numbers) for column in range(len(_COLUMNS))
     )
     requests, codes = decoded.frames.is_request[numbers].tolist(), error_codes.tolist()
-    is_known = np.isin(decoded.heads["api_key"][numbers], _WELL_FORMED_APIS).tolist()
+    api_keys = decoded.heads["api_key"][numbers].tolist()
 
     def heartbeat(at: int) -> Heartbeat:
-        names = groups.text(at), instances.text(at), racks.text(at)
-        is_well_formed = is_known[at] and are_well_formed(*names)
-        return Heartbeat(members.text(at), names[0], epochs.number(at), is_well_formed)
+        group_id, epoch = groups.text(at), epochs.number(at)
+        form = HeartbeatForm(
+            api_keys[at],
+            epoch,
+            group_id,
+            instances.text(at),
+            racks.text(at),
+            topics.length(at),
+            regexes.is_there(at),
+            partitions.length(at),
+            timeouts.number(at),
+        )
+        return Heartbeat(members.text(at), group_id, epoch, is_well_formed(form))
 
     return [
         heartbeat(at)
@@ -89,8 +84,8 @@ def heartbeat_bodies(
     ]
 
 
-def _has(message: Message, name: str) -> bool:
-    return any(field.name == name for field in message.struct.fields)
+def _has(struct: Struct, name: str) -> bool:
+    return any(field.name == name.removesuffix(LENGTH) for field in struct.fields)
 
 
 class _Column:
@@ -106,8 +101,16 @@ class _Column:
         self._is_there: list[bool] = (rows[:, 0] == numbers).tolist()
         self._data: Any = decoded.frames.data.data
 
+    def is_there(self, at: int) -> bool:
+        return self._is_there[at]
+
     def number(self, at: int) -> int | None:
         return self._values[at] if self._is_there[at] else None
+
+    def length(self, at: int) -> int | None:
+        """Return the length of an array, None for a null."""
+        number = self.number(at)
+        return None if number == NULL_LENGTH else number
 
     def text(self, at: int) -> str | None:
         if not self._is_there[at]:

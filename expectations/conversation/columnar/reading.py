@@ -20,7 +20,7 @@ from decoders.schema.registry import Schemas
 from decoders.wire.columnar.frames import FrameBatch
 from expectations.conversation.bodies import Heartbeat, HeartbeatResponse
 from expectations.conversation.columnar import traits as frame_traits
-from expectations.conversation.columnar.heartbeats import heartbeat_bodies, heartbeat_columns, unusual_epochs
+from expectations.conversation.columnar.heartbeats import heartbeat_bodies, heartbeat_columns
 from expectations.conversation.columnar.member_requests import member_columns, member_places
 from expectations.conversation.error_codes import error_code_paths, has_tagged_error_code
 from expectations.conversation.observe import REQUESTS_WITH_BODY, RESPONSES_WITH_BODY
@@ -83,7 +83,6 @@ class ObservationReader:
         # A response with one error code has it at the top level of its body.
         heartbeats = whole & decoded.heads["has_body"] & (traits["error_code_count"] <= 1)
         heartbeats &= np.isin(keys, list(HEARTBEAT_APIS))
-        heartbeats[unusual_epochs(decoded, self._heartbeat_column)] = False
         places = member_places(decoded, self._error_columns)
         return ReadFrames(decoded, traits, whole & ~has_body, heartbeats, self._heartbeat_column, places)
 

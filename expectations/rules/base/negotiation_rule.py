@@ -18,8 +18,10 @@ from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Observation
 from expectations.rules.base.after_response_rule import InformedOffences
 from expectations.rules.base.rule import (
+    AFTER_OPENING,
     LOSSES,
     REQUESTS,
+    RESPONSES,
     Judgement,
     NoState,
     Rule,
@@ -80,15 +82,14 @@ class ClaimRule(Rule):
 class NegotiationResponseRule(Rule):
     """A rule about the broker's response to ApiVersions."""
 
+    kinds = RESPONSES
     apis = frozenset({API_VERSIONS})
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState
     ) -> Iterator[Judgement]:
         """Judge each response that is matched to its request."""
-        for asked in conversation.negotiation.given_up:
-            yield from self.judge_without_response(asked, conversation)
-        if observation.api_key == API_VERSIONS and observation.is_matched:
+        if observation.is_matched:
             yield from self.judge_response(observation, conversation.negotiation.answered, conversation)
 
     @abstractmethod
@@ -97,9 +98,24 @@ class NegotiationResponseRule(Rule):
     ) -> Iterator[Judgement]:
         """Judge a response. `asked` is its request, None if it was not read or makes no claim."""
 
+
+class ClaimResponseRule(NegotiationResponseRule):
+    """A rule about how the broker responds to a claim, which may be known without the response."""
+
+    kinds = AFTER_OPENING
+
+    def judge(
+        self, observation: Observation, conversation: Conversation, state: NoState
+    ) -> Iterator[Judgement]:
+        """Judge each claim whose response will not be seen, and each matched response."""
+        for asked in conversation.negotiation.given_up:
+            yield from self.judge_without_response(asked, conversation)
+        if observation.api_key == API_VERSIONS:
+            yield from super().judge(observation, conversation, state)
+
+    @abstractmethod
     def judge_without_response(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
         """Judge a claim whose response will not be seen."""
-        yield from ()
 
 
 class AdvertisementRule(NegotiationResponseRule):

@@ -27,6 +27,7 @@ REQUESTS = frozenset({Kind.REQUEST})
 RESPONSES = frozenset({Kind.RESPONSE})
 FRAMES = REQUESTS | RESPONSES
 LOSSES = frozenset({Kind.GAP, Kind.INVALID_SIZE})
+AFTER_OPENING = FRAMES | LOSSES | {Kind.CLOSED}
 """What may hide frames."""
 
 
@@ -121,7 +122,7 @@ class Rule(ABC):
     level: ClassVar[Level]
     role: ClassVar[Role]
     implies: ClassVar[tuple[str, ...]] = ()
-    kinds: ClassVar[frozenset[Kind]] = frozenset(Kind)
+    kinds: ClassVar[frozenset[Kind]] = AFTER_OPENING
     apis: ClassVar[frozenset[int] | None] = None
     needs_header_v3: ClassVar[bool] = False
     passes_clean: ClassVar[bool] = False

@@ -9,11 +9,11 @@ from expectations.conversation.bodies import Advertisement
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Observation
-from expectations.rules.base.negotiation_rule import NegotiationResponseRule
+from expectations.rules.base.negotiation_rule import ClaimResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
-class HalfIdentifiedAccepted(NegotiationResponseRule):
+class HalfIdentifiedAccepted(ClaimResponseRule):
     """Checks that a broker refuses a client that names a cluster without a broker, or the reverse.
 
     ## Why it matters

@@ -9,11 +9,11 @@ from expectations.conversation.bodies import NO_NODE, Advertisement, SoftwareCla
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Observation
-from expectations.rules.base.negotiation_rule import NegotiationResponseRule
+from expectations.rules.base.negotiation_rule import ClaimResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
-class Misrouted(NegotiationResponseRule):
+class Misrouted(ClaimResponseRule):
     """Checks that a client reaches the broker that it means to reach.
 
     ## Why it matters

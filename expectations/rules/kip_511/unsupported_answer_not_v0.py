@@ -9,11 +9,11 @@ from expectations.conversation.bodies import OTHER_HEADER, Advertisement
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Observation
-from expectations.rules.base.negotiation_rule import NegotiationResponseRule
+from expectations.rules.base.negotiation_rule import ClaimResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
-class UnsupportedAnswerNotV0(NegotiationResponseRule):
+class UnsupportedAnswerNotV0(ClaimResponseRule):
     """Checks that a broker refuses an unsupported version of ApiVersions in the layout of version 0.
 
     ## Why it matters

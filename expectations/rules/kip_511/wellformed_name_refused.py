@@ -9,12 +9,12 @@ from expectations.conversation.bodies import Advertisement
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Observation
-from expectations.rules.base.negotiation_rule import NegotiationResponseRule
+from expectations.rules.base.negotiation_rule import ClaimResponseRule
 from expectations.rules.base.rule import Judgement, Level, Role, Spec, Verdict, conforms, undecided
 from expectations.rules.kip_511._software_pattern import is_claim_well_formed
 
 
-class WellformedNameRefused(NegotiationResponseRule):
+class WellformedNameRefused(ClaimResponseRule):
     """Checks that a broker does not refuse a client whose software name and version are well formed.
 
     ## Why it matters

@@ -53,6 +53,8 @@ class FrameSizeInvalid(Rule):
     role = Role.SENDER
     State = SizeState
 
+    kinds = frozenset(Kind)
+
     def judge(
         self, observation: Observation, conversation: Conversation, state: SizeState
     ) -> Iterator[Judgement]:

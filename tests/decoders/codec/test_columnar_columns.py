@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from decoders.codec.columnar.frames import DecodedFrames, Frames
-from decoders.codec.columnar.projection import ValueType
+from decoders.codec.columnar.projection import NULL_LENGTH, ValueType
 from decoders.codec.columnar.reader import ColumnarReader
 from decoders.codec.failure import Oddity, Reason
 from decoders.codec.request import write_request
@@ -44,6 +44,15 @@ def test_every_frame_has_a_head() -> None:
     assert heads_of(decoded, "client_id") == [b"cid", None, None]
     failure = (Reason.TRUNCATED, "header.requestApiVersion", 2)
     assert heads_of(decoded, "failure") == [None, None, failure]
+
+
+def test_the_length_of_an_array_may_be_wanted_instead_of_its_elements() -> None:
+    frames = [
+        write_request(SCHEMAS, "Metadata", 12, 1, None, {"topics": topics})
+        for topics in (None, [], [{"name": "a"}, {"name": "b"}])
+    ]
+    decoded = read({"topics": ["MetadataRequest.topics[]"]}, *map(Sample, frames))
+    assert decoded.found.tolist() == [[0, 0, NULL_LENGTH, 0], [1, 0, 0, 0], [2, 0, 2, 0]]
 
 
 def test_the_instance_id_is_found_in_both_layouts() -> None:
