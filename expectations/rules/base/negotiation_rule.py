@@ -89,7 +89,7 @@ class NegotiationResponseRule(Rule):
         self, observation: Observation, conversation: Conversation, state: NoState
     ) -> Iterator[Judgement]:
         """Judge each response that is matched to its request."""
-        if observation.is_matched:
+        if observation.api_key == API_VERSIONS and observation.is_matched:
             yield from self.judge_response(observation, conversation.negotiation.answered, conversation)
 
     @abstractmethod
@@ -110,8 +110,7 @@ class ClaimResponseRule(NegotiationResponseRule):
         """Judge each claim whose response will not be seen, and each matched response."""
         for asked in conversation.negotiation.given_up:
             yield from self.judge_without_response(asked, conversation)
-        if observation.api_key == API_VERSIONS:
-            yield from super().judge(observation, conversation, state)
+        yield from super().judge(observation, conversation, state)
 
     @abstractmethod
     def judge_without_response(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
