@@ -27,6 +27,7 @@ from streaming.user_error import UserError
 
 PASSED, FAILED, INCOMPLETE = 0, 1, 2
 NEVER = "never"
+HIGHEST_PORT = 65_535
 SETTINGS = ("schemas", "spec", "max_request_bytes")
 _MOST_SEVERE_FIRST = list(Level)
 
@@ -95,10 +96,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def parse_ports(text: str) -> list[int]:
     """Parse ports such as `9092,9093`. Raises UserError."""
-    try:
-        return [int(port) for port in text.split(",") if port.strip()]
-    except ValueError:
-        raise UserError(f"--ports must be port numbers separated by commas, not {text!r}") from None
+    ports = [port.strip() for port in text.split(",") if port.strip()]
+    if not all(port.isdecimal() and 0 < int(port) <= HIGHEST_PORT for port in ports):
+        raise UserError(
+            f"--ports must be numbers from 1 to {HIGHEST_PORT}, separated by commas, not {text!r}"
+        )
+    return [int(port) for port in ports]
 
 
 def check(arguments: argparse.Namespace) -> Checked:

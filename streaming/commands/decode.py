@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from streaming.settings.release import load_schemas
 from streaming.transcript.account import accounts
 from streaming.transcript.client import ConnectedClient, ConnectedClients
 from streaming.transcript.frame import DecodedFrame, decode_frame
+from streaming.transcript.secrets import hide_secrets
 from streaming.transcript.text import event_line, frame_lines
 from streaming.user_error import UserError
 
@@ -49,6 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kind", choices=["request", "response", "sasl_token"], help="only frames of this kind"
     )
+    parser.add_argument(
+        "--show-secrets",
+        action="store_true",
+        help="show passwords, tokens, keys and configuration values, which are hidden otherwise",
+    )
     add_flags(parser, ("schemas", "max_request_bytes"))
 
 
@@ -57,6 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
     # The configured ports are those of the live capture, not of this file.
     configuration = configure(argparse.Namespace(**{**vars(arguments), "ports": None}))
     schemas = load_schemas(configuration.schemas)
+    if arguments.show_secrets:
+        print("kipwatch: the output may hold passwords and tokens: do not share it", file=sys.stderr)
     show = _show_ledger if arguments.ledger else _show_frames
     show(arguments, schemas, configuration.max_request_bytes)
     return 0
@@ -79,6 +88,8 @@ def _show_frames(arguments: argparse.Namespace, schemas: Schemas, max_frame: int
     for entry in _entries(schemas, arguments.file, ports, max_frame):
         found = found or entry[2] is not None
         if is_wanted(entry):
+            if entry[2] is not None and not arguments.show_secrets:
+                hide_secrets(entry[2])
             write(entry)
     if not found:
         raise UserError(f"{arguments.file}: it holds no Kafka frame; check the file and --ports")
@@ -116,9 +127,10 @@ def _api_key(schemas: Schemas, text: str | None) -> int | None:
         return text if text is None else int(text)
     api = schemas.api_named(text)
     if api is None:
-        raise UserError(
-            f"there is no API {text!r}; names are spelled like `ApiVersions`: see `kipwatch schemas`"
-        )
+        names = {name.lower(): name for name in schemas.api_names.values()}
+        nearest = difflib.get_close_matches(text.lower(), names, n=1)
+        hint = f"did you mean {names[nearest[0]]}?" if nearest else "see `kipwatch schemas`"
+        raise UserError(f"there is no API {text!r}; {hint}")
     return api.key
 
 

@@ -1,8 +1,9 @@
-"""`kipwatch rules`: list the rules, or show one rule's page."""
+"""`kipwatch rules`: list all rules or those of a family, or show one rule's page."""
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 
 from rich.console import Console
@@ -19,17 +20,21 @@ from streaming.user_error import UserError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the flags."""
     parser.add_argument(
-        "id", nargs="?", metavar="ID", help="the ID of a rule, such as kip1313/instance-id-zero"
+        "id",
+        nargs="?",
+        metavar="ID",
+        help="the ID of a rule, such as kip1313/instance-id-zero, or a family such as kip35",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON array")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """List the rules, or explain one."""
-    rules = [_find(arguments.id)] if arguments.id else list(RULES)
+    family = [rule for rule in RULES if arguments.id in (None, rule.family)]
+    rules = family or [_find(arguments.id)]
     if arguments.json:
         print(json.dumps([_described(rule) for rule in rules], indent=2))
-    elif arguments.id:
+    elif not family:
         _explain(rules[0])
     else:
         _list(rules)
@@ -40,7 +45,13 @@ def _find(rule_id: str) -> Rule:
     try:
         return rule_named(rule_id)
     except KeyError:
-        raise UserError(f"there is no rule {rule_id!r}; `kipwatch rules` lists them") from None
+        raise UserError(f"there is no rule {rule_id!r}; {_suggestion(rule_id)}") from None
+
+
+def _suggestion(rule_id: str) -> str:
+    names = [rule.id for rule in RULES] + sorted({rule.family for rule in RULES})
+    nearest = difflib.get_close_matches(rule_id, names, n=1, cutoff=0.8)
+    return f"did you mean {nearest[0]}?" if nearest else "`kipwatch rules` lists them"
 
 
 def _described(rule: Rule) -> dict[str, object]:

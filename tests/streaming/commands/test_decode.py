@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -232,12 +233,12 @@ def test_a_gap_between_frames_is_shown(kipwatch: Kipwatch, tmp_path: Path) -> No
 
 
 def test_nothing_is_cut(kipwatch: Kipwatch, tmp_path: Path) -> None:
-    """Neither secrets, which `check` blanks, nor long values."""
+    """Neither long values nor, on request, secrets."""
     exchange = Exchange()
     exchange.request("SaslAuthenticate", 2, {"authBytes": "c2VjcmV0"})
     exchange.request("Metadata", 12, {"topics": [{"name": "t" * 30_000}]})
     path = write_capture(tmp_path / "long.pcap", exchange)
-    output = kipwatch("decode", "--ports", "9092", path).output
+    output = kipwatch("decode", "--ports", "9092", "--show-secrets", path).output
     assert '"c2VjcmV0"' in output
     assert "t" * 30_000 in output
 
@@ -314,3 +315,26 @@ def test_the_ledger_of_each_connection_is_shown(kipwatch: Kipwatch, tmp_path: Pa
     assert rest.startswith("no connection: 0 captured")
     assert account["framed"] == size > 50
     assert "leave --api" in kipwatch("decode", "--ledger", "--api", "3", path).error_line
+
+
+def sasl_exchange() -> Exchange:
+    exchange = Exchange()
+    token = base64.b64encode(b"\0user\0hunter2").decode()
+    exchange.respond(exchange.request("SaslAuthenticate", 2, {"authBytes": token}), {"authBytes": ""})
+    return exchange
+
+
+def test_passwords_are_hidden(objects: Objects) -> None:
+    asked, answered = objects(sasl_exchange())
+    assert asked["body"]["authBytes"] == "(hidden)"
+    assert answered["body"]["authBytes"] == ""
+
+
+def test_secrets_are_shown_on_request_with_a_warning(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    path = write_capture(tmp_path / "sasl.pcap", sasl_exchange())
+    hidden = kipwatch("decode", "--ports", "9092", path)
+    shown = kipwatch("decode", "--jsonl", "--ports", "9092", "--show-secrets", path)
+    token = base64.b64encode(b"\0user\0hunter2").decode()
+    assert token not in hidden.output and "hunter2" not in hidden.output
+    assert json.loads(shown.output.splitlines()[0])["body"]["authBytes"] == token
+    assert shown.errors == "kipwatch: the output may hold passwords and tokens: do not share it\n"

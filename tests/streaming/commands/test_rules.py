@@ -41,3 +41,16 @@ def test_one_rule_is_explained(kipwatch: Kipwatch) -> None:
     assert described["readings"] == ["shipped", "text", "tagged"]
     assert described["message"] in " ".join(output.split())
     assert "--spec kip1313=tagged" in output
+
+
+def test_a_family_lists_its_rules(kipwatch: Kipwatch) -> None:
+    output = kipwatch("rules", "kip35").output
+    assert all((f"{rule.id} " in output) == (rule.family == "kip35") for rule in RULES)
+
+
+def test_an_unknown_rule_is_answered_with_the_nearest_name(kipwatch: Kipwatch) -> None:
+    ran = kipwatch("rules", "kip35/range-inverte")
+    assert ran.status == 2
+    assert (
+        ran.errors == "kipwatch: there is no rule 'kip35/range-inverte'; did you mean kip35/range-inverted?\n"
+    )
