@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 
 from expectations.conversation.bodies import AdvertisedRanges, Advertisement
@@ -49,8 +48,6 @@ class RangeInverted(AdvertisementRule):
         )
 
 
-# Each connection to a broker receives the same ranges. Cached, a reconnect storm is judged a tenth faster.
-@functools.lru_cache(maxsize=64)
 def _contradictions(ranges: AdvertisedRanges) -> list[str]:
     inverted = [f"API {key} from {low} to {high}" for key, low, high in ranges if low > high]
     listed = Counter(key for key, _, _ in ranges)
