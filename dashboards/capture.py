@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dashboards import panels, queries
-from dashboards.panels import AMBER, GREEN
+from dashboards.panels import AMBER, GREEN, RED
+from dashboards.thresholds import LOST_SHARE
 
 NO_FEEDER = "no feeder is scraped"
 SHED = "shed"
@@ -50,7 +51,7 @@ def payload() -> panels.Panel:
 
 def missed() -> panels.Panel:
     """Return the panel on feeders that miss bytes."""
-    return panels.graph_panel(
+    graph = panels.graph_panel(
         "Bytes not captured, by feeder",
         "The share of bytes that each feeder missed or did not publish, over 5 minutes.",
         {"{{instance}}": queries.LOST_BY_FEEDER},
@@ -58,6 +59,7 @@ def missed() -> panels.Panel:
         span=12,
         empty="no feeder sees traffic",
     )
+    return panels.with_limits(graph.max(1).axis_soft_max(2 * LOST_SHARE), (LOST_SHARE, RED))
 
 
 def packets() -> panels.Panel:
@@ -67,7 +69,7 @@ def packets() -> panels.Panel:
         "Packets whose TCP segment was read, packets of the feeder's own connections, and packets that were "
         "skipped, by reason.",
         {"{{fate}}": queries.PACKETS_BY_FATE},
-        unit=panels.PER_SECOND,
+        unit=panels.PACKETS_PER_SECOND,
         span=8,
         empty=NO_FEEDER,
     )
@@ -79,7 +81,7 @@ def records() -> panels.Panel:
         "Records by fate",
         "Records published, refused by Kafka, and shed because Kafka was slow or unreachable.",
         {"{{fate}}": queries.RECORDS_BY_FATE},
-        unit=panels.PER_SECOND,
+        unit=panels.RECORDS_PER_SECOND,
         span=8,
         empty=NO_FEEDER,
     )
@@ -95,4 +97,4 @@ def waiting() -> panels.Panel:
         span=8,
         empty=NO_FEEDER,
     )
-    return graph.override_by_name(SHED, panels.column(panels.BYTES_PER_SECOND))
+    return graph.override_by_name(SHED, panels.unit(panels.BYTES_PER_SECOND))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as builder
 
-from dashboards import links, panels, queries
+from dashboards import links, offence_queries, panels, queries, tables, variables
 from dashboards.layout import dashboard as laid_out
-from dashboards.panels import AMBER, BLUE, GREEN, GREY, RED
+from dashboards.panels import AMBER, GREEN, RED
+from dashboards.tables import CLIENT, RULE, VERSION
 from expectations.rules.base.rule import Level
 
 NONE_FOUND = "no client offends; see Conformance for how much was checked"
-NOBODY = "no client was connected in the range"
+NOBODY = "no open connection was sampled in the range"
 
 
 def dashboard() -> builder.Dashboard:
@@ -19,10 +20,17 @@ def dashboard() -> builder.Dashboard:
         links.CLIENTS,
         "Kafka protocol: clients",
         "The client software of the fleet, by name and version as clients send them (KIP-511).",
+        [variables.rules(), variables.software()],
         {
-            "The fleet": [_software(), _nameless(), _violating(), _breaking()],
-            "Who is connected": [_connections(), _listeners(), _versions()],
-            "Who offends": [_violators(), _endangered()],
+            "Who offends?": [
+                _violating(),
+                _breaking(),
+                _software(),
+                _nameless(),
+                _violators(),
+                _endangered(),
+            ],
+            "Who is connected?": [_versions(), _connections(), _listeners()],
         },
     )
 
@@ -30,10 +38,10 @@ def dashboard() -> builder.Dashboard:
 def _software() -> panels.Panel:
     return panels.stat_panel(
         "Versions of client software",
-        "How many different names and versions were connected in the range.",
-        {"versions": queries.CONNECTED_SOFTWARE},
+        "How many different names and versions had an open connection when kipwatch was scraped, or "
+        "offended, in the range.",
+        {"versions": offence_queries.SEEN_SOFTWARE},
         unit=panels.COUNT,
-        steps=[(0, GREY), (1, BLUE)],
         span=6,
     )
 
@@ -54,7 +62,7 @@ def _violating() -> panels.Panel:
     return panels.stat_panel(
         "Versions that violate",
         "How many versions of client software did what a KIP forbids, over the range.",
-        {"violating": queries.offending_clients(Level.VIOLATION)},
+        {"violating": offence_queries.offending_clients(Level.VIOLATION)},
         unit=panels.COUNT,
         steps=[(0, GREEN), (1, RED)],
         span=6,
@@ -66,7 +74,7 @@ def _breaking() -> panels.Panel:
         "Versions at risk",
         "How many versions of client software did what works today and a KIP advises against: a later "
         "broker may refuse it.",
-        {"at risk": queries.offending_clients(Level.IMPROVEMENT)},
+        {"at risk": offence_queries.offending_clients(Level.IMPROVEMENT)},
         unit=panels.COUNT,
         steps=[(0, GREEN), (1, AMBER)],
         span=6,
@@ -96,37 +104,46 @@ def _listeners() -> panels.Panel:
 
 
 def _versions() -> panels.Panel:
-    table = panels.table_panel(
+    return tables.table_panel(
         "Software and version",
-        "The most connections that each had open at once in the range.",
-        {"Connections": queries.MOST_OPEN_BY_SOFTWARE},
-        span=24,
+        "The most connections that each had open at once in the range, and its offences of any level. A "
+        "client whose connections end between two scrapes has offences and no connections.",
+        {
+            "Connections": queries.MOST_OPEN_BY_SOFTWARE,
+            "Offences": offence_queries.offences_by(*queries.BY_SOFTWARE),
+        },
+        [
+            CLIENT,
+            VERSION,
+            tables.count("Connections", width=130, empty=tables.MISSING),
+            tables.count("Offences"),
+        ],
         empty=NOBODY,
+        sort=["Connections", "Offences"],
     )
-    return table.override_by_name("client_software_name", panels.link("This client", links.to_software()))
 
 
 def _violators() -> panels.Panel:
-    table = panels.table_panel(
+    return tables.table_panel(
         "Who violates",
         "Clients that did what a KIP forbids, and the rule. Brokers may accept it today.",
-        {"Offences": queries.client_offences(Level.VIOLATION, "rule", *queries.BY_SOFTWARE)},
-        span=12,
+        {"Offences": offence_queries.client_offences(Level.VIOLATION, "rule", *queries.BY_SOFTWARE)},
+        [CLIENT, VERSION, RULE, tables.count("Offences")],
         empty=NONE_FOUND,
+        sort=["Offences"],
     )
-    return table.override_by_name("rule", panels.link("This rule", links.to_rule()))
 
 
 def _endangered() -> panels.Panel:
-    table = panels.table_panel(
+    return tables.table_panel(
         "Who would break at the next upgrade",
         "Versions of client software by how surely a broker that enforces the KIPs would refuse them: "
         "it must refuse what is forbidden, and may refuse what is advised against.",
         {
-            "Forbidden": queries.client_offences(Level.VIOLATION, *queries.BY_SOFTWARE),
-            "Advised against": queries.client_offences(Level.IMPROVEMENT, *queries.BY_SOFTWARE),
+            "Forbidden": offence_queries.client_offences(Level.VIOLATION, *queries.BY_SOFTWARE),
+            "Advised against": offence_queries.client_offences(Level.IMPROVEMENT, *queries.BY_SOFTWARE),
         },
-        span=12,
+        [CLIENT, VERSION, tables.count("Forbidden"), tables.count("Advised against", width=140)],
         empty=NONE_FOUND,
+        sort=["Forbidden", "Advised against"],
     )
-    return table.override_by_name("client_software_name", panels.link("This client", links.to_software()))

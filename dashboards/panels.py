@@ -1,28 +1,38 @@
-"""The kinds of panel that every dashboard is made of, so that all of them look and read alike.
+"""Figures, graphs and timelines, so that all dashboards look and read alike.
 
-Each panel has a title, a description, a unit and a span (24 across); a stat has thresholds.
+Each panel has a title, a description, a unit and a span (24 across).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from grafana_foundation_sdk.builders import common as options
 from grafana_foundation_sdk.builders import dashboard as builder
-from grafana_foundation_sdk.builders import prometheus, stat, statetimeline, table, timeseries
+from grafana_foundation_sdk.builders import prometheus, stat, statetimeline, timeseries
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models import dashboard as model
 from grafana_foundation_sdk.models.common import (
     BigValueColorMode,
     BigValueGraphMode,
+    BigValueTextMode,
     DataSourceRef,
+    GraphDrawStyle,
+    GraphThresholdsStyleMode,
     LegendDisplayMode,
     LegendPlacement,
+    StackingMode,
     VisibilityMode,
 )
-from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 DATA_SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 COUNT = "short"
-PER_SECOND = "cps"
+PACKETS_PER_SECOND = "pps"
+CHECKS_PER_SECOND, FRAMES_PER_SECOND, RECORDS_PER_SECOND = (
+    "suffix: checks/s",
+    "suffix: frames/s",
+    "suffix: records/s",
+)
 BYTES = "bytes"
 MOMENT = "dateTimeFromNow"
 SECONDS = "s"
@@ -30,7 +40,8 @@ SHARE = "percentunit"
 BYTES_PER_SECOND = "Bps"
 STAT_HEIGHT = 4
 GRAPH_HEIGHT = 9
-GREY, BLUE, GREEN, AMBER, RED = "text", "blue", "green", "orange", "red"
+GREY, BLUE, GREEN, AMBER, RED, PURPLE = "text", "blue", "green", "orange", "red", "purple"
+TRANSPARENT = "transparent"
 REFERENCES = "ABCDEF"
 """The names of a panel's queries, as Grafana gives them."""
 TIMELINE_STEP = "30s"
@@ -46,12 +57,13 @@ def stat_panel(
     queries: dict[str, str],
     *,
     unit: str,
-    steps: Steps,
+    steps: Steps | None = None,
     span: int,
     empty: str = "",
 ) -> stat.Panel:
     """Figures over the dashboard's range. `queries` maps a name, shown when there are several, to its query.
 
+    With `steps` the figure judges a state and its background has their colours; without, it is a plain count.
     `empty` is what the panel says when there is nothing to show.
     """
     panel = (
@@ -60,8 +72,8 @@ def stat_panel(
         .description(description)
         .datasource(DATA_SOURCE)
         .unit(unit)
-        .thresholds(thresholds(steps))
-        .color_mode(BigValueColorMode.BACKGROUND)
+        .thresholds(thresholds(steps or [(0, GREY)]))
+        .color_mode(BigValueColorMode.BACKGROUND if steps else BigValueColorMode.NONE)
         .graph_mode(BigValueGraphMode.NONE)
         .reduce_options(options.ReduceDataOptions().calcs(["lastNotNull"]))
         .no_value(empty or "no data")
@@ -71,6 +83,16 @@ def stat_panel(
     for reference, (name, query) in zip(REFERENCES, queries.items(), strict=False):
         panel.with_target(instant(query).legend_format(name).ref_id(reference))
     return panel
+
+
+def names_panel(
+    title: str, description: str, query: str, *, legend: str, colour: str, span: int, empty: str
+) -> stat.Panel:
+    """The names of some series, without their values."""
+    named = stat_panel(
+        title, description, {legend: query}, unit=COUNT, steps=[(0, colour)], span=span, empty=empty
+    )
+    return named.text_mode(BigValueTextMode.NAME).text(options.VizTextDisplayOptions().title_size(14))
 
 
 def graph_panel(
@@ -85,18 +107,37 @@ def graph_panel(
         .unit(unit)
         .min(0)
         .no_value(empty)
-        .legend(
-            options.VizLegendOptions()
-            .show_legend(True)
-            .display_mode(LegendDisplayMode.LIST)
-            .placement(LegendPlacement.BOTTOM)
-        )
+        .legend(_legend(LegendDisplayMode.LIST))
         .height(GRAPH_HEIGHT)
         .span(span)
     )
     for reference, (legend, query) in zip(REFERENCES, queries.items(), strict=False):
         panel.with_target(over_time(query).legend_format(legend).ref_id(reference))
     return panel
+
+
+def stacked_bars(panel: timeseries.Panel, step: str) -> timeseries.Panel:
+    """Draw a growth for each step as bars, whose heights add up; no step is shorter than `step`."""
+    return (
+        panel.draw_style(GraphDrawStyle.BARS)
+        .fill_opacity(80)
+        .line_width(0)
+        .stacking(options.StackingConfig().mode(StackingMode.NORMAL).group("A"))
+        .interval(step)
+    )
+
+
+def with_limits(panel: timeseries.Panel, *limits: tuple[float, str]) -> timeseries.Panel:
+    """Draw a line for each limit, from which on things are as bad as its colour says."""
+    return panel.thresholds(thresholds([(0, TRANSPARENT), *limits])).thresholds_style(
+        options.GraphThresholdsStyleConfig().mode(GraphThresholdsStyleMode.DASHED)
+    )
+
+
+def with_figures(panel: timeseries.Panel) -> timeseries.Panel:
+    """Put a table of last and highest values beside the lines, highest first."""
+    legend = _legend(LegendDisplayMode.TABLE).placement(LegendPlacement.RIGHT)
+    return panel.legend(legend.calcs(["lastNotNull", "max"]).sort_by("Max").sort_desc(True))
 
 
 def timeline_panel(
@@ -107,8 +148,13 @@ def timeline_panel(
     legend: str,
     states: dict[int, tuple[str, str]],
     height: int,
+    lines: int,
+    empty: str,
 ) -> statetimeline.Panel:
-    """One bar a series, coloured by state. `states` maps a value to its text and colour."""
+    """One bar a series, coloured by state. `states` maps a value to its text and colour.
+
+    `lines` is how many series there may be. All are on one page: from 11.2.1 on, Grafana would show 20.
+    """
     return (
         statetimeline.Panel()
         .title(title)
@@ -117,33 +163,14 @@ def timeline_panel(
         .unit(COUNT)
         .mappings([mapping(states)])
         .show_value(VisibilityMode.NEVER)
+        .legend(_legend(LegendDisplayMode.LIST))
+        .per_page(lines)
         .interval(TIMELINE_STEP)
-        .no_value("no data: is dashboards/generated/alerts.yml loaded by Prometheus?")
+        .no_value(empty)
         .with_target(over_time(query).legend_format(legend))
         .height(height)
         .span(24)
     )
-
-
-def table_panel(
-    title: str, description: str, queries: dict[str, str], *, span: int, empty: str
-) -> table.Panel:
-    """Rows joined by their labels, a column a query. `queries` maps a column to its query."""
-    panel = (
-        table.Panel()
-        .title(title)
-        .description(description)
-        .datasource(DATA_SOURCE)
-        .unit(COUNT)
-        .no_value(empty)
-        .with_transformation(_transformation("merge", {}))
-        .with_transformation(_transformation("organize", _columns(list(queries))))
-        .height(GRAPH_HEIGHT)
-        .span(span)
-    )
-    for reference, query in zip(REFERENCES, queries.values(), strict=False):
-        panel.with_target(instant(query).format(PromQueryFormat.TABLE).ref_id(reference))
-    return panel
 
 
 def instant(query: str) -> prometheus.Dataquery:
@@ -156,7 +183,7 @@ def over_time(query: str) -> prometheus.Dataquery:
     return prometheus.Dataquery().datasource(DATA_SOURCE).expr(query).range().ref_id("A")
 
 
-def thresholds(steps: Steps) -> builder.ThresholdsConfig:
+def thresholds(steps: Sequence[tuple[float, str]]) -> builder.ThresholdsConfig:
     """Colours from a value upwards; the first step's value is minus infinity, whatever it says."""
     (_, lowest), *higher = steps
     colours = [model.Threshold(value=None, color=lowest)]
@@ -174,30 +201,15 @@ def mapping(states: dict[int, tuple[str, str]]) -> model.ValueMap:
     )
 
 
-def link(title: str, url: str) -> list[model.DynamicConfigValue]:
-    """Make the cells of a column lead somewhere."""
-    return [model.DynamicConfigValue(id_val="links", value=[{"title": title, "url": url}])]
+def unit(name: str) -> list[model.DynamicConfigValue]:
+    """Give a series a unit of its own."""
+    return [model.DynamicConfigValue(id_val="unit", value=name)]
 
 
-def column(unit: str) -> list[model.DynamicConfigValue]:
-    """Give a column a unit of its own."""
-    return [model.DynamicConfigValue(id_val="unit", value=unit)]
+def fixed(colour: str) -> list[model.DynamicConfigValue]:
+    """Give a series the same colour wherever it is drawn."""
+    return [model.DynamicConfigValue(id_val="color", value={"mode": "fixed", "fixedColor": colour})]
 
 
-def coloured(states: dict[int, tuple[str, str]], steps: Steps) -> list[model.DynamicConfigValue]:
-    """Show some values of a column as words, and all of them in colour."""
-    return [
-        model.DynamicConfigValue(id_val="mappings", value=[mapping(states)]),
-        model.DynamicConfigValue(id_val="custom.cellOptions", value={"type": "color-text"}),
-        model.DynamicConfigValue(id_val="thresholds", value=thresholds(steps).build()),
-    ]
-
-
-def _columns(names: list[str]) -> dict[str, object]:
-    # One query's value column is called "Value", several are told apart by their reference.
-    values = ["Value"] if len(names) == 1 else [f"Value #{reference}" for reference in REFERENCES]
-    return {"excludeByName": {"Time": True}, "renameByName": dict(zip(values, names, strict=False))}
-
-
-def _transformation(identifier: str, settings: dict[str, object]) -> model.DataTransformerConfig:
-    return model.DataTransformerConfig(id_val=identifier, options=settings)
+def _legend(mode: LegendDisplayMode) -> options.VizLegendOptions:
+    return options.VizLegendOptions().show_legend(True).display_mode(mode).placement(LegendPlacement.BOTTOM)

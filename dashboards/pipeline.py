@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as builder
 
-from dashboards import capture, conformance, links, panels, queries
+from dashboards import capture, conformance, links, panels, queries, tables, variables
 from dashboards.layout import dashboard as laid_out
 from dashboards.panels import AMBER, GREEN, RED
 from dashboards.thresholds import DELAY_OBJECTIVE, DELAY_SECONDS, GROWING_LAG
@@ -21,6 +21,7 @@ def dashboard() -> builder.Dashboard:
         links.PIPELINE,
         "kipwatch: pipeline",
         "From captured bytes to verdicts: the fate of every byte, lag, delay, batches and state.",
+        [variables.instances()],
         {
             "Is everything judged?": [
                 conformance.since_batch(),
@@ -90,37 +91,41 @@ def _kinds() -> panels.Panel:
         "Requests and responses that were judged. Their numbers differ after gaps and on connections joined "
         "midway.",
         {"{{kind}}": queries.FRAMES_BY_KIND},
-        unit=panels.PER_SECOND,
+        unit=panels.FRAMES_PER_SECOND,
         span=8,
         empty=NOTHING_JUDGED,
     )
 
 
 def _apis() -> panels.Panel:
-    return panels.graph_panel(
+    graph = panels.graph_panel(
         "Frames by API",
         "The ten busiest APIs.",
         {"{{api}}": queries.FRAMES_BY_API},
-        unit=panels.PER_SECOND,
-        span=8,
+        unit=panels.FRAMES_PER_SECOND,
+        span=10,
         empty=NOTHING_JUDGED,
     )
+    return panels.with_figures(graph)
 
 
 def _reasons() -> panels.Panel:
-    return panels.table_panel(
+    return tables.table_panel(
         "Undecodable frames by reason",
         "Frames that no known schema could read, over the range, and why.",
         {"Frames": queries.UNDECODABLE_BY_REASON},
-        span=8,
-        empty="every frame could be decoded",
+        [tables.Column("reason", "Reason", 220), tables.count("Frames")],
+        span=6,
+        empty="no undecodable frame was counted",
+        sort=["Frames"],
     )
 
 
 def _delay() -> panels.Panel:
-    return panels.graph_panel(
+    graph = panels.graph_panel(
         "Delay from capture to judgement",
-        "Half of the frames were judged faster than p50, all but one in a hundred faster than p99.",
+        "Half of the frames were judged faster than p50, all but one in a hundred faster than p99. The line "
+        f"is the objective: {DELAY_OBJECTIVE:.0%} of the frames within {DELAY_SECONDS} s.",
         {
             "p50": queries.quantile_of(0.5, metrics.DETECTION_DELAY),
             "p99": queries.quantile_of(0.99, metrics.DETECTION_DELAY),
@@ -129,6 +134,7 @@ def _delay() -> panels.Panel:
         span=12,
         empty=NOTHING_JUDGED,
     )
+    return panels.with_limits(graph.axis_soft_max(1.2 * DELAY_SECONDS), (DELAY_SECONDS, RED))
 
 
 def _batches() -> panels.Panel:
@@ -168,13 +174,15 @@ def _state() -> panels.Panel:
 
 
 def _endings() -> panels.Panel:
-    return panels.table_panel(
+    return tables.table_panel(
         "Endings of the query",
         "How often the query ended by itself over the range, by reason. Where Kafka was away or findings "
         "could not be written it restarts; any other reason needs attention.",
         {"Times": queries.ENDINGS_BY_REASON},
+        [tables.Column("reason", "Reason", 220), tables.count("Times")],
         span=8,
-        empty=NOT_SCRAPED,
+        empty="no ending was counted",
+        sort=["Times"],
     )
 
 
@@ -192,10 +200,15 @@ def _refused() -> panels.Panel:
 
 
 def _builds() -> panels.Panel:
-    return panels.table_panel(
+    return tables.table_panel(
         "Versions",
         "The versions of kipwatch and of Kafka's message schemas, of the application and the feeders.",
         {"Running": queries.BUILDS},
+        [
+            tables.Column("job", "Job", 180),
+            tables.Column("version", "kipwatch", 120),
+            tables.Column("kafka", "Kafka's schemas", 140),
+        ],
         span=12,
         empty=NOT_SCRAPED,
     )

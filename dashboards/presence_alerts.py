@@ -10,6 +10,8 @@ from dashboards.links import CONFORMANCE, PIPELINE, Places
 from dashboards.thresholds import BEGUN_WITHIN, FIRST_BATCH, STALLED_AFTER
 from streaming.metrics import definitions as metrics
 
+WATCHDOG = "KipwatchWatchdog"
+
 
 def alerts(places: Places) -> list[Alert]:
     """Return the alerts on parts that are absent or stalled, and the watchdog."""
@@ -111,7 +113,7 @@ def _no_feeder(places: Places) -> Alert:
 
 def _watchdog(places: Places) -> Alert:
     return Alert(
-        "KipwatchWatchdog",
+        WATCHDOG,
         Watches.KIPWATCH,
         Severity.NONE,
         "vector(1)",

@@ -8,6 +8,8 @@ from expectations.rules.base.rule import Level, Role, Verdict
 from streaming.metrics.definitions import Metric
 
 DECIDED = (Verdict.CONFORMS, Verdict.VIOLATES)
+BRIDGED = "10m"
+"""A series that is absent for less, such as during failed scrapes, is the same series afterwards."""
 
 
 def select(metric: Metric | str, *matchers: str) -> str:
@@ -51,6 +53,17 @@ def grown(series: str, window: str) -> str:
     return (
         f"((increase({series}[{window}]) and {series} offset {window}) or max_over_time({series}[{window}]))"
     )
+
+
+def stepped(series: str, step: str) -> str:
+    """How far each series of a counter grew in the step before, exactly and without losing its birth.
+
+    `rate` and `increase` need two samples within the step, so they see neither the first offence of a series
+    nor a growth that falls between two steps. A series that was not scraped for less than BRIDGED goes on;
+    one that fell was started anew and grew to what it is.
+    """
+    before = f"last_over_time({series}[{BRIDGED}] offset {step})"
+    return f"({series} - {before} >= 0 or {series})"
 
 
 def total(expression: str, *labels: str) -> str:

@@ -29,7 +29,7 @@ UNDECODABLE = "job:kipwatch_undecodable_frames:share15m"
 LOST = "instance:kipwatch_capture_bytes_lost:share5m"
 """The share of bytes that passed a feeder and were not captured, or captured and not published."""
 
-NEVER_EXERCISED, ONLY_UNDECIDED, CONFORMS, COULD_BE_BETTER, VIOLATES = range(5)
+NOT_EXERCISED, ONLY_UNDECIDED, CONFORMS, COULD_BE_BETTER, VIOLATES = range(5)
 
 
 def slow(window: str) -> str:

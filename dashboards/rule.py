@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as builder
 
-from dashboards import links, panels, queries, states
+from dashboards import links, offence_queries, panels, queries, states, tables, variables
 from dashboards.layout import dashboard as laid_out
 from dashboards.links import Places
-from dashboards.panels import AMBER, BLUE, GREEN, GREY
+from dashboards.panels import AMBER, GREEN
+from dashboards.tables import CLIENT, FIRST, LAST, LEVEL, RULE, VERSION
+from expectations.rules.base.rule import Verdict
 
-TIMELINE_HEIGHT = 8
+TIMELINE_HEIGHT = 5
+"""One bar, the axis and the legend."""
 NONE_FOUND = "no offence in the range; the checks show whether there could have been one"
 
 
@@ -19,14 +22,18 @@ def dashboard(places: Places) -> builder.Dashboard:
         links.RULE,
         "Kafka protocol: rule",
         "One rule across the fleet: choose it above. The last table names its page in the runbook.",
+        [variables.one_rule(), variables.software()],
         {
-            "Now": [_offences(), _software(), _first_seen(), _last_seen()],
-            "Over time": [
-                states.timeline("State", queries.STATE_BY_RULE, TIMELINE_HEIGHT),
-                _trend(),
-                _checks(),
+            "How bad, since when?": [
+                _offences(),
+                _levels(),
+                _software(),
+                _first_seen(),
+                _last_seen(),
+                _state(),
             ],
-            "Who and what": [_by_software(), _pages(places)],
+            "Who, and how often?": [_by_software(), _trend(), _checks()],
+            "What to do": [_pages(places)],
         },
     )
 
@@ -35,90 +42,126 @@ def _offences() -> panels.Panel:
     return panels.stat_panel(
         "Offences",
         "How often the rule was broken over the range, at any level.",
-        {"offences": queries.OFFENCES},
+        {"offences": offence_queries.OFFENCES},
         unit=panels.COUNT,
         steps=[(0, GREEN), (1, AMBER)],
-        span=6,
+        span=4,
     )
+
+
+def _levels() -> panels.Panel:
+    panel = panels.stat_panel(
+        "Offences by level",
+        "The same offences by the level of each judgement: a violation is against what the KIP demands.",
+        {"{{level}}": offence_queries.offences_by("level")},
+        unit=panels.COUNT,
+        span=8,
+        empty="none",
+    )
+    for name, colour in tables.LEVELS.items():
+        panel.override_by_name(name, panels.fixed(colour))
+    return panel
 
 
 def _software() -> panels.Panel:
     return panels.stat_panel(
         "Versions of client software",
         "How many versions had connections on which it was broken over the range, by client or broker.",
-        {"versions": queries.OFFENDING_SOFTWARE},
+        {"versions": offence_queries.OFFENDING_SOFTWARE},
         unit=panels.COUNT,
-        steps=[(0, GREEN), (1, AMBER)],
-        span=6,
+        span=4,
     )
 
 
 def _first_seen() -> panels.Panel:
-    return _seen("First seen", "When the rule was first broken within the range.", queries.FIRST_SEEN)
+    panel = panels.stat_panel(
+        "First seen",
+        f"When the rule was first broken within the range, to the minute. {offence_queries.LOOK_BACK} before "
+        "the range are looked at, too.",
+        {"first seen": offence_queries.FIRST_SEEN},
+        unit=panels.MOMENT,
+        span=4,
+        empty="not in the range",
+    )
+    return panel.mappings([panels.mapping(tables.BEFORE_RANGE)])
 
 
 def _last_seen() -> panels.Panel:
-    return _seen("Last seen", "When the rule was last broken within the range.", queries.LAST_SEEN)
-
-
-def _seen(title: str, description: str, query: str) -> panels.Panel:
     return panels.stat_panel(
-        title,
-        f"{description} To the minute; longer ago with a longer range.",
-        {title.lower(): query},
+        "Last seen",
+        "When the rule was last broken: to the minute if it was in the range, else to five minutes and as "
+        f"far back as {offence_queries.LOOK_BACK}.",
+        {"last seen": offence_queries.LAST_SEEN},
         unit=panels.MOMENT,
-        steps=[(0, GREY), (1, BLUE)],
-        span=6,
-        empty="not in the range",
+        span=4,
+        empty=f"not in {offence_queries.LOOK_BACK}",
+    )
+
+
+def _state() -> panels.Panel:
+    return states.timeline(
+        "State",
+        queries.STATE_BY_RULE,
+        height=TIMELINE_HEIGHT,
+        empty="no data: is dashboards/generated/alerts.yml loaded by Prometheus?",
     )
 
 
 def _trend() -> panels.Panel:
-    return panels.graph_panel(
+    graph = panels.graph_panel(
         "Offences by client software",
-        "How often the rule is broken, by the software of the connection.",
-        {"{{client_software_name}} {{client_software_version}}": queries.OFFENCE_RATE_BY_SOFTWARE},
-        unit=panels.PER_SECOND,
+        "How often the rule was broken within the time of each bar, by the software of the connection.",
+        {
+            "{{client_software_name}} {{client_software_version}}": offence_queries.in_steps(
+                *queries.BY_SOFTWARE
+            )
+        },
+        unit=panels.COUNT,
         span=12,
         empty=NONE_FOUND,
     )
+    return panels.stacked_bars(graph, queries.STEP)
 
 
 def _checks() -> panels.Panel:
-    return panels.graph_panel(
+    graph = panels.graph_panel(
         "Checks by verdict",
-        "How often there was something to judge, and how it ended. Without checks nothing is known.",
+        "How often there was something to judge, and how it ended; violates counts offences of any level. "
+        "Without checks nothing is known.",
         {"{{verdict}}": queries.CHECK_RATE_BY_VERDICT},
-        unit=panels.PER_SECOND,
+        unit=panels.CHECKS_PER_SECOND,
         span=12,
         empty="kipwatch is not scraped",
     )
+    for verdict, colour in states.VERDICTS.items():
+        graph.override_by_name(str(verdict), panels.fixed(colour))
+    return graph
 
 
 def _by_software() -> panels.Panel:
-    table = panels.table_panel(
-        "Offences by rule and client software",
+    by = offence_queries.BY_OFFENCE
+    return tables.table_panel(
+        "Offences by client and level",
         "What was found over the range, with the level of each judgement.",
-        {"Offences": queries.OFFENCES_BY_RULE_AND_SOFTWARE},
-        span=12,
+        {
+            "Level": offence_queries.rank(*by),
+            "Offences": offence_queries.offences_by(*by),
+            "First": offence_queries.first_seen_by(*by),
+            "Last": offence_queries.last_seen_by(*by),
+        },
+        [CLIENT, VERSION, LEVEL, tables.count("Offences"), FIRST, LAST],
         empty=NONE_FOUND,
+        sort=["Level", "Offences"],
     )
-    return table.override_by_name("client_software_name", panels.link("This client", links.to_software()))
 
 
 def _pages(places: Places) -> panels.Panel:
-    table = panels.table_panel(
-        "Broken rules and their pages",
-        "When each rule was first and last broken within the range, and its section in the runbook.",
-        {
-            "Offences": places.with_page(queries.OFFENCES_BY_RULE),
-            "First seen": places.with_page(queries.FIRST_SEEN_BY_RULE),
-            "Last seen": places.with_page(queries.LAST_SEEN_BY_RULE),
-        },
-        span=12,
-        empty=NONE_FOUND,
+    page = links.to_page() if places.is_published else ""
+    return tables.table_panel(
+        "The rule and its page",
+        "The rule's section in the runbook: why it matters and what to do.",
+        {"Checks": places.with_page(queries.checks_by_rule(*Verdict))},
+        [RULE, tables.Column(links.PAGE, "Page", 420, leads=page), tables.count("Checks")],
+        height=panels.STAT_HEIGHT,
+        empty="kipwatch is not scraped",
     )
-    if places.is_published:
-        table.override_by_name(links.PAGE, panels.link("Its page in the runbook", links.to_page()))
-    table.override_by_name("First seen", panels.column(panels.MOMENT))
-    return table.override_by_name("Last seen", panels.column(panels.MOMENT))

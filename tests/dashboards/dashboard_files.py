@@ -11,13 +11,20 @@ DASHBOARDS: dict[str, dict[str, Any]] = {
     (read := json.loads(file.read_text()))["uid"]: read
     for file in sorted((REPOSITORY / "dashboards/generated").glob("*.json"))
 }
+
+
+def everything_on(dashboard: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows and panels of a dashboard, those of collapsed rows included."""
+    return [each for row in dashboard["panels"] for each in (row, *row.get("panels", []))]
+
+
 PANELS: list[tuple[str, dict[str, Any]]] = [
     (uid, panel)
     for uid, dashboard in DASHBOARDS.items()
-    for panel in dashboard["panels"]
+    for panel in everything_on(dashboard)
     if panel["type"] != "row"
 ]
-CHOSEN = {"$job": ".+", "$rule": ".+", "$software": ".+"}
+CHOSEN = {"$job": ".+", "$rule": ".+", "$software": ".+", "$instance": ".+"}
 """What Grafana puts in for the variables where all is chosen."""
 
 
@@ -29,11 +36,12 @@ def variables(uid: str) -> list[dict[str, Any]]:
 
 def queries(panel: dict[str, Any], *, span: str = "1h", rate: str = "5m") -> list[str]:
     """A panel's queries as Prometheus gets them, over a range and with a rate interval."""
-    values = {"$__range": span, "$__rate_interval": rate, **CHOSEN}
-    asked = []
-    for target in panel["targets"]:
-        expression: str = target["expr"]
-        for name, value in values.items():
-            expression = expression.replace(name, value)
-        asked.append(expression)
-    return asked
+    return [filled(target["expr"], span=span, rate=rate) for target in panel["targets"]]
+
+
+def filled(expression: str, *, span: str = "1h", rate: str = "5m", interval: str = "1m") -> str:
+    """A query once Grafana has put in its own variables and those of the dashboard, with all chosen."""
+    values = {"$__range": span, "$__rate_interval": rate, "$__interval": interval, **CHOSEN}
+    for name, value in values.items():
+        expression = expression.replace(name, value)
+    return expression

@@ -14,13 +14,15 @@ import yaml
 from dashboards import links
 from dashboards.build import artefacts
 from dashboards.links import Places
+from dashboards.thresholds import DELAY_SECONDS, LOST_SHARE
+from expectations.rules.catalogue import RULES
 from streaming.metrics.definitions import METRICS
-from tests.dashboards.dashboard_files import DASHBOARDS, PANELS, queries, variables
+from tests.dashboards.dashboard_files import DASHBOARDS, PANELS, everything_on, queries, variables
 from tests.dashboards.prometheus import promtool
 from tests.dashboards.rule_file import RECORDINGS, REPOSITORY
 
 DATA_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
-GRAFANA_OWN = {"__url_time_range", "__value", "__data", "__range", "__rate_interval"}
+GRAFANA_OWN = {"__url_time_range", "__value", "__data", "__range", "__rate_interval", "__interval"}
 
 each_dashboard = pytest.mark.parametrize("dashboard", DASHBOARDS.values(), ids=DASHBOARDS)
 each_panel = pytest.mark.parametrize(
@@ -69,20 +71,43 @@ def test_a_dashboard_is_changed_where_it_is_made_and_not_in_the_browser(dashboar
 
 
 @each_dashboard
-def test_the_same_variables_can_be_chosen_everywhere(dashboard: dict[str, Any]) -> None:
-    """Several values at once, and all of them; from the chosen data source."""
+def test_every_variable_of_a_dashboard_does_something_there(dashboard: dict[str, Any]) -> None:
+    """A choice that changes no panel misleads; one that panels name must be there."""
     source, *chosen = dashboard["templating"]["list"]
     assert (source["name"], source["type"], source["query"]) == ("datasource", "datasource", "prometheus")
-    assert [variable["name"] for variable in chosen] == ["job", "rule", "software"]
+    asked = " ".join(
+        target["expr"] for panel in everything_on(dashboard) for target in panel.get("targets", [])
+    )
+    used = set(re.findall(r"\$([a-z_]\w*)", asked)) - GRAFANA_OWN
+    assert used == {variable["name"] for variable in chosen}
     for variable in chosen:
-        assert variable["multi"] and variable["includeAll"] and variable["allValue"] == ".+"
         assert variable["datasource"] == DATA_SOURCE
+
+
+@each_dashboard
+def test_several_values_or_all_can_be_chosen(dashboard: dict[str, Any]) -> None:
+    """Except of the rule on its own dashboard, which opens on one."""
+    for variable in dashboard["templating"]["list"][1:]:
+        if (dashboard["uid"], variable["name"]) == (links.RULE, "rule"):
+            assert not variable.get("multi") and not variable.get("includeAll")
+        else:
+            assert variable["multi"] and variable["includeAll"] and variable["allValue"] == ".+"
+
+
+@each_dashboard
+def test_alerts_and_restarts_are_marked_on_the_graphs(dashboard: dict[str, Any]) -> None:
+    """Each from the chosen data source and job."""
+    marked = {each["name"]: each for each in dashboard["annotations"]["list"]}
+    assert {"Firing alerts", "Restarts of the query", "Restarts of feeders"} <= set(marked)
+    for each in marked.values():
+        assert each["datasource"] == DATA_SOURCE
+        assert 'job=~"$job' in each["expr"]
 
 
 @each_dashboard
 def test_ids_and_titles_are_unique(dashboard: dict[str, Any]) -> None:
     """Grafana drops a panel whose id is taken."""
-    everything = dashboard["panels"]
+    everything = everything_on(dashboard)
     assert len({panel["id"] for panel in everything}) == len(everything)
     assert len({panel["title"] for panel in everything}) == len(everything)
 
@@ -91,7 +116,7 @@ def test_ids_and_titles_are_unique(dashboard: dict[str, Any]) -> None:
 def test_no_two_panels_overlap_and_none_leaves_the_grid(dashboard: dict[str, Any]) -> None:
     """Each cell of the grid of 24 columns belongs to one panel at most."""
     taken: set[tuple[int, int]] = set()
-    for panel in dashboard["panels"]:
+    for panel in everything_on(dashboard):
         place = panel["gridPos"]
         columns = range(place["x"], place["x"] + place["w"])
         cells = set(itertools.product(columns, range(place["y"], place["y"] + place["h"])))
@@ -128,14 +153,74 @@ def test_each_query_obeys_the_choice_of_the_job(panel: dict[str, Any]) -> None:
 
 
 @each_panel
-def test_a_stat_or_coloured_column_has_thresholds_of_its_own(panel: dict[str, Any]) -> None:
-    """Grafana's default turns a stat red at 80."""
+def test_a_figure_is_coloured_only_where_it_judges(panel: dict[str, Any]) -> None:
+    """By thresholds of its own: Grafana's default turns a stat red at 80. A count has no colour."""
     if panel["type"] != "stat":
         return
     first, *higher = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
     assert first["value"] is None
-    assert higher
+    if panel["options"]["colorMode"] == "none":
+        assert not higher and first["color"] == "text"
+    else:
+        assert panel["options"]["colorMode"] == "background"
+        assert higher or panel["options"]["textMode"] == "name"
     assert [step["value"] for step in higher] == sorted(step["value"] for step in higher)
+
+
+def columns(panel: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The properties of a table's columns by their headers, as Grafana applies them."""
+    defaults = panel["fieldConfig"]["defaults"]
+    overrides = {
+        override["matcher"]["options"]: {entry["id"]: entry["value"] for entry in override["properties"]}
+        for override in panel["fieldConfig"]["overrides"]
+        if override["matcher"]["id"] == "byName"
+    }
+    (order,) = (step["options"] for step in panel["transformations"] if step["id"] == "organize")
+    return {header: {**defaults, **overrides.get(header, {})} for header in order["renameByName"].values()}
+
+
+each_table = pytest.mark.parametrize(
+    "panel",
+    [panel for _, panel in PANELS if panel["type"] == "table"],
+    ids=[f"{uid}: {panel['title']}" for uid, panel in PANELS if panel["type"] == "table"],
+)
+
+
+@each_table
+def test_a_label_is_shown_as_it_is(panel: dict[str, Any]) -> None:
+    """With a number's unit Grafana reads version 2.10 as a number, and shows 2.1."""
+    (order,) = (step["options"] for step in panel["transformations"] if step["id"] == "organize")
+    told = columns(panel)
+    for field, header in order["renameByName"].items():
+        if not field.startswith("Value"):
+            assert told[header]["unit"] == "string", header
+        else:
+            assert told[header]["unit"] != "string", header
+
+
+@each_table
+def test_a_cell_without_a_value_does_not_say_that_the_panel_is_empty(panel: dict[str, Any]) -> None:
+    """Grafana puts the text for an empty panel into every cell that has no value."""
+    for header, told in columns(panel).items():
+        assert told["noValue"] in ("0", "\u2013"), header
+
+
+@each_table
+def test_columns_have_fixed_widths_that_fit_a_narrow_window(panel: dict[str, Any]) -> None:
+    """1024 pixels less the margins, and a table's share of them; no rule's ID is cut."""
+    told = columns(panel)
+    if panel["gridPos"]["w"] == 24:
+        assert sum(each["custom.width"] for each in told.values()) <= 1024 + 60
+    longest = max(len(rule.id) for rule in RULES)
+    assert "Rule" not in told or told["Rule"]["custom.width"] >= 7 * longest
+
+
+@each_table
+def test_tables_are_wide_sorted_and_headed_by_words(panel: dict[str, Any]) -> None:
+    told = columns(panel)
+    assert all(header[0].isupper() or header == "kipwatch" for header in told)
+    assert {each["displayName"] for each in panel["options"].get("sortBy", [])} <= set(told)
+    assert panel["gridPos"]["w"] == 24 or len(told) <= 3
 
 
 @each_panel
@@ -151,8 +236,8 @@ def test_links_of_cells_lead_to_dashboards_and_keep_time_and_variables(panel: di
 
 
 def runbook_column(board: dict[str, Any]) -> tuple[str, list[str]]:
-    """A query of the table of broken rules as it is built, and where its column `page` leads."""
-    (panel,) = (panel for panel in board["panels"] if panel["title"] == "Broken rules and their pages")
+    """A query of the table of the rule's page as it is built, and where its column `page` leads."""
+    (panel,) = (panel for panel in board["panels"] if panel["title"] == "The rule and its page")
     return panel["targets"][0]["expr"], [address for address in leads(panel) if "page" in address]
 
 
@@ -166,18 +251,55 @@ def test_a_rule_is_shown_with_its_page_which_is_a_link_where_a_browser_can_open_
     assert leading == ["${__data.fields.page}"]
 
 
-def test_a_rule_that_was_never_exercised_is_not_green() -> None:
-    """Neither on a timeline nor in the coverage table."""
+def test_timelines_show_every_rule_on_one_page_and_leave_out_what_was_not_exercised() -> None:
+    """From 11.2.1 on Grafana shows 20 bars and hides the rest, perhaps the only violated rule."""
     timelines = [panel for _, panel in PANELS if panel["type"] == "state-timeline"]
-    assert len(timelines) == 2
+    assert len(timelines) == 3
     for timeline in timelines:
+        assert timeline["options"]["perPage"] >= len(RULES)
         (mapping,) = timeline["fieldConfig"]["defaults"]["mappings"]
-        assert mapping["options"]["0"] == {"text": "never exercised", "color": "text", "index": 0}
-    overrides = {
-        override["matcher"]["options"]: {entry["id"]: entry["value"] for entry in override["properties"]}
-        for override in named("Coverage")["fieldConfig"]["overrides"]
+        assert mapping["options"]["0"] == {"text": "not exercised", "color": "transparent", "index": 0}
+        assert timeline["options"]["legend"]["showLegend"]
+
+
+def test_nothing_is_called_never_exercised() -> None:
+    """A dashboard knows its range only."""
+    assert "never exercised" not in json.dumps(DASHBOARDS)
+
+
+def test_verdicts_have_the_same_colours_wherever_they_are_drawn() -> None:
+    """Violates is red."""
+    colours = {
+        override["matcher"]["options"]: override["properties"][0]["value"]["fixedColor"]
+        for override in named("Checks by verdict")["fieldConfig"]["overrides"]
     }
-    assert overrides["Exercised"]["mappings"][0]["options"]["0"]["text"] == "never exercised"
+    assert colours == {"conforms": "green", "violates": "red", "undecided": "blue"}
+
+
+def test_conformance_answers_in_the_first_screen() -> None:
+    """900 pixels less Grafana's own bars are some 20 cells of the grid, 38 pixels each."""
+    seen = [
+        panel["title"]
+        for panel in DASHBOARDS[links.CONFORMANCE]["panels"]
+        if panel["gridPos"]["y"] + panel["gridPos"]["h"] <= 20 and panel["type"] != "row"
+    ]
+    assert seen[:2] == ["Rules violated now", "Violating now"]
+    assert {"Since the last violation", "Offences", "Firing alerts"} <= set(seen)
+
+
+def test_limits_are_drawn_and_a_share_never_exceeds_one() -> None:
+    lost, delay = named("Bytes not captured, by feeder"), named("Delay from capture to judgement")
+    assert lost["fieldConfig"]["defaults"]["max"] == 1
+    for graph, limit in ((lost, LOST_SHARE), (delay, DELAY_SECONDS)):
+        defaults = graph["fieldConfig"]["defaults"]
+        assert defaults["thresholds"]["steps"][1] == {"value": limit, "color": "red"}
+        assert defaults["custom"]["thresholdsStyle"]["mode"] == "dashed"
+    assert named("Frames by API")["options"]["legend"]["calcs"] == ["lastNotNull", "max"]
+
+
+def test_rates_name_what_they_count() -> None:
+    """c/s says nothing: packets, frames, records and checks a second do."""
+    assert not [panel["title"] for _, panel in PANELS if panel["fieldConfig"]["defaults"]["unit"] == "cps"]
 
 
 def test_every_query_is_promql_and_names_only_series_that_exist(tmp_path: Path) -> None:
@@ -202,7 +324,7 @@ def test_every_metric_is_on_a_panel() -> None:
 
 def test_growth_counts_a_series_that_was_born_in_the_range_and_survives_a_restart(tmp_path: Path) -> None:
     """The panels' growth query, asked by promtool: `increase` alone would lose the first offence."""
-    (query,) = queries(next(panel for _, panel in PANELS if panel["title"].startswith("Offences by rule")))
+    _, query, _, _ = queries(next(panel for _, panel in PANELS if panel["title"] == "Offences"))
     labels = 'level="violation", client_software_name="lib", client_software_version="1"'
     born, restarted = (f'{{rule="{rule}", {labels}}}' for rule in ("born", "restarted"))
 
