@@ -18,7 +18,7 @@ def dropped() -> panels.Panel:
         {"dropped packets": queries.DROPPED_PACKETS},
         unit=panels.COUNT,
         steps=[(0, GREEN), (1, AMBER)],
-        span=6,
+        span=8,
         empty=NO_FEEDER,
     )
 
@@ -32,7 +32,7 @@ def opaque() -> panels.Panel:
         {"not Kafka": queries.OPAQUE_CONNECTIONS},
         unit=panels.COUNT,
         steps=[(0, GREEN), (1, AMBER)],
-        span=6,
+        span=8,
         empty=NO_FEEDER,
     )
 

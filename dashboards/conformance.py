@@ -67,8 +67,8 @@ def _now() -> panels.Panel:
 def _names() -> panels.Panel:
     return panels.names_panel(
         "Violating now",
-        "The rules of the figure beside, and the client software on whose connections they were violated; "
-        "six at most, those with most offences.",
+        "The rules of the figure beside, and the client software on whose connections they were violated, "
+        "with the offences of these five minutes; six at most, those with most offences.",
         offence_queries.VIOLATED_NOW,
         legend="{{rule}}: {{client_software_name}} {{client_software_version}}",
         colour=RED,

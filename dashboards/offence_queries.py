@@ -101,7 +101,7 @@ def last_seen_by(*by: str) -> str:
 
 
 RULES_VIOLATED_NOW = or_zero(f"count({violated('rule')})")
-VIOLATED_NOW = f"topk(6, {violated('rule', *BY_SOFTWARE)})"
+VIOLATED_NOW = f"topk(6, ceil({violated('rule', *BY_SOFTWARE)}))"
 VIOLATIONS = or_zero(f"round({total(offences(level(Level.VIOLATION)))})")
 OFFENCES = or_zero(f"round({total(offences())})")
 OFFENDING_SOFTWARE = or_zero(f"count({total(offences(), *BY_SOFTWARE)} > 0)")

@@ -88,11 +88,14 @@ def stat_panel(
 def names_panel(
     title: str, description: str, query: str, *, legend: str, colour: str, span: int, empty: str
 ) -> stat.Panel:
-    """The names of some series, without their values."""
-    named = stat_panel(
-        title, description, {legend: query}, unit=COUNT, steps=[(0, colour)], span=span, empty=empty
+    """Series by their names, with their counts in a colour. Without any the text has no colour."""
+    panel = stat_panel(title, description, {legend: query}, unit=COUNT, span=span, empty=empty)
+    return (
+        panel.color_mode(BigValueColorMode.VALUE)
+        .thresholds(thresholds([(0, GREY), (1, colour)]))
+        .text_mode(BigValueTextMode.VALUE_AND_NAME)
+        .text(options.VizTextDisplayOptions().title_size(13).value_size(18))
     )
-    return named.text_mode(BigValueTextMode.NAME).text(options.VizTextDisplayOptions().title_size(14))
 
 
 def graph_panel(

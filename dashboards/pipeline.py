@@ -80,7 +80,7 @@ def _overflow() -> panels.Panel:
         {"other": queries.LABEL_OVERFLOW},
         unit=panels.COUNT,
         steps=[(0, GREEN), (1, AMBER)],
-        span=6,
+        span=8,
         empty=NOT_SCRAPED,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as builder
+from grafana_foundation_sdk.models.common import BigValueColorMode
 
 from dashboards import links, offence_queries, panels, queries, states, tables, variables
 from dashboards.layout import dashboard as laid_out
@@ -60,7 +61,7 @@ def _levels() -> panels.Panel:
     )
     for name, colour in tables.LEVELS.items():
         panel.override_by_name(name, panels.fixed(colour))
-    return panel
+    return panel.color_mode(BigValueColorMode.VALUE)
 
 
 def _software() -> panels.Panel:

@@ -47,6 +47,10 @@ OWN_ALERTS = {
 FOUND_SECONDS, SHOWN_SECONDS, RESOLVED_SECONDS = 150.0, 45.0, 120.0
 
 
+TROUBLE_ALONE = {"Endings of the query"}
+"""Panels that leave out rows of 0, and so show nothing of a demo whose query does not end."""
+
+
 def quickly(rules: str) -> str:
     """The rule file with windows of 30 seconds instead of 5 minutes; alerts resolve after 5 seconds."""
     return re.sub(r"\b5m\b", "30s", re.sub(r"keep_firing_for: \w+", "keep_firing_for: 5s", rules))
@@ -131,7 +135,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
 
 
 @pytest.mark.parametrize(
-    "panel", [panel for _, panel in PANELS], ids=[f"{uid}: {panel['title']}" for uid, panel in PANELS]
+    "panel",
+    [panel for _, panel in PANELS if panel["title"] not in TROUBLE_ALONE],
+    ids=[f"{uid}: {panel['title']}" for uid, panel in PANELS if panel["title"] not in TROUBLE_ALONE],
 )
 def test_every_panel_shows_something_of_the_demo(seen: Seen, panel: dict[str, Any]) -> None:
     expressions = queries(panel, span=f"{RANGE}s", rate=RATE)
