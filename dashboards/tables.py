@@ -50,17 +50,17 @@ class Column:
         return [model.DynamicConfigValue(id_val=name, value=value) for name, value in said.items()]
 
 
-CLIENT = Column("client_software_name", "Client", 170, leads=links.to_software())
-VERSION = Column("client_software_version", "Version", 100)
-RULE = Column("rule", "Rule", 300, leads=links.to_rule())
+CLIENT = Column("client_software_name", "Client", 150, leads=links.to_software())
+VERSION = Column("client_software_version", "Version", 80)
+RULE = Column("rule", "Rule", 290, leads=links.to_rule())
 LEVEL = Column(
     "Level", "Level", 100, states={rank: (name, LEVELS[name]) for name, rank in RANKS.items()}, unit="none"
 )
-FIRST = Column("First", "First", 140, unit=panels.MOMENT, states=BEFORE_RANGE)
-LAST = Column("Last", "Last", 140, unit=panels.MOMENT)
+FIRST = Column("First", "First", 125, unit=panels.MOMENT, states=BEFORE_RANGE)
+LAST = Column("Last", "Last", 125, unit=panels.MOMENT)
 
 
-def count(name: str, *, width: int = 100, empty: str = "0") -> Column:
+def count(name: str, *, width: int = 90, empty: str = "0") -> Column:
     """A column of counts, 0 where nothing was counted."""
     return Column(name, name, width, unit=panels.COUNT, empty=empty)
 
