@@ -16,12 +16,13 @@ things happen to a frame:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable
 
 from decoders.codec.failure import DecodeFailure, Oddity
+from decoders.codec.other_header import read_with_other_header
 from decoders.codec.request import Request, read_request
 from decoders.codec.response import Response, read_response
+from decoders.frame.privacy import NO_GUARD, Guard, guards_of
 from decoders.frame.record import Kind, Pairing, Record
 from decoders.schema.registry import Api, Schemas
 
@@ -35,51 +36,6 @@ _LONGEST_LENGTH = 5
 """The most bytes of a length: an unsigned varint of 32 bits."""
 
 _Read = Callable[[bytes], Request | Response]
-
-
-class Guard(NamedTuple):
-    """The fields of a message before which it is cut, and those that are blanked, as paths."""
-
-    cut: tuple[str, ...] = ()
-    blanked: tuple[str, ...] = ()
-
-
-GUARDED_REQUESTS: Mapping[str, Guard] = {
-    "Produce": Guard(cut=("topicData.partitionData.records",)),
-    "JoinGroup": Guard(blanked=("protocols.metadata",)),
-    "SyncGroup": Guard(blanked=("assignments.assignment",)),
-    "CreateTopics": Guard(blanked=("topics.configs.value",)),
-    "AlterConfigs": Guard(blanked=("resources.configs.value",)),
-    "IncrementalAlterConfigs": Guard(blanked=("resources.configs.value",)),
-    "OffsetCommit": Guard(blanked=("topics.partitions.committedMetadata",)),
-    "TxnOffsetCommit": Guard(blanked=("topics.partitions.committedMetadata",)),
-    "StreamsGroupHeartbeat": Guard(blanked=("clientTags.value",)),
-    "SaslAuthenticate": Guard(blanked=("authBytes",)),
-    "RenewDelegationToken": Guard(blanked=("hmac",)),
-    "ExpireDelegationToken": Guard(blanked=("hmac",)),
-    "AlterUserScramCredentials": Guard(blanked=("upsertions.salt", "upsertions.saltedPassword")),
-    # A forwarded request of any API.
-    "Envelope": Guard(blanked=("requestData", "requestPrincipal")),
-    "PushTelemetry": Guard(blanked=("metrics",)),
-}
-GUARDED_RESPONSES: Mapping[str, Guard] = {
-    "Fetch": Guard(cut=("responses.partitions.records",)),
-    "ShareFetch": Guard(cut=("responses.partitions.records",)),
-    "FetchSnapshot": Guard(cut=("topics.partitions.unalignedRecords",)),
-    "JoinGroup": Guard(blanked=("members.metadata",)),
-    "SyncGroup": Guard(blanked=("assignment",)),
-    "DescribeGroups": Guard(blanked=("groups.members.memberMetadata", "groups.members.memberAssignment")),
-    "CreateTopics": Guard(blanked=("topics.configs.value",)),
-    "DescribeConfigs": Guard(blanked=("results.configs.value", "results.configs.synonyms.value")),
-    "OffsetFetch": Guard(
-        blanked=("topics.partitions.metadata", "groups.topics.partitions.metadata"),
-    ),
-    "StreamsGroupDescribe": Guard(blanked=("groups.members.clientTags.value",)),
-    "SaslAuthenticate": Guard(blanked=("authBytes",)),
-    "CreateDelegationToken": Guard(blanked=("hmac",)),
-    "DescribeDelegationToken": Guard(blanked=("tokens.hmac",)),
-    "Envelope": Guard(blanked=("responseData",)),
-}
 
 
 def cut(schemas: Schemas, record: Record) -> Record:
@@ -108,7 +64,7 @@ def _as_it_is(guard: Guard) -> Guard:
 def _kept(schemas: Schemas, record: Record, change: Callable[[Guard], Guard] = _as_it_is) -> bytes:
     match record.kind:
         case Kind.REQUEST:
-            return _kept_of_request(schemas, record.frame, change)
+            return _kept_of_request(schemas, record, change)
         case Kind.RESPONSE:
             return _kept_of_response(schemas, record, change)
         case Kind.SASL_TOKEN:
@@ -116,44 +72,75 @@ def _kept(schemas: Schemas, record: Record, change: Callable[[Guard], Guard] = _
     return record.frame
 
 
-def _kept_of_request(schemas: Schemas, frame: bytes, change: Callable[[Guard], Guard]) -> bytes:
+def _kept_of_request(schemas: Schemas, record: Record, change: Callable[[Guard], Guard]) -> bytes:
+    frame = record.frame
     api = schemas.api(int.from_bytes(frame[:2], signed=True))
     if api is None:
         return frame[:_REQUEST_LEAD]
-    guard = GUARDED_REQUESTS.get(api.name)
-    if guard is None:
+    guard = change(guards_of(schemas).requests.get(api.key, NO_GUARD))
+    spans = guard.cut + guard.blanked
+    if not spans:
         return frame
-    guard = change(guard)
 
     def read(frame: bytes) -> Request:
-        return read_request(schemas, frame, spans=guard.cut + guard.blanked)
+        return read_request(schemas, frame, spans=spans)
 
-    return _guarded(guard, read, frame, _REQUEST_LEAD)
+    found = read(frame)
+    is_exact = found.known and found.failure is None and not found.remarks
+    if not is_exact and not record.is_cut and found.api_version in api.versions:
+        kept = _kept_with_other_header(schemas, api, frame, found, spans)
+        if kept is not None:
+            return kept
+    return _guarded(guard, read, frame, found, _REQUEST_LEAD)
+
+
+def _kept_with_other_header(
+    schemas: Schemas, api: Api, frame: bytes, found: Request, spans: tuple[str, ...]
+) -> bytes | None:
+    """Blank a request that decodes only with another header than assigned, where that header says.
+
+    So the frame still proves that it has the wrong header. Returns None if no other header fits, or if the
+    blanked frame does not read as it did.
+    """
+    other = read_with_other_header(schemas, api, found.api_version, frame, spans)
+    if other is None:
+        return None
+    places = [place for path in spans for place in (*other[1].spans[path], *found.spans.get(path, ()))]
+    kept = _blanked(frame, places)
+    again = read_with_other_header(schemas, api, found.api_version, kept)
+    still = read_request(schemas, kept)
+    is_same = (still.known, str(still.failure), still.remarks) == (
+        found.known,
+        str(found.failure),
+        found.remarks,
+    )
+    return kept if again is not None and again[0] == other[0] and is_same else None
 
 
 def _kept_of_response(schemas: Schemas, record: Record, change: Callable[[Guard], Guard]) -> bytes:
     frame, api = record.frame, _paired_api(schemas, record)
     if api is None:
         return frame[:_RESPONSE_LEAD]
-    guard = GUARDED_RESPONSES.get(api.name)
-    if guard is None:
-        return frame
-    guard = change(guard)
+    guard = change(guards_of(schemas).responses.get(api.key, NO_GUARD))
     key, version, spans = api.key, record.paired_api_version, guard.cut + guard.blanked
+    if not spans:
+        return frame
 
     def read(frame: bytes) -> Response:
         return read_response(schemas, frame, key, version, spans=spans)
 
-    return _guarded(guard, read, frame, _RESPONSE_LEAD)
+    return _guarded(guard, read, frame, read(frame), _RESPONSE_LEAD)
 
 
 def _paired_api(schemas: Schemas, record: Record) -> Api | None:
     return schemas.api(record.paired_api_key) if record.pairing is Pairing.MATCHED else None
 
 
-def _guarded(guard: Guard, read: _Read, frame: bytes, lead: int) -> bytes:
-    """Cut and blank a frame. `read` reads it as a whole one and notes the spans of its guarded fields."""
-    found = read(frame)
+def _guarded(guard: Guard, read: _Read, frame: bytes, found: Request | Response, lead: int) -> bytes:
+    """Cut and blank a frame. `read` reads it as a whole one and notes the spans of its guarded fields.
+
+    `found` is what it reads of the frame as it is.
+    """
     if not found.known:
         return frame[:lead]
     if found.failure is not None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from decoders.codec.acknowledgement import expects_response
 from decoders.codec.failure import DecodeFailure, Oddity, Reason, Remark
+from decoders.codec.other_header import other_header
 from decoders.codec.request import Request, read_request
 from decoders.codec.response import Response, read_response
 from decoders.frame.record import Endpoint, Flag, Kind, Record
@@ -46,7 +47,6 @@ from expectations.conversation.header_offer import header_offer
 from expectations.conversation.heartbeat_form import form_of, is_well_formed
 from expectations.conversation.observation import Observation
 from expectations.conversation.occurrence import Evidence, Occurrence
-from expectations.conversation.other_header import other_header
 from expectations.conversation.statement import Failure, Statement
 
 _LEFT = (Oddity.TRAILING_BYTES, Oddity.TAG_SIZE_MISMATCH)

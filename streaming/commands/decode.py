@@ -89,7 +89,7 @@ def _show_frames(arguments: argparse.Namespace, schemas: Schemas, max_frame: int
         found = found or entry[2] is not None
         if is_wanted(entry):
             if entry[2] is not None and not arguments.show_secrets:
-                hide_secrets(entry[2])
+                hide_secrets(schemas, entry[2])
             write(entry)
     if not found:
         raise UserError(f"{arguments.file}: it holds no Kafka frame; check the file and --ports")

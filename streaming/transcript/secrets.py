@@ -5,35 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from decoders.frame.cutting import GUARDED_REQUESTS, GUARDED_RESPONSES
+from decoders.frame.privacy import NO_GUARD, guards_of
+from decoders.schema.registry import Schemas
 from streaming.transcript.frame import DecodedFrame
 
 HIDDEN: Final = "(hidden)"
-SECRET_APIS: Final = frozenset(
-    {
-        "AlterConfigs",
-        "AlterUserScramCredentials",
-        "CreateDelegationToken",
-        "CreateTopics",
-        "DescribeConfigs",
-        "DescribeDelegationToken",
-        "Envelope",
-        "ExpireDelegationToken",
-        "IncrementalAlterConfigs",
-        "RenewDelegationToken",
-        "SaslAuthenticate",
-    }
-)
-"""The APIs whose guarded fields are secrets. Those of other APIs are data that is merely not kept."""
-_GUARDED: Final = {"request": GUARDED_REQUESTS, "response": GUARDED_RESPONSES}
 
 
-def hide_secrets(frame: DecodedFrame) -> None:
-    """Replace the secrets in a frame's body by HIDDEN, apart from empty ones."""
-    guard = _GUARDED.get(frame.kind, {}).get(frame.api or "")
-    if guard is not None and frame.api in SECRET_APIS and frame.body is not None:
-        for path in guard.blanked:
-            _hide(frame.body, path.split("."))
+def hide_secrets(schemas: Schemas, frame: DecodedFrame) -> None:
+    """Replace the secrets in a frame's body by HIDDEN, apart from empty ones.
+
+    What applications tell each other, such as a member's metadata, is not kept by the feeder, but is shown.
+    """
+    if frame.body is None or frame.api_key is None:
+        return
+    guards = guards_of(schemas)
+    by_key = guards.requests if frame.kind == "request" else guards.responses
+    for path in by_key.get(frame.api_key, NO_GUARD).hidden:
+        _hide(frame.body, path.split("."))
 
 
 def _hide(value: Any, path: Sequence[str]) -> None:
@@ -44,5 +33,7 @@ def _hide(value: Any, path: Sequence[str]) -> None:
         name, *rest = path
         if rest:
             _hide(value.get(name), rest)
+        elif isinstance(value.get(name), list):
+            value[name] = [element and HIDDEN for element in value[name]]
         elif value.get(name):
             value[name] = HIDDEN

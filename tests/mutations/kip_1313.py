@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from decoders.codec.request import read_request
-from decoders.frame.cutting import GUARDED_REQUESTS
 from decoders.frame.record import Direction
 from expectations.conversation.error_codes import error_codes
 from tests.exchange import ZERO_ID
@@ -219,13 +218,12 @@ to hold."""
 def _only_makes_sense(ask: Ask, header: int) -> bool:
     """Whether a request proves that it is behind this header.
 
-    It does not if it also decodes behind its own, with bytes left over, or behind a third, or if what
-    does not decode may not be kept.
+    It does not if it also decodes behind its own, with bytes left over, or behind a third.
     """
     read = read_request(SCHEMAS, _BehindHeader(ask.header, header)(ask.request_frame(1)))
     is_tolerated = read.known and read.failure is None
     is_ambiguous = (ask.api, ask.version, header) in AMBIGUOUS
-    return not (is_tolerated or is_ambiguous or ask.api in GUARDED_REQUESTS)
+    return not (is_tolerated or is_ambiguous)
 
 
 BEHIND_CLIENT_ID = {1: b"", 2: NO_TAGS, 3: OTHER_ID + NO_TAGS}

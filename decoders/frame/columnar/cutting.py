@@ -1,7 +1,7 @@
 """Removes record payloads and secrets from batches of frames, as `frame/cutting.py` does from one.
 
-Frames of APIs with record payloads go through the columnar reader, which finds where these begin. Other
-frames that may not be kept as they are go through the scalar code: there are few.
+The columnar reader finds the fields that may not be kept. Frames that it cannot read for certain, and those
+of unknown APIs, go through the scalar code.
 """
 
 from __future__ import annotations
@@ -15,45 +15,44 @@ from numpy.typing import NDArray
 
 from decoders.codec.columnar.frames import Frames
 from decoders.codec.columnar.reader import ColumnarReader
-from decoders.frame.cutting import GUARDED_REQUESTS, GUARDED_RESPONSES, MAX_KEPT, Guard, cut
+from decoders.frame.cutting import MAX_KEPT, cut
+from decoders.frame.privacy import NO_GUARD, Guard, Guards, guards_of
 from decoders.frame.record import Kind, Pairing
-from decoders.schema.model import Message
 from decoders.schema.registry import Schemas
 from decoders.wire.columnar.frames import FrameBatch
 
 _KEPT: Final = 0
 """The API has nothing to remove."""
-_CUT: Final = 1
-"""Its frames end where their payload begins, and have nothing to blank."""
-_GUARDED: Final = 2
-"""Any other API, or an unknown one: the scalar code decides."""
+_GUARDED: Final = 1
+"""The columnar reader finds what its frames may not keep."""
+_UNKNOWN: Final = 2
+"""An unknown API: the scalar code decides."""
 _KEYS: Final = 1 << 16
-_PAYLOAD: Final = "payload"
+_CUT: Final = "cut"
+_BLANKED: Final = "blanked"
 
 
 class ColumnarCutter:
     """Cuts batches. Not for several threads at once."""
 
     def __init__(self, schemas: Schemas) -> None:
-        requests = [api.request for api in schemas.apis]
-        responses = [api.response for api in schemas.apis]
+        guards = guards_of(schemas)
+        keys = [api.key for api in schemas.apis]
         self._schemas = schemas
-        self._treatments = (
-            _treatments(responses, GUARDED_RESPONSES),
-            _treatments(requests, GUARDED_REQUESTS),
-        )
-        payloads = [*_payloads(requests, GUARDED_REQUESTS), *_payloads(responses, GUARDED_RESPONSES)]
-        self._reader = ColumnarReader(schemas, {_PAYLOAD: payloads} if payloads else None)
+        self._treatments = (_treatments(keys, guards.responses), _treatments(keys, guards.requests))
+        wanted = _wanted(schemas, guards)
+        self._reader = ColumnarReader(schemas, wanted)
+        self._is_cut = np.array([name.startswith(_CUT) for name in wanted], np.bool_)
 
     def cut(self, batch: FrameBatch) -> FrameBatch:
         """Return the batch with only those bytes of its frames that may be kept. Blanks in its own data."""
         frames = batch.frames
         lengths = frames.lengths.copy()
         treatments = self._treatment(batch)
-        numbers = np.flatnonzero(treatments == _CUT)
-        kept, is_certain = self._up_to_payload(batch, numbers)
+        numbers = np.flatnonzero(treatments == _GUARDED)
+        kept, is_certain = self._guarded(batch, numbers)
         lengths[numbers] = kept
-        for number in (*numbers[~is_certain].tolist(), *np.flatnonzero(treatments == _GUARDED).tolist()):
+        for number in (*numbers[~is_certain].tolist(), *np.flatnonzero(treatments == _UNKNOWN).tolist()):
             lengths[number] = self._cut_one(batch, number)
         np.minimum(lengths, MAX_KEPT, out=lengths)
         events = [cut(self._schemas, event) for event in batch.events]
@@ -67,13 +66,16 @@ class ColumnarCutter:
         bytes_ = batch.data if len(batch.data) > 1 else np.zeros(2, np.uint8)
         keys = bytes_[places].astype(np.int64) << 8 | bytes_[places + 1]
         responses = of_responses[frames.paired_api_keys.astype(np.uint16)]
-        responses[frames.pairings != Pairing.MATCHED] = _GUARDED
-        return np.where(is_request, np.where(has_key, of_requests[keys], np.uint8(_GUARDED)), responses)
+        responses[frames.pairings != Pairing.MATCHED] = _UNKNOWN
+        return np.where(is_request, np.where(has_key, of_requests[keys], np.uint8(_UNKNOWN)), responses)
 
-    def _up_to_payload(
+    def _guarded(
         self, batch: FrameBatch, numbers: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return how many bytes of frames precede their payload, and whether they were read for certain."""
+        """Blank frames; return how many bytes of each may be kept, and whether it was read for certain.
+
+        Frames that were not read for certain are left as they are.
+        """
         frames = batch.frames
         begins, lengths = frames.starts[numbers], frames.lengths[numbers]
         read = self._reader.read(
@@ -87,11 +89,14 @@ class ColumnarCutter:
                 frames.paired_api_versions[numbers],
             )
         )
-        # In reverse, so that the first payload of a frame is written last.
-        payloads = read.found[read.found[:, 3] > 0][::-1]
-        lengths[payloads[:, 0]] = payloads[:, 2] - begins[payloads[:, 0]]
         is_certain = read.heads["known"] & (read.heads["failure_reason"] < 0)
         is_certain[read.remarks[:, 0]] = False
+        found = read.found[is_certain[read.found[:, 0]] & (read.found[:, 3] > 0)]
+        is_cut = self._is_cut[found[:, 1]]
+        _blank(batch.data, found[~is_cut, 2], found[~is_cut, 3])
+        # In reverse, so that the first payload of a frame is written last.
+        payloads = found[is_cut][::-1]
+        lengths[payloads[:, 0]] = payloads[:, 2] - begins[payloads[:, 0]]
         return lengths, is_certain
 
     def _cut_one(self, batch: FrameBatch, number: int) -> int:
@@ -101,20 +106,27 @@ class ColumnarCutter:
         return len(kept)
 
 
-def _treatments(messages: Iterable[Message], guards: Mapping[str, Guard]) -> NDArray[np.uint8]:
+def _blank(data: NDArray[np.uint8], begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
+    """Overwrite the bytes of spans (int64, places in `data`) with zeros."""
+    before = np.cumsum(lengths) - lengths
+    data[np.repeat(begins - before, lengths) + np.arange(lengths.sum())] = 0
+
+
+def _treatments(keys: Iterable[int], guards: Mapping[int, Guard]) -> NDArray[np.uint8]:
     """Return what is done with the frames of each API, indexed by API key as an unsigned number."""
-    treatments = np.full(_KEYS, _GUARDED, np.uint8)
-    for message in messages:
-        guard = guards.get(_api_name(message), Guard())
-        assert message.api_key is not None  # every request and response has one
-        treatments[message.api_key] = _GUARDED if guard.blanked else _CUT if guard.cut else _KEPT
+    treatments = np.full(_KEYS, _UNKNOWN, np.uint8)
+    for key in keys:
+        treatments[key] = _GUARDED if key in guards else _KEPT
     return treatments
 
 
-def _payloads(messages: Iterable[Message], guards: Mapping[str, Guard]) -> list[str]:
-    guarded = [(message.name, guards.get(_api_name(message), Guard())) for message in messages]
-    return [f"{name}.{path}" for name, guard in guarded if not guard.blanked for path in guard.cut]
-
-
-def _api_name(message: Message) -> str:
-    return message.name.removesuffix("Request").removesuffix("Response")
+def _wanted(schemas: Schemas, guards: Guards) -> Mapping[str, list[str]]:
+    """Return the columns of all guarded fields. One column takes at most one field of a message."""
+    wanted: dict[str, list[str]] = {}
+    for api in schemas.apis:
+        for message, by_key in ((api.request, guards.requests), (api.response, guards.responses)):
+            guard = by_key.get(api.key, NO_GUARD)
+            for name, paths in ((_CUT, guard.cut), (_BLANKED, guard.blanked)):
+                for number, path in enumerate(paths):
+                    wanted.setdefault(f"{name} {number}", []).append(f"{message.name}.{path}")
+    return wanted

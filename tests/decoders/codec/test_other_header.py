@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from decoders.codec.other_header import other_header
 from decoders.codec.program import compile_message
 from decoders.codec.writer import write
 from decoders.schema.registry import Api, default_schemas
 from expectations.conversation.identifier import identifier_text
-from expectations.conversation.other_header import other_header
 
 SCHEMAS = default_schemas()
 RELEASED = [
