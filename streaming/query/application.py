@@ -19,6 +19,7 @@ from streaming.metrics.exposition import Exposition, serve
 from streaming.query.application_metrics import ApplicationMetrics
 from streaming.query.exit_reason import UNKNOWN, explain
 from streaming.query.findings_sink import FindingsSink
+from streaming.query.kafka_watch import KafkaWatch
 from streaming.query.log import log_event
 from streaming.query.metrics_sink import MetricsSink
 from streaming.query.progress import ProgressListener
@@ -56,6 +57,12 @@ class Application:
         self._started = False
         self._latest_batch = -1
         self._created_at = time.time()
+        self._kafka_watch = KafkaWatch(
+            configuration.bootstrap,
+            configuration.frames_topic,
+            configuration.kafka,
+            lambda: self._progress.latest_batch_at or self._created_at,
+        )
         self._stopping = threading.Event()
 
     def run(self) -> None:
@@ -66,6 +73,7 @@ class Application:
         settings = self._configuration
         topics = settings.frames_topic, settings.findings_topic
         with ExitStack() as stack:
+            stack.enter_context(self._kafka_watch)
             stack.callback(self._serve().close)
             create_topics(settings.bootstrap, *topics, settings=settings.kafka)
             self._findings = FindingsSink(settings.bootstrap, settings.findings_topic, settings.kafka)
@@ -89,10 +97,13 @@ class Application:
         session.streams.addListener(self._progress)
         for pause in chain(PAUSES, repeat(PAUSES[-1])):
             error_text = self._run_once(session)
-            if error_text is not None:
-                self._handle_exit(error_text)
-            if error_text is None or self._stopping.wait(pause):
+            if error_text is None:
                 break
+            self._handle_exit(error_text)
+            if self._stopping.wait(pause):
+                break
+            # A restarted query has as long for its next batch as one that Kafka has just answered.
+            self._kafka_watch.record_wait()
         log_event("stopped", batch=self._latest_batch)
 
     def _run_once(self, session: SparkSession) -> str | None:
@@ -132,6 +143,7 @@ class Application:
         log_event("ended", reason=reason.name, line=line, **detail)
         if not reason.transient:
             raise UserError(f"the query stopped: {line}")
+        self._kafka_watch.record_wait()
 
     def _process_batch(self, batch_id: int, batch_reports: Iterator[Report]) -> None:
         reports = list(batch_reports)
@@ -146,7 +158,8 @@ class Application:
             log_event("batch", batch=batch_id, frames=frames, findings=len(findings), undecodable=undecodable)
 
     def _is_healthy(self) -> bool:
-        return is_healthy(self._created_at, self._progress.latest_batch_at, time.time())
+        latest_batch_at, kafka_away_at = self._progress.latest_batch_at, self._kafka_watch.away_at
+        return is_healthy(self._created_at, latest_batch_at, kafka_away_at, time.time())
 
     def _is_ready(self) -> bool:
         return self._readiness.is_ready

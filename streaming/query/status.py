@@ -1,5 +1,6 @@
 """The status of the query: whether it makes progress (/healthz), whether its gauges are complete (/readyz).
 
+A query that waits for Kafka is healthy: a restart would change nothing, and would cost the time it takes.
 A bucket of connections that holds any state has a timer. The timer survives a restart together with the
 state, and the bucket reports when it expires. So the gauges cover every connection once a batch has begun
 more than one timer interval after the start.
@@ -10,7 +11,7 @@ from __future__ import annotations
 from streaming.query.stages import SUMMARY_INTERVAL
 
 STALLED_AFTER = 60.0
-"""Seconds without a finished batch after which the application is unhealthy.
+"""Seconds without a finished batch, while Kafka answers, after which the application is unhealthy.
 
 Shorter than the delay of the alert on a stalled query: a supervisor can restart it before that fires."""
 STARTED_AFTER = 300.0
@@ -19,14 +20,15 @@ FIRST_BATCH = 0
 """The batch id of a query that has no earlier run to continue."""
 
 
-def is_healthy(started_at: float, latest_batch_at: float, now: float) -> bool:
-    """Return whether the query makes progress.
+def is_healthy(started_at: float, latest_batch_at: float, kafka_away_at: float, now: float) -> bool:
+    """Return whether the query makes progress, or waits for Kafka.
 
-    Times are seconds; `latest_batch_at` is when the latest batch finished, 0 before the first one.
+    Times are seconds. `latest_batch_at` is when the latest batch finished, 0 before the first one, and
+    `kafka_away_at` when Kafka was last seen not to answer, 0 if never.
     """
     if latest_batch_at:
-        return now - latest_batch_at < STALLED_AFTER
-    return now - started_at < STARTED_AFTER
+        return now - max(latest_batch_at, kafka_away_at) < STALLED_AFTER
+    return now - max(started_at, kafka_away_at) < STARTED_AFTER
 
 
 class Readiness:

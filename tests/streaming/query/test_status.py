@@ -10,14 +10,28 @@ START, BATCH = 1000.0, 2000.0
 TIMER = SUMMARY_INTERVAL / 1000
 
 
+NEVER = 0.0
+
+
 def test_the_first_batch_may_take_as_long_as_spark_takes_to_start() -> None:
-    assert is_healthy(START, 0.0, START + STARTED_AFTER - 1)
-    assert not is_healthy(START, 0.0, START + STARTED_AFTER)
+    assert is_healthy(START, NEVER, NEVER, START + STARTED_AFTER - 1)
+    assert not is_healthy(START, NEVER, NEVER, START + STARTED_AFTER)
 
 
 def test_a_query_that_finishes_no_batch_for_a_minute_is_not_healthy() -> None:
-    assert is_healthy(START, BATCH, BATCH + STALLED_AFTER - 1)
-    assert not is_healthy(START, BATCH, BATCH + STALLED_AFTER)
+    assert is_healthy(START, BATCH, NEVER, BATCH + STALLED_AFTER - 1)
+    assert not is_healthy(START, BATCH, NEVER, BATCH + STALLED_AFTER)
+
+
+def test_a_query_that_waits_for_kafka_is_healthy_however_long_that_takes() -> None:
+    assert is_healthy(START, BATCH, BATCH + 3600, BATCH + 3601)
+    assert is_healthy(START, NEVER, START + 3600, START + 3601)
+
+
+def test_a_query_that_does_not_go_on_when_kafka_answers_again_is_not_healthy() -> None:
+    back = BATCH + 3600
+    assert is_healthy(START, BATCH, back, back + STALLED_AFTER - 1)
+    assert not is_healthy(START, BATCH, back, back + STALLED_AFTER)
 
 
 def test_a_stalled_query_is_unhealthy_before_its_alert_fires() -> None:

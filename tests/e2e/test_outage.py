@@ -1,0 +1,102 @@
+"""A query that waits for Kafka is not reported as hanging, and one that hangs is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from decoders.schema.registry import default_schemas
+from streaming.bench.traffic import Traffic, publish
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.broker.ports import free_ports
+from streaming.broker.topics import create_topics
+from streaming.demo.child import Child
+from streaming.query.status import STALLED_AFTER
+from tests.e2e.process_tree import tree
+
+pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
+
+FRAMES, FINDINGS = "kipwatch.frames", "kipwatch.findings"
+STARTED, JUDGED = 240.0, 120.0
+OUTAGE = STALLED_AFTER + 30
+
+
+class FreezableBroker(EmbeddedBroker):
+    """A broker whose process can be stopped and continued: its port is open and nothing answers."""
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self._process = super()._start()
+        return self._process
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        with frozen_jvms(self._process.pid):
+            yield
+
+
+@contextmanager
+def frozen_jvms(root: int) -> Iterator[None]:
+    """Stop every JVM below a process, and continue it."""
+    jvms = [process for process in tree(root) if Path(f"/proc/{process}/comm").read_text() == "java\n"]
+    assert jvms
+    for process in jvms:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in jvms:
+            os.kill(process, signal.SIGCONT)
+
+
+def is_healthy(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://{address}/healthz", timeout=10):
+            return True
+    except urllib.error.HTTPError as error:
+        assert error.code == 503
+        return False
+
+
+def healths(address: str, seconds: float) -> list[bool]:
+    """Ask once a second for some time."""
+    found, deadline = [], time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found.append(is_healthy(address))
+        time.sleep(1)
+    return found
+
+
+def await_batches(query: Child, count: int) -> None:
+    deadline = time.monotonic() + JUDGED
+    while query.log.read_text().count('"frames": ') < count:
+        query.check_running()
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def test_an_outage_of_kafka_is_healthy_and_a_query_that_hangs_is_not(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    address, traffic = f"127.0.0.1:{port}", Traffic(default_schemas(), 10)
+    with FreezableBroker() as broker:
+        create_topics(broker.internal, FRAMES, FINDINGS)
+        publish(broker.internal, FRAMES, traffic.opening())
+        command = ["run", "--bootstrap", broker.internal, "--metrics-address", address, "--buckets", "4"]
+        with Child([*command, "--checkpoint", str(tmp_path / "checkpoint")], tmp_path / "run.log") as query:
+            query.wait_for('"frames": ', STARTED)
+            with broker.frozen():
+                assert all(healths(address, OUTAGE))
+            query.wait_for('"query": "kafka-back"', JUDGED)
+            publish(broker.internal, FRAMES, traffic.round(0))
+            await_batches(query, 2)
+            with frozen_jvms(query.process_id):
+                assert not healths(address, OUTAGE)[-1]
+    assert '"query": "stopped"' in query.log.read_text()
