@@ -23,7 +23,6 @@ from streaming.query.session import spark_session
 from streaming.settings.configuration import Configuration
 from streaming.user_error import UserError
 
-PARTITIONS = 2
 BATCH_SECONDS = 600.0
 """Time without a batch after which a bench fails."""
 _EVERY_PROGRESS = {"spark.sql.streaming.numRecentProgressUpdates": "10000"}
@@ -63,7 +62,7 @@ class Bench:
 
     def fill(self, topic: str, records: Iterator[Keyed]) -> int:
         """Write records to a topic, and return their number."""
-        create_topics(self._broker.internal, topic, self.configuration.findings_topic, PARTITIONS)
+        create_topics(self._broker.internal, topic, self.configuration.findings_topic)
         count = publish(self._broker.internal, topic, records)
         self.topics[topic] = self.topics.get(topic, 0) + count
         return count

@@ -1,54 +1,99 @@
-"""Creates the two topics of kipwatch: frames and findings."""
+"""Creates the two topics of kipwatch, frames and findings, unless they exist."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
 from types import MappingProxyType
+from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from decoders.retention import KEPT_FOR
-from streaming.settings.kafka_client import librdkafka_settings
+from streaming.settings.kafka_client import Setting, librdkafka_settings
+from streaming.settings.topic_settings import Topics, TopicSettings
 from streaming.user_error import UserError
 
 # Seconds to wait for Kafka; it may be starting at the same time.
 _PATIENCE = 30.0
+_FORBIDDEN: Final = frozenset(
+    {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
+)
+
+_DEFAULTS: Final = Topics()
+_HOUR: Final = 3_600_000
+_MEBIBYTE: Final = 1 << 20
+# Kafka deletes whole segments. With ten in the period, records are kept for at most a tenth longer.
+_SEGMENTS: Final = 10
+_LONGEST_SEGMENT: Final = 7 * 24 * _HOUR
+_LARGEST_SEGMENT, _SMALLEST_SEGMENT = 1024 * _MEBIBYTE, 16 * _MEBIBYTE
 
 
 def create_topics(
     bootstrap: str,
     frames: str,
     findings: str,
-    partitions: int = 2,
-    retention: timedelta = timedelta(microseconds=KEPT_FOR / 1_000),
+    topics: Topics = _DEFAULTS,
     *,
-    settings: Mapping[str, str | int | bool] = MappingProxyType({}),
+    settings: Mapping[str, Setting] = MappingProxyType({}),
 ) -> None:
-    """Create the topic of frames and the compacted topic of findings; one that exists stays as it is.
+    """Create the topics that do not exist; one that exists stays as it is, and no right to create is needed.
 
-    `partitions` and `retention` apply to the frames; `settings` is the table [kafka] of the configuration.
-    Raises `UserError` if Kafka cannot be reached or refuses.
+    `settings` is the table [kafka] of the configuration. Raises `UserError` if Kafka cannot be reached or
+    refuses.
     """
     admin = AdminClient({**librdkafka_settings(bootstrap, settings), "log_level": 0})
-    milliseconds = str(int(retention.total_seconds() * 1000))
-    wanted = [
-        NewTopic(frames, partitions, config={"retention.ms": milliseconds}),
-        # The key is the finding's id: only the latest state of a finding is kept.
-        NewTopic(findings, 1, config={"cleanup.policy": "compact"}),
-    ]
-    for topic, created in admin.create_topics(wanted, request_timeout=_PATIENCE).items():
-        with _explaining(topic, bootstrap):
-            created.result()
+    wanted = (
+        _new_topic(frames, topics.frames, "delete"),
+        # The key is the finding's id: the latest state of each finding is kept, until it expires.
+        _new_topic(findings, topics.findings, "compact,delete"),
+    )
+    missing = [topic for topic in wanted if not _exists(admin, topic.topic, bootstrap)]
+    if missing:
+        for name, created in admin.create_topics(missing, request_timeout=_PATIENCE).items():
+            # Another process may have created it meanwhile.
+            with _explaining("create", name, bootstrap, KafkaError.TOPIC_ALREADY_EXISTS):
+                created.result()
+
+
+def _exists(admin: AdminClient, name: str, bootstrap: str) -> bool:
+    (described,) = admin.describe_topics(TopicCollection([name]), request_timeout=_PATIENCE).values()
+    with _explaining("use", name, bootstrap, KafkaError.UNKNOWN_TOPIC_OR_PART):
+        described.result()
+        return True
+    return False
+
+
+def _new_topic(name: str, settings: TopicSettings, policy: str) -> NewTopic:
+    """Return the request to create a topic."""
+    milliseconds = int(settings.retention_hours * _HOUR)
+    config = {
+        "cleanup.policy": policy,
+        "retention.ms": milliseconds,
+        "segment.ms": max(1, min(_LONGEST_SEGMENT, milliseconds // _SEGMENTS)),
+    }
+    if settings.retention_mebibytes:
+        size = settings.retention_mebibytes * _MEBIBYTE
+        segment = max(_SMALLEST_SEGMENT, min(_LARGEST_SEGMENT, size // _SEGMENTS))
+        config |= {"retention.bytes": size, "segment.bytes": segment}
+    replicas = {"replication_factor": settings.replication_factor} if settings.replication_factor else {}
+    return NewTopic(
+        name, settings.partitions, config={key: str(value) for key, value in config.items()}, **replicas
+    )
 
 
 @contextlib.contextmanager
-def _explaining(topic: str, bootstrap: str) -> Iterator[None]:
-    """Raise `UserError` for an error of Kafka, except that the topic exists."""
+def _explaining(verb: str, topic: str, bootstrap: str, harmless: int) -> Iterator[None]:
+    """Raise `UserError` for an error of Kafka other than the harmless one."""
     try:
         yield
     except KafkaException as error:
         cause: KafkaError = error.args[0]
-        if cause.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            reason = f"cannot create the topic {topic} at {bootstrap}: {cause.str()}"
-            raise UserError(f"{reason}; check that Kafka runs there and permits it") from error
+        if cause.code() != harmless:
+            reason = f"cannot {verb} the topic {topic} at {bootstrap}: {cause.str()}"
+            raise UserError(f"{reason}; {_remedy(verb, cause)}") from error
+
+
+def _remedy(verb: str, cause: KafkaError) -> str:
+    if cause.code() not in _FORBIDDEN:
+        return "check that Kafka runs there and permits it"
+    rights = "create it beforehand, or grant Create on it" if verb == "create" else "grant what it needs"
+    return f"{rights} (docs/run.md lists the ACLs)"

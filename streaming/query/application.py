@@ -71,11 +71,11 @@ class Application:
         Raises UserError if the address is in use, Java or jars are missing, or the query failed.
         """
         settings = self._configuration
-        topics = settings.frames_topic, settings.findings_topic
+        names = settings.frames_topic, settings.findings_topic
         with ExitStack() as stack:
             stack.enter_context(self._kafka_watch)
             stack.callback(self._serve().close)
-            create_topics(settings.bootstrap, *topics, settings=settings.kafka)
+            create_topics(settings.bootstrap, *names, settings.topics, settings=settings.kafka)
             self._findings = FindingsSink(settings.bootstrap, settings.findings_topic, settings.kafka)
             self._run_until_stopped(stack.enter_context(spark_session(settings)))
 

@@ -14,6 +14,7 @@ from decoders.frame.record import NAME_BYTES
 from decoders.wire.assembly import MAX_FRAME
 from expectations.rules.base.rule import Level
 from streaming.metrics.label_values import LABEL_LIMIT
+from streaming.settings.topic_settings import Topics
 from streaming.user_error import UserError
 
 HIGHEST_PORT = 0xFFFF
@@ -126,6 +127,7 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             description="readings of KIPs, such as kip1082=text, separated by commas; if empty, as released"
         ),
     ] = []
+    topics: Topics = Topics()
     listener: list[Listener] = []
     disable: list[str] = []
     levels: dict[str, Level] = {}

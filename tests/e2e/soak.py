@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +24,7 @@ from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.demo.child import Child
 from streaming.demo.page import scrape
+from streaming.settings.topic_settings import FramesTopicSettings, Topics
 from tests.e2e.chart import chart
 from tests.e2e.process_tree import resident_mebibytes
 
@@ -32,7 +32,7 @@ FRAMES_PER_SECOND: Final = 40_000
 STARTED: Final = 120.0
 SAMPLE_SECONDS: Final = 10.0
 RECONNECT_SECONDS: Final = 30
-RETENTION: Final = timedelta(minutes=5)
+TOPICS: Final = Topics(frames=FramesTopicSettings(retention_hours=5 / 60))
 _FRAMES_IN_BLOCK: Final = 2 * PER_WORK
 _SEQUENCES: Final = 1 << 30
 """Distance between the TCP sequence numbers of a client's consecutive connections."""
@@ -66,7 +66,7 @@ class Soak:
     def __enter__(self) -> Soak:
         with ExitStack() as stack:
             broker = stack.enter_context(EmbeddedBroker())
-            create_topics(broker.internal, "frames", "findings", retention=RETENTION)
+            create_topics(broker.internal, "frames", "findings", TOPICS)
             kafka = ["--bootstrap", broker.internal, "--frames-topic", "frames"]
             self._page_at, feeder_page = (f"127.0.0.1:{port}" for port in free_ports(2))
             run = ["run", *kafka, "--findings-topic", "findings", "--metrics-address", self._page_at]

@@ -21,10 +21,12 @@ from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.demo.child import Child
 from streaming.demo.page import MetricsPage, scrape
+from streaming.settings.topic_settings import FramesTopicSettings, Topics
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(600)]
 
 CONNECTIONS = 40
+ONE_PARTITION = Topics(frames=FramesTopicSettings(partitions=1))
 STARTED, JUDGED, ENDED = 120.0, 120.0, 150.0
 _NUMBERS = itertools.count()
 
@@ -81,7 +83,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoppedQuery]:
 
 def prepare(stopped: StoppedQuery, topic: str, checkpoint: Path) -> None:
     """Let a query judge the opening of all connections and two invalid records, then stop it."""
-    create_topics(stopped.broker.internal, topic, "kipwatch.findings", partitions=1)
+    create_topics(stopped.broker.internal, topic, "kipwatch.findings", ONE_PARTITION)
     publish(stopped.broker.internal, topic, stopped.traffic.opening())
     producer = Producer({"bootstrap.servers": stopped.broker.internal})
     for value in (b"", b"poison"):
@@ -153,7 +155,7 @@ def test_a_corrupt_checkpoint_is_an_error(stopped: StoppedQuery) -> None:
 
 def test_expired_frames_are_an_error_and_may_be_skipped(stopped: StoppedQuery) -> None:
     """Connections that were known by then count as interrupted, and are undecided."""
-    create_topics(stopped.broker.internal, "expired", "kipwatch.findings", partitions=1)
+    create_topics(stopped.broker.internal, "expired", "kipwatch.findings", ONE_PARTITION)
     checkpoint = stopped.folder / "expired"
     prepare(stopped, "expired", checkpoint)
     count = publish(stopped.broker.internal, "expired", stopped.traffic.round(0))

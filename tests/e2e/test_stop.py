@@ -22,9 +22,11 @@ from streaming.query.query import reports_of, start_query
 from streaming.query.session import spark_session
 from streaming.query.stages import BucketProcessor
 from streaming.settings.configuration import Configuration
+from streaming.settings.topic_settings import FramesTopicSettings, Topics
 from streaming.state.bucket import Bucket
 from tests.e2e.process_tree import children
 
+ONE_PARTITION = Topics(frames=FramesTopicSettings(partitions=1))
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(300)]
 
 STARTED, ENDED = 120.0, 60.0
@@ -65,7 +67,7 @@ def test_a_query_stopped_within_a_batch_ends_with_the_error_of_that_batch(tmp_pa
     """A StackOverflowError while Spark reads the error would hide it behind a thousand lines of trace."""
     started, taken = tmp_path / "started", list[int]()
     with EmbeddedBroker() as broker:
-        create_topics(broker.internal, "frames", "findings", partitions=1)
+        create_topics(broker.internal, "frames", "findings", ONE_PARTITION)
         publish(broker.internal, "frames", Traffic(default_schemas(), 4).opening())
         configuration = Configuration(
             bootstrap=broker.internal,

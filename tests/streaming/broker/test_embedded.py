@@ -7,12 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.admin import AdminClient
 
 from streaming.broker import ports
 from streaming.broker.embedded import EmbeddedBroker, first_error
 from streaming.broker.ports import HOST, reserve
-from streaming.broker.topics import create_topics
 from streaming.user_error import UserError
 from tests.streaming.broker.request_log import LoggedRequest, read_request_log
 
@@ -82,16 +81,6 @@ def test_closing_leaves_nothing_behind_and_a_relay_can_stand_before_the_watched_
 
 
 @pytest.mark.jvm
-def test_topics_are_created_once_and_kept(broker: EmbeddedBroker) -> None:
-    create_topics(broker.internal, "frames", "findings", partitions=3)
-    create_topics(broker.internal, "frames", "findings", partitions=5)
-    topics = AdminClient({"bootstrap.servers": broker.internal}).list_topics(timeout=10).topics
-    assert len(topics["frames"].partitions) == 3
-    assert _setting(broker, "findings", "cleanup.policy") == "compact"
-    assert _setting(broker, "frames", "retention.ms") == "86400000"
-
-
-@pytest.mark.jvm
 def test_the_request_log_holds_what_the_watched_listener_served_and_nothing_else(
     broker: EmbeddedBroker,
 ) -> None:
@@ -123,10 +112,3 @@ def _advertised(bootstrap: str) -> str:
         AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=10).brokers.values()
     )
     return f"{node.host}:{node.port}"
-
-
-def _setting(broker: EmbeddedBroker, topic: str, name: str) -> str:
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    admin = AdminClient({"bootstrap.servers": broker.internal})
-    (described,) = admin.describe_configs([resource], request_timeout=10).values()
-    return str(described.result()[name].value)

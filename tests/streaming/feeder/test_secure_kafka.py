@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from streaming.audit.frames_topic import latest_records
 from streaming.broker.topics import create_topics
@@ -15,7 +16,7 @@ from streaming.feeder.publisher import Publisher
 from streaming.settings.kafka_client import Setting
 from tests.streaming.commands.ran import run_process
 from tests.streaming.feeder.live import FRAMES
-from tests.streaming.secure_broker import PASSWORD, USER, SecureBroker
+from tests.streaming.secure_broker import PASSWORD, PASSWORD_VARIABLE, USER, SecureBroker
 
 pytestmark = pytest.mark.jvm
 
@@ -29,32 +30,30 @@ PATIENCE = 30.0
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
     with SecureBroker(tmp_path_factory.mktemp("secure")) as running:
         create_topics(running.internal, FRAMES, "kipwatch.findings")
+        running.grant(USER, (ResourceType.TOPIC, FRAMES, AclOperation.WRITE))
+        running.grant("auditor", (ResourceType.TOPIC, FRAMES, AclOperation.READ))
+        running.grant("auditor", (ResourceType.GROUP, "kipwatch-audit", AclOperation.READ))
         yield running
 
 
-def settings(broker: SecureBroker) -> dict[str, Setting]:
-    return {
-        "security.protocol": "SASL_SSL",
-        "ssl.ca.location": str(broker.certificate),
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": USER,
-        "sasl.password": "env:KIPWATCH_TEST_PASSWORD",
-    }
+def configured(folder: Path, settings: Mapping[str, Setting]) -> Path:
+    config = folder / f"{settings['sasl.username']}.toml"
+    table = "".join(f"{json.dumps(name)} = {json.dumps(value)}\n" for name, value in settings.items())
+    config.write_text(f"[kafka]\n{table}")
+    return config
 
 
 def test_a_capture_is_published_and_audited_over_tls_with_a_password_of_the_environment(
     broker: SecureBroker, tmp_path: Path
 ) -> None:
-    table = "".join(f"{json.dumps(name)} = {json.dumps(value)}\n" for name, value in settings(broker).items())
-    config = tmp_path / "kipwatch.toml"
-    config.write_text(f"[kafka]\n{table}")
+    config = configured(tmp_path, broker.login(USER))
     flags = ["--ports", PORT, "--bootstrap", broker.sasl, "--config", config]
     flags += ["--feeder-metrics-address", "127.0.0.1:0"]
     ran = run_process("feed", CAPTURE, *flags, KIPWATCH_TEST_PASSWORD=PASSWORD)
     assert ran.status == 0, ran.errors
     delivered = json.loads(ran.output.splitlines()[-1])["records"]["delivered"]
     assert len(latest_records(broker.internal, FRAMES, 10_000)) == delivered > 100
-    audit = ["audit", "--bootstrap", broker.sasl, "--config", config]
+    audit = ["audit", "--bootstrap", broker.sasl, "--config", configured(tmp_path, broker.login("auditor"))]
     audited = run_process(*audit, KIPWATCH_TEST_PASSWORD=PASSWORD)
     assert audited.status == 0, audited.errors
     assert "do not hold" not in audited.output
@@ -63,8 +62,8 @@ def test_a_capture_is_published_and_audited_over_tls_with_a_password_of_the_envi
 def test_a_feeder_that_kafka_refuses_logs_that_and_is_not_ready(
     broker: SecureBroker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("KIPWATCH_TEST_PASSWORD", "guessed")
-    publisher = Publisher(broker.sasl, FRAMES, settings(broker), 1_000_000, lambda: True)
+    monkeypatch.setenv(PASSWORD_VARIABLE, "guessed")
+    publisher = Publisher(broker.sasl, FRAMES, broker.login(USER), 1_000_000, lambda: True)
     deadline = time.monotonic() + PATIENCE
     while publisher.is_accepting:
         assert time.monotonic() < deadline

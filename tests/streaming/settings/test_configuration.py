@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from streaming.settings.configuration import Configuration, Listener, add_flags, configure, host_and_port
 from streaming.user_error import UserError
 
-TABLES = {"listener", "disable", "levels", "suppress"}
+TABLES = {"topics", "listener", "disable", "levels", "suppress"}
 FLAGS = [name for name in Configuration.__struct_fields__ if name not in TABLES]
 
 
