@@ -49,6 +49,18 @@ def payload() -> panels.Panel:
     )
 
 
+def ports() -> panels.Panel:
+    """Return the panel on what each port carries."""
+    return panels.graph_panel(
+        "Captured bytes by port",
+        "TCP payload of each watched port that was framed, or skipped because it is TLS or another protocol.",
+        {"{{port}} {{fate}}": queries.BYTES_BY_PORT},
+        unit=panels.BYTES_PER_SECOND,
+        span=8,
+        empty=NO_FEEDER,
+    )
+
+
 def missed() -> panels.Panel:
     """Return the panel on feeders that miss bytes."""
     graph = panels.graph_panel(

@@ -36,6 +36,7 @@ def dashboard() -> builder.Dashboard:
             "Capture": [
                 capture.payload(),
                 capture.missed(),
+                capture.ports(),
                 capture.packets(),
                 capture.records(),
                 capture.waiting(),

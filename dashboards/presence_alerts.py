@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from dashboards.alert import BLIND, Alert, Severity, Watches
 from dashboards.links import CONFORMANCE, PIPELINE, Places
-from dashboards.thresholds import BEGUN_WITHIN, FIRST_BATCH, STALLED_AFTER
+from dashboards.promql import none_of, one_of, select, total
+from dashboards.thresholds import (
+    BEGUN_WITHIN,
+    FIRST_BATCH,
+    STALLED_AFTER,
+    TRAFFIC_WINDOW,
+    WITHOUT_TRAFFIC,
+)
+from decoders.wire.ledger import SkipReason
 from streaming.metrics import definitions as metrics
 
 WATCHDOG = "KipwatchWatchdog"
@@ -21,6 +29,8 @@ def alerts(places: Places) -> list[Alert]:
         _first_batch_missing(places),
         _feeder_absent(places),
         _no_feeder(places),
+        _no_traffic(places),
+        _only_opaque(places),
         _watchdog(places),
     ]
 
@@ -108,6 +118,48 @@ def _no_feeder(places: Places) -> Alert:
         dashboard=places.dashboard(PIPELINE),
         wait="5m",
         labels=BLIND,
+    )
+
+
+def _no_traffic(places: Places) -> Alert:
+    not_watched = [f"skipped-{reason}" for reason in (SkipReason.OWN, SkipReason.OTHER_PORT)]
+    captured = select(metrics.CAPTURE_BYTES, none_of("fate", not_watched))
+    return Alert(
+        "KipwatchNoTraffic",
+        Watches.KIPWATCH,
+        Severity.WARNING,
+        f"{total(f'increase({captured}[{TRAFFIC_WINDOW}])', 'job', 'instance')} == 0",
+        summary="A feeder sees no traffic: its port or interface may be wrong.",
+        description=(
+            f"The feeder at {{{{ $labels.instance }}}} captured nothing of others for {WITHOUT_TRAFFIC}. "
+            "What passes its broker is not seen."
+        ),
+        runbook=places.section("kipwatchnotraffic"),
+        dashboard=places.dashboard(PIPELINE, "job"),
+        wait=WITHOUT_TRAFFIC,
+    )
+
+
+def _only_opaque(places: Places) -> Alert:
+    port = ("job", "instance", "port")
+    opaque, framed = (
+        select(metrics.CAPTURE_PORT_BYTES, one_of("fate", [fate]))
+        for fate in (f"skipped-{SkipReason.OPAQUE}", "framed")
+    )
+    return Alert(
+        "KipwatchOnlyOpaque",
+        Watches.KIPWATCH,
+        Severity.WARNING,
+        f"{total(f'increase({opaque}[{TRAFFIC_WINDOW}])', *port)} > 0 "
+        f"and {total(f'increase({framed}[{TRAFFIC_WINDOW}])', *port)} == 0",
+        summary="A watched port carries only TLS or another protocol: nothing is judged there.",
+        description=(
+            "The feeder at {{ $labels.instance }} cannot read anything on port {{ $labels.port }}. That no "
+            "violations are found there means nothing."
+        ),
+        runbook=places.section("kipwatchonlyopaque"),
+        dashboard=places.dashboard(PIPELINE, "job"),
+        wait=WITHOUT_TRAFFIC,
     )
 
 

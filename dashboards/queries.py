@@ -127,6 +127,7 @@ BUILDS = f"max by (job, version, kafka) ({select(metrics.BUILD_INFO, JOB)})"
 FRAMES_BY_KIND = rate(metrics.FRAMES, "kind")
 FRAMES_BY_API = f"topk(10, {rate(metrics.FRAMES, 'api')})"
 BYTES_BY_FATE = rate(metrics.CAPTURE_BYTES, "fate", of=FEEDER)
+BYTES_BY_PORT = rate(metrics.CAPTURE_PORT_BYTES, "port", "fate", of=FEEDER)
 PACKETS_BY_FATE = rate(metrics.CAPTURE_PACKETS, "fate", of=FEEDER)
 OPAQUE_CONNECTIONS = f"round({total(growth(metrics.CAPTURE_OPAQUE, INSTANCE))})"
 ENDINGS_BY_REASON = f"round({total(growth(metrics.QUERY_ENDINGS), 'reason')}) > 0"

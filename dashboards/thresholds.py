@@ -25,6 +25,10 @@ UNDECODABLE_SHARE = 0.01
 """Of all frames. Below it is a single odd client, above it a release or a filter that does not fit."""
 LOST_SHARE = 0.001
 """Of the bytes that passed. Each gap leaves the checks around it undecided."""
+TRAFFIC_WINDOW = "10m"
+"""Clients ask for metadata every five minutes, so a port that is in use carries frames in any ten minutes."""
+WITHOUT_TRAFFIC = "15m"
+"""How long every such window must be empty. Longer, so that one connection of a scanner fires nothing."""
 GROWING_LAG = 10_000
 """Records that wait. A backlog below it is gone in a batch or two."""
 EXERCISED_HOURS = 0.5

@@ -21,7 +21,7 @@ from decoders.wire.assembly import PREFIX, SHORTEST_FRAME, AssemblySnapshot, Fra
 from decoders.wire.frame_detector import FrameDetector
 from decoders.wire.framing import Framed, Framer, FramerState, Loss, NoRequest
 from decoders.wire.ledger import Ledger
-from decoders.wire.other_protocol import is_gssapi_token
+from decoders.wire.other_protocol import OtherProtocol, is_gssapi_token, protocol_of
 from decoders.wire.pairing import RequestInFlight, RequestsInFlight, RequestsInFlightSnapshot, Turn
 from decoders.wire.recorder import Recorder
 from decoders.wire.stream import SEQUENCE_SPACE, Chunk, Gap
@@ -82,6 +82,7 @@ class KafkaLayer:
         self._raw_tokens = False
         self._is_kafka = False
         self._no_request: NoRequest | None = None
+        self._other_protocol = OtherProtocol.TLS
         self._api_versions: ApiVersionsResponse | None = None
 
     def begin(self, direction: Direction, *, from_start: bool) -> None:
@@ -113,6 +114,7 @@ class KafkaLayer:
         if isinstance(event, Chunk):
             if direction is Direction.TO_CLIENT and self._awaits_first_request:
                 framer.abandon()
+                self._other_protocol = protocol_of(event.payload[:PREFIX])
                 yield from self._record_loss(direction, Loss(0, event.captured_at, event.position))
             results = framer.push(event)
         else:
@@ -187,6 +189,7 @@ class KafkaLayer:
             yield from self._record_loss(direction, result)
             return
         if isinstance(result, NoRequest):
+            self._other_protocol = protocol_of(result.beginning[:PREFIX])
             self._no_request = None if is_gssapi_token(result.beginning) else result
             return
         self._is_kafka = True
@@ -203,7 +206,7 @@ class KafkaLayer:
     def _record_loss(self, direction: Direction, loss: Loss) -> Iterator[Record]:
         self._note_loss(direction)
         if self._framers[direction].state is FramerState.OPAQUE:
-            self._ledger.count_opaque()
+            self._ledger.count_opaque(self._other_protocol)
             for framer in self._framers.values():
                 framer.abandon()
         # Losses in a row make one GAP; the ledger counts every byte.

@@ -45,7 +45,8 @@ class SkipReason(enum.StrEnum):
 class Ledger:
     """Running totals in bytes; `packets` counts packets by the reason why they were skipped, or as `tcp`.
 
-    All counts of a connection's ledger are added to the ledger `within` as well.
+    All counts of a connection's ledger are added to the ledger `within` as well. `opaque` counts connections
+    that do not carry the Kafka protocol, by the protocol that their first bytes look like.
     """
 
     within: Ledger | None = None
@@ -53,7 +54,7 @@ class Ledger:
     framed: int = 0
     pending: int = 0
     lost: int = 0
-    opaque_connections: int = 0
+    opaque: Counter[str] = field(default_factory=Counter)
     skipped: Counter[SkipReason] = field(default_factory=Counter)
     packets: Counter[str] = field(default_factory=Counter)
 
@@ -85,11 +86,16 @@ class Ledger:
         if self.within is not None:
             self.within.lose(size)
 
-    def count_opaque(self) -> None:
-        """Count a connection that does not carry the Kafka protocol."""
-        self.opaque_connections += 1
+    def count_opaque(self, protocol: str) -> None:
+        """Count a connection that does not carry the Kafka protocol but another, an `OtherProtocol`."""
+        self.opaque[protocol] += 1
         if self.within is not None:
-            self.within.count_opaque()
+            self.within.count_opaque(protocol)
+
+    @property
+    def opaque_connections(self) -> int:
+        """How many connections do not carry the Kafka protocol."""
+        return self.opaque.total()
 
     def fates(self) -> dict[str, int]:
         """Return the totals that never decrease: `framed`, `skipped-REASON` and `lost`."""

@@ -58,7 +58,8 @@ class _ClosedConnection(NamedTuple):
 class Tracker:
     """Follows every connection to the watched ports.
 
-    `held` is the memory that all connections hold, in bytes, roughly; `max_held` bounds it.
+    `held` is the memory that all connections hold, in bytes, roughly; `max_held` bounds it. `port_ledgers`
+    count the bytes of the connections to each watched port.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Tracker:
         called when a connection is closed, and at the end of the source for those still open.
         """
         self.ledger = Ledger()
+        self.port_ledgers = {port: Ledger(within=self.ledger) for port in sorted(ports)}
         self._ports = frozenset(ports)
         self._max_connections = max_connections
         self._max_held = max_held
@@ -200,7 +202,8 @@ class Tracker:
             self._skip(key, segment)
             return None
         if _shows_connection(segment):
-            connection = Connection(self._run, self._detector, self.ledger, *key)
+            ledger = self.port_ledgers.get(key[1].port, self.ledger)
+            connection = Connection(self._run, self._detector, ledger, *key)
             if not self._is_straggler(connection, segment):
                 return connection
         self._skip(SkipReason.AFTER_CLOSE, segment)

@@ -21,6 +21,7 @@ from streaming.feeder.heartbeat import INTERVAL, FeederHeartbeats
 from streaming.feeder.log import log_event
 from streaming.feeder.outlet import Outlet
 from streaming.feeder.own_traffic import OwnTraffic
+from streaming.feeder.port_watch import ANY_PORT, PortWatch
 from streaming.settings.configuration import Configuration
 from streaming.settings.private_file import open_private
 from streaming.settings.release import load_schemas
@@ -73,6 +74,7 @@ class Feeder:
         self._writer: PcapWriter | None = None
         self._capture = capture
         self._own = own
+        self._port_watch = PortWatch(_source(configuration, capture))
         self._heartbeats = FeederHeartbeats(run, cluster, feeder)
         self._outlet: Outlet
         self._running = False
@@ -174,6 +176,10 @@ class Feeder:
         ledger = self._tracker.ledger
         self._metrics.account_bytes(ledger.fates())
         self._metrics.account_packets(ledger.packets, opaque_connections=ledger.opaque_connections)
+        ports = self._tracker.port_ledgers or {ANY_PORT: ledger}
+        self._metrics.account_ports(ports)
+        if not self._stopping.is_set():
+            self._port_watch.check(ports, self._measured_at)
         self._account_records()
 
     def _account_records(self) -> None:
@@ -194,6 +200,13 @@ class Feeder:
         lost = left + fates.get("refused", 0)
         if lost:
             raise UserError(f"Kafka did not accept {lost} records; check that it runs, and its errors above")
+
+
+def _source(configuration: Configuration, capture: InterfaceCapture | None) -> str:
+    if capture is None:
+        return "the source"
+    interfaces = configuration.interface
+    return f"interface{'s' if len(interfaces) > 1 else ''} {', '.join(interfaces)}"
 
 
 def open_save(path: Path) -> BinaryIO:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from prometheus_client import Counter
 
+from decoders.wire.ledger import Ledger, SkipReason
+from streaming.feeder.port_watch import ANY_PORT
 from streaming.metrics import definitions as metrics
 from streaming.metrics import instruments
 
@@ -18,10 +20,12 @@ class FeederMetrics:
         self._dropped_packets = _Total(instruments.counter(metrics.CAPTURE_DROPPED_PACKETS, self.registry))
         self._shed_bytes = _Total(instruments.counter(metrics.FEED_SHED_BYTES, self.registry))
         self._bytes = instruments.counter(metrics.CAPTURE_BYTES, self.registry)
+        self._port_bytes = instruments.counter(metrics.CAPTURE_PORT_BYTES, self.registry)
         self._packets = instruments.counter(metrics.CAPTURE_PACKETS, self.registry)
         self._opaque = _Total(instruments.counter(metrics.CAPTURE_OPAQUE, self.registry))
         self._records = instruments.counter(metrics.FEED_RECORDS, self.registry)
         self._waiting_bytes = instruments.gauge(metrics.FEED_WAITING_BYTES, self.registry)
+        self._port_totals: dict[tuple[int, str], _Total] = {}
         self._totals: dict[Counter, dict[str, _Total]] = {
             self._bytes: {},
             self._packets: {},
@@ -36,6 +40,19 @@ class FeederMetrics:
         """Raise the counters of packets by fate, and of connections that are not Kafka, to their totals."""
         self._account(self._packets, totals)
         self._opaque.reach(opaque_connections)
+
+    def account_ports(self, ledgers: Mapping[int, Ledger]) -> None:
+        """Raise the counters of each port to the totals of its byte ledger."""
+        for port, ledger in ledgers.items():
+            fates = {
+                "framed": ledger.framed,
+                f"skipped-{SkipReason.OPAQUE}": ledger.skipped[SkipReason.OPAQUE],
+            }
+            for fate, total in fates.items():
+                if (port, fate) not in self._port_totals:
+                    label = "any" if port == ANY_PORT else str(port)
+                    self._port_totals[port, fate] = _Total(self._port_bytes.labels(label, fate))
+                self._port_totals[port, fate].reach(total)
 
     def account_drops(self, total: int) -> None:
         """Raise the counter of dropped packets to the kernel's total."""

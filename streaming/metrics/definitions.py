@@ -122,6 +122,13 @@ CAPTURE_BYTES = Metric(
     ("fate",),
     unit="bytes",
 )
+CAPTURE_PORT_BYTES = Metric(
+    "kipwatch_capture_port_bytes_total",
+    MetricType.COUNTER,
+    "TCP payload of each watched port that was framed, or skipped because it is not Kafka.",
+    ("port", "fate"),
+    unit="bytes",
+)
 CAPTURE_PACKETS = Metric(
     "kipwatch_capture_packets_total",
     MetricType.COUNTER,
@@ -170,6 +177,7 @@ METRICS = (
     FRAMES,
     UNDECODABLE_FRAMES,
     CAPTURE_BYTES,
+    CAPTURE_PORT_BYTES,
     CAPTURE_PACKETS,
     CAPTURE_OPAQUE,
     CAPTURE_DROPPED_PACKETS,

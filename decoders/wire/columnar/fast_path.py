@@ -34,7 +34,6 @@ TOTALS = np.dtype(
         ("waits_until", np.int64),
         ("held", np.int64),
         ("tcp", np.int64),
-        *BYTE_COUNTS,
         ("other_port", np.int64),
     ]
 )
@@ -44,6 +43,8 @@ TOTALS = np.dtype(
 before `earliest`, and a packet captured after `waits_until` makes a connection give up a wait; both are in
 nanoseconds since the epoch.
 """
+PORT_BYTES = np.dtype(BYTE_COUNTS)
+"""Bytes of the flows to one port. The first row is for ports that are not named."""
 LIMITS = np.dtype(
     [
         ("idle_after", np.int64),
@@ -64,9 +65,9 @@ class FastPathState(NamedTuple):
     """The columns of a batch, the state of all flows, and the columns that frames are written to.
 
     `flow_of_pair` is int64, with NO_FLOW where the flow is not known. `flows` and `streams` are the arrays of
-    `Flows`, `in_flight` are the slots of its rings, `layouts` is the result of `produce_layouts`. `limits`,
-    `totals`, `packet` and the drafts have one row each, with the dtypes LIMITS, TOTALS, PACKET, FLOW, STREAM
-    and TOTALS.
+    `Flows`, `in_flight` are the slots of its rings, `layouts` is the result of `produce_layouts`. `ports` has
+    dtype PORT_BYTES and a row for each watched port. `limits`, `totals`, `packet` and the drafts have one row
+    each, with the dtypes LIMITS, TOTALS, PACKET, FLOW, STREAM and TOTALS.
     """
 
     data: Any
@@ -82,6 +83,7 @@ class FastPathState(NamedTuple):
     limits: Any
     frames: FrameColumns
     totals: Any
+    ports: Any
     packet: Any
     flow_draft: Any
     stream_draft: Any

@@ -25,6 +25,7 @@ class FlowTable:
         self.flows = Flows()
         self.flow_of_pair = np.empty(0, np.int64)
         self._tracker = tracker
+        self._port_rows = {port: row for row, port in enumerate(tracker.port_ledgers, 1)}
         self._flow_of_id: dict[bytes, int] = {}
         self._connections: dict[int, Connection] = {}
         self._pair_of_flow: dict[int, int] = {}
@@ -89,7 +90,9 @@ class FlowTable:
     def offload(self, connection: Connection, lower_is_client: bool, builder: FrameBatchBuilder) -> None:
         """Copy the state of a connection to its flow, if it can be offloaded."""
         flow = self.flow_of(connection)
-        for direction, begun in enumerate(offload(connection, self.flows, flow, lower_is_client) or ()):
+        port = self._port_rows.get(connection.server.port, 0)
+        begun_frames = offload(connection, self.flows, flow, lower_is_client, port)
+        for direction, begun in enumerate(begun_frames or ()):
             if begun:
                 row = self.flows.streams[flow, direction]
                 row["start"], row["filled"], row["capacity"] = builder.put(begun), len(begun), len(begun)

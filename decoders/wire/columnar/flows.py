@@ -22,7 +22,7 @@ _MIN_FLOWS = 64
 BYTE_COUNTS = [
     (name, np.int64) for name in ("captured", "framed", "lost", "after_hole", "duplicate", "opaque")
 ]
-"""Fields that count bytes, for each flow and in total. They have the names of the ledger's counts."""
+"""Fields that count bytes, for each flow and for each port. They have the names of the ledger's counts."""
 FLOW = np.dtype(
     [
         ("offloaded", np.bool_),
@@ -45,13 +45,15 @@ FLOW = np.dtype(
         ("last_position", np.int64),
         ("last_packet", np.int64),
         ("held", np.int64),
+        ("port", np.int64),
         *BYTE_COUNTS,
     ]
 )
 """One connection. Times are nanoseconds since the epoch, sizes are bytes.
 
-`last_packet` is the number of the latest packet, `held` is `Connection.held`, `turn` is a `Turn`. The byte
-counts begin at 0 when the flow is offloaded.
+`last_packet` is the number of the latest packet, `held` is `Connection.held`, `turn` is a `Turn`, `port` is
+the row in which bytes of the server's port are counted. The byte counts begin at 0 when the flow is
+offloaded.
 
 The flow has `in_flight` requests in flight, in slots of its ring from number `first_in_flight` on. The slot
 before the first free one holds the latest request, even if it was responded to; its sequence is NO_RECORD if

@@ -41,13 +41,12 @@ def cut_frames(state: FastPathState, at: Any, end: Any) -> Any:
 @inlined
 def skip_hole(state: FastPathState, at: Any, size: Any) -> Any:
     """Skip `size` bytes that were not captured, which follow those that end at `at` of the data."""
-    flow, stream, totals = state.flow_draft[0], state.stream_draft[0], state.totals_draft[0]
+    flow, stream = state.flow_draft[0], state.stream_draft[0]
     wanted = stream.size - stream.passed
     if size > wanted:
         return SLOW_PATH
     stream.passed += size
     flow.lost += size
-    totals.lost += size
     return _finish_frame(state, at + size) if size == wanted else DONE
 
 
@@ -78,7 +77,6 @@ def _add_piece(state: FastPathState, at: Any, end: Any) -> Any:
     data, stream, totals = state.data, state.stream_draft[0], state.totals_draft[0]
     piece = min(stream.size - stream.passed, end - at)
     if stream.filled < stream.passed:
-        totals.after_hole += piece
         state.flow_draft[0].after_hole += piece
         stream.passed += piece
         return at + piece
@@ -121,7 +119,6 @@ def _finish_frame(state: FastPathState, at: Any) -> Any:
     frames.true_lengths[row] = stream.size
     totals.rows += 1
     totals.next_sequence += 1
-    totals.framed += PREFIX + stream.filled
     flow.framed += PREFIX + stream.filled
     flow.has_new_frames = True
     stream.size, stream.prefix_length, stream.filled, stream.passed = UNSET, 0, 0, 0

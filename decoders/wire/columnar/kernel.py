@@ -68,9 +68,10 @@ def _process_segment(state: FastPathState, row: int) -> int:
     flow.last_packet = totals.packets + row
     flow.captured += end - at
     flow.duplicate += repeated
+    port = state.ports[flow.port]
+    port.captured += end - at
+    port.duplicate += repeated
     totals.tcp += 1
-    totals.captured += end - at
-    totals.duplicate += repeated
     return DONE
 
 
@@ -96,6 +97,7 @@ def _process_payload(state: FastPathState, at: int, end: int) -> int:
     held -= _held(flow, stream, limits.in_flight_cost)
     if state.totals[0].held + held > limits.max_held:
         return SLOW_PATH
+    _count_by_port(state)
     state.flows[packet.flow] = state.flow_draft[0]
     state.streams[packet.flow, packet.direction] = state.stream_draft[0]
     state.totals[0] = state.totals_draft[0]
@@ -109,12 +111,21 @@ def _process_payload(state: FastPathState, at: int, end: int) -> int:
 @inlined
 def _skip_opaque(state: FastPathState, size: int, missing: int) -> int:
     """Count bytes that are not Kafka."""
-    flow, totals = state.flow_draft[0], state.totals_draft[0]
+    flow = state.flow_draft[0]
     flow.opaque += size
-    totals.opaque += size
     flow.lost += missing
-    totals.lost += missing
     return DONE
+
+
+@inlined
+def _count_by_port(state: FastPathState) -> None:
+    """Count for the flow's port what the draft of the flow has counted."""
+    flow, draft = state.flows[state.packet[0].flow], state.flow_draft[0]
+    port = state.ports[flow.port]
+    port.framed += draft.framed - flow.framed
+    port.lost += draft.lost - flow.lost
+    port.after_hole += draft.after_hole - flow.after_hole
+    port.opaque += draft.opaque - flow.opaque
 
 
 @inlined
@@ -130,5 +141,4 @@ def _skip_other_port(state: FastPathState, row: int) -> None:
     """Count a segment between two ports that are not watched."""
     totals, payload = state.totals[0], state.segments.ends[row] - state.segments.starts[row]
     totals.tcp += 1
-    totals.captured += payload
     totals.other_port += payload

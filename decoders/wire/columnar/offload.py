@@ -25,8 +25,12 @@ _NO_REQUEST = RequestInFlight(NO_RECORD, 0, 0, 0, 0)
 _NO_BYTES_COUNTED = (0,) * len(BYTE_COUNTS)
 
 
-def offload(connection: Connection, flows: Flows, flow: int, lower_is_client: bool) -> list[bytes] | None:
+def offload(
+    connection: Connection, flows: Flows, flow: int, lower_is_client: bool, port: int
+) -> list[bytes] | None:
     """Copy a connection's state to a flow. Returns None if the connection cannot be offloaded.
+
+    `port` is the row in which bytes of the server's port are counted.
 
     Returns for each direction the bytes of the frame under assembly. The flow's streams say that none of them
     is there, until the caller has copied them to the batch's data.
@@ -55,6 +59,7 @@ def offload(connection: Connection, flows: Flows, flow: int, lower_is_client: bo
         snapshot.last_position,
         flows.states[flow]["last_packet"],
         snapshot.counted_held,
+        port,
         *_NO_BYTES_COUNTED,
     )
     assembled = []
@@ -112,7 +117,7 @@ def restore(flows: Flows, flow: int, connection: Connection, data: NDArray[np.ui
 
 
 def _count(ledger: Ledger, counted: dict[str, Any]) -> None:
-    """Add the bytes that a flow counted to its connection's ledger; the tracker's ledger has them already."""
+    """Add the bytes that a flow counted to its connection's ledger; the tracker has them already."""
     skipped = {
         SkipReason.AFTER_HOLE: counted["after_hole"],
         SkipReason.DUPLICATE: counted["duplicate"],

@@ -8,7 +8,7 @@ a call to Python (the fast path). Both number records in the order of the packet
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from itertools import dropwhile
 
 import numpy as np
@@ -25,6 +25,7 @@ from decoders.wire.columnar.fast_path import (
     OUT_OF_ROWS,
     OUT_OF_SLOTS,
     PACKET,
+    PORT_BYTES,
     TOTALS,
     FastPathState,
 )
@@ -82,6 +83,7 @@ class ColumnarTracker:
             next_sequence=self._take_sequence,
             on_end=on_end,
         )
+        self._port_bytes = np.zeros(1 + len(self._tracker.port_ledgers), PORT_BYTES)
         self._drafts = tuple(np.zeros(1, kind) for kind in (PACKET, FLOW, STREAM, TOTALS))
         self._max_connections = max_connections
         self._max_held = max_held
@@ -101,6 +103,11 @@ class ColumnarTracker:
     def ledger(self) -> Ledger:
         """The byte ledger of all connections."""
         return self._tracker.ledger
+
+    @property
+    def port_ledgers(self) -> Mapping[int, Ledger]:
+        """The byte ledgers of the connections to each watched port; none if every port is watched."""
+        return self._tracker.port_ledgers
 
     @property
     def connections(self) -> Collection[Connection]:
@@ -164,16 +171,22 @@ class ColumnarTracker:
         return self._builder.build(self._flow_table.openings())
 
     def _update_ledger(self) -> None:
-        """Add the fast path's totals to the ledger, and reset them."""
+        """Add what the fast path counted to the ledgers, and reset it."""
         ledger = self._tracker.ledger
+        for each, counted in zip(
+            (ledger, *self._tracker.port_ledgers.values()), self._port_bytes, strict=True
+        ):
+            each.capture(int(counted["captured"]))
+            each.frame(int(counted["framed"]))
+            each.lose(int(counted["lost"]))
+            each.skip(SkipReason.AFTER_HOLE, int(counted["after_hole"]))
+            each.skip(SkipReason.DUPLICATE, int(counted["duplicate"]))
+            each.skip(SkipReason.OPAQUE, int(counted["opaque"]))
+        self._port_bytes[:] = np.zeros((), PORT_BYTES)
         ledger.packets["tcp"] += self._take_total("tcp")
-        ledger.capture(self._take_total("captured"))
-        ledger.frame(self._take_total("framed"))
-        ledger.lose(self._take_total("lost"))
-        ledger.skip(SkipReason.AFTER_HOLE, self._take_total("after_hole"))
-        ledger.skip(SkipReason.DUPLICATE, self._take_total("duplicate"))
-        ledger.skip(SkipReason.OPAQUE, self._take_total("opaque"))
-        ledger.skip(SkipReason.OTHER_PORT, self._take_total("other_port"))
+        other_port = self._take_total("other_port")
+        ledger.capture(other_port)
+        ledger.skip(SkipReason.OTHER_PORT, other_port)
 
     def _take_total(self, name: str) -> int:
         total = int(self._totals[name][0])
@@ -197,6 +210,7 @@ class ColumnarTracker:
             self._limits,
             self._builder.columns,
             self._totals,
+            self._port_bytes,
             *self._drafts,
         )
 

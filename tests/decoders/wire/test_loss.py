@@ -9,6 +9,7 @@ import pytest
 from decoders.frame.record import Direction, Flag, Kind, Pairing
 from decoders.wire.frame_detector import MAX_RESUMED_FRAME
 from decoders.wire.ledger import SkipReason
+from decoders.wire.other_protocol import OtherProtocol
 from tests.decoders.wire.conversation import (
     HANDSHAKE,
     TO_BROKER,
@@ -80,15 +81,20 @@ class TestLoss:
 
 class TestOpaque:
     @pytest.mark.parametrize(
-        "hello", [bytes.fromhex("16030100a5010000a10303"), b"GET / HTTP/1.1\r\n\r\n", bytes(64)]
+        ("hello", "protocol"),
+        [
+            (bytes.fromhex("16030100a5010000a10303"), OtherProtocol.TLS),
+            (b"GET / HTTP/1.1\r\n\r\n", OtherProtocol.HTTP),
+            (bytes(64), OtherProtocol.NOISE),
+        ],
     )
-    def test_another_protocol_is_skipped_and_counted(self, hello: bytes) -> None:
+    def test_another_protocol_is_skipped_and_counted(self, hello: bytes, protocol: OtherProtocol) -> None:
         tracker = new_tracker()
         records = feed_all(
             tracker, packets_of([(TO_BROKER, hello), (TO_CLIENT, bytes(50)), (TO_BROKER, hello)])
         )
         assert kinds(records) == [Kind.OPENED, Kind.GAP, Kind.NOT_KAFKA, Kind.CLOSED]
-        assert tracker.ledger.opaque_connections == 1
+        assert tracker.ledger.opaque == tracker.port_ledgers[9092].opaque == {protocol: 1}
         assert tracker.ledger.skipped == {SkipReason.OPAQUE: 2 * len(hello) + 50}
 
     def test_a_server_that_sends_first_is_not_a_broker(self) -> None:
@@ -97,7 +103,7 @@ class TestOpaque:
         banner = b"SSH-2.0-OpenSSH_9.2\r\n"
         records = feed_all(tracker, packets_of([(TO_CLIENT, banner), (TO_BROKER, banner)]))
         assert kinds(records) == [Kind.OPENED, Kind.GAP, Kind.CLOSED]
-        assert tracker.ledger.opaque_connections == 1
+        assert tracker.ledger.opaque == {OtherProtocol.SSH: 1}
         assert tracker.ledger.skipped == {SkipReason.OPAQUE: 2 * len(banner)}
 
     @pytest.mark.parametrize("direction", [TO_BROKER, TO_CLIENT])
@@ -108,7 +114,7 @@ class TestOpaque:
         packets = packets_of([(direction, record), (direction, record * 2)], segment=segment)
         records = feed_all(tracker, packets[HANDSHAKE:])
         assert kinds(records) == [Kind.OPENED, Kind.GAP, Kind.CLOSED]
-        assert tracker.ledger.opaque_connections == 1
+        assert tracker.ledger.opaque == {OtherProtocol.TLS: 1}
         assert tracker.ledger.skipped == {SkipReason.OPAQUE: 3 * len(record)}
 
     def test_bytes_that_only_begin_like_tls_are_not_skipped(self) -> None:

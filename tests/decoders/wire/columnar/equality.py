@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -25,6 +25,9 @@ from tests.decoders.wire.conversation import (
     feed_all,
     new_tracker,
 )
+
+Ledgers = tuple[Ledger, Mapping[int, Ledger]]
+"""That of all connections, and those of the watched ports."""
 
 
 def packets_between(
@@ -70,21 +73,21 @@ def batches_of(packets: Sequence[Packet], cuts: Iterable[int]) -> list[Sequence[
     return [packets[start:end] for start, end in pairwise(places)]
 
 
-def scalar(packets: Sequence[Packet], **options: Any) -> tuple[list[Record], Ledger]:
+def scalar(packets: Sequence[Packet], **options: Any) -> tuple[list[Record], Ledgers]:
     tracker = new_tracker(**options)
-    return feed_all(tracker, packets) + tracker.finish(), tracker.ledger
+    return feed_all(tracker, packets) + tracker.finish(), (tracker.ledger, tracker.port_ledgers)
 
 
-def columnar(batches: Iterable[Sequence[Packet]], **options: Any) -> tuple[list[Record], Ledger]:
+def columnar(batches: Iterable[Sequence[Packet]], **options: Any) -> tuple[list[Record], Ledgers]:
     tracker = ColumnarTracker(SCHEMAS, **{"ports": {9092}, "run": 7, **options})
     records = [record for packets in batches for record in tracker.feed(PacketBatch.of(packets)).records()]
-    return records + list(tracker.finish().records()), tracker.ledger
+    return records + list(tracker.finish().records()), (tracker.ledger, tracker.port_ledgers)
 
 
 def assert_equal(packets: Sequence[Packet], cuts: Iterable[int] = (), **options: Any) -> list[Record]:
-    """Assert that both trackers make the same records and the same ledger, and return the records."""
-    records, ledger = scalar(packets, **options)
-    columnar_records, columnar_ledger = columnar(batches_of(packets, cuts), **options)
+    """Assert that both trackers make the same records and the same ledgers, and return the records."""
+    records, ledgers = scalar(packets, **options)
+    columnar_records, columnar_ledgers = columnar(batches_of(packets, cuts), **options)
     assert columnar_records == records
-    assert columnar_ledger == ledger
+    assert columnar_ledgers == ledgers
     return records

@@ -21,7 +21,15 @@ from tests.decoders.wire.conversation import EVENTS, SCHEMAS
 
 PERMANENT = {
     Connection: {"client", "server", "initial_sequence", "_recorder", "ledger", "_kafka", "_patience"},
-    KafkaLayer: {"_detector", "_ledger", "_recorder", "_acknowledged_by", "_framers", "_no_request"},
+    KafkaLayer: {
+        "_detector",
+        "_ledger",
+        "_recorder",
+        "_acknowledged_by",
+        "_framers",
+        "_no_request",
+        "_other_protocol",
+    },
     Framer: {"state", "_ledger", "_opens", "_resumes", "_is_other_protocol", "_max_frame"},
     Stream: {"_ledger", "_acknowledged"},
     RequestsInFlight: set[str](),
@@ -83,7 +91,7 @@ def test_a_flow_restores_the_state_that_was_offloaded() -> None:
     with_requests = with_frames = 0
     for connection in ORDINARY:
         before, flows = connection.snapshot(), Flows()
-        assembled = offload(connection, flows, flows.acquire(), True)
+        assembled = offload(connection, flows, flows.acquire(), True, 1)
         assert assembled is not None
         data = np.frombuffer(bytearray(b"".join(assembled)), np.uint8)
         for direction, piece in enumerate(assembled):
