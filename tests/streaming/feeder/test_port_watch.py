@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from decoders.wire.ledger import Ledger, SkipReason
+from decoders.wire.synthesis import SyntheticConnection
 from streaming.feeder import port_watch
 from streaming.feeder.feeder import Feeder
 from streaming.feeder.port_watch import LATER, OPAQUE_AT_START, SILENT_AT_START, PortWatch
 from streaming.settings.configuration import Configuration
 from tests.decoders.wire.conversation import CLIENT, SERVER, TO_BROKER, metadata, prefixed
-from tests.streaming.feeder.test_feeder import FakeOutlet, SyntheticConnection, batches
+from tests.streaming.feeder.test_feeder import FakeOutlet, batches
 
 PLAIN, OTHER = 9092, 9093
 TLS = bytes.fromhex("16030100a5010000a10303")
