@@ -55,9 +55,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     # The end of the query is logged in one line; py4j would log each call to a JVM that is gone.
     logging.disable(logging.ERROR)
-    application = Application(configuration)
+    application = Application(configuration, lambda: configure(arguments))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: application.stop())
+    signal.signal(signal.SIGHUP, lambda *_: application.reload())
     with observed(arguments.observe, configuration) as addresses:
         if addresses:
             log_event("observed", **addresses)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib.metadata import version
 from itertools import chain, repeat
@@ -29,6 +29,7 @@ from streaming.query.status import Readiness, is_healthy
 from streaming.settings.configuration import Configuration, host_and_port
 from streaming.settings.decisions import Decisions
 from streaming.settings.release import load_schemas
+from streaming.settings.reloading import take_over
 from streaming.user_error import UserError
 
 PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
@@ -41,8 +42,9 @@ LAST_BATCH_SECONDS = 30.0
 class Application:
     """Runs the query until `stop` is called or the query fails for a reason that is not transient."""
 
-    def __init__(self, configuration: Configuration) -> None:
-        self._configuration = configuration
+    def __init__(self, configuration: Configuration, configure: Callable[[], Configuration]) -> None:
+        """`configure` reads the configuration again; it raises UserError if it is invalid."""
+        self._configuration, self._configure = configuration, configure
         release = load_schemas(configuration.schemas).release
         self._metrics = ApplicationMetrics(
             [rule.id for rule in Decisions(configuration).rules],
@@ -63,7 +65,7 @@ class Application:
             configuration.kafka,
             lambda: self._progress.latest_batch_at or self._created_at,
         )
-        self._stopping = threading.Event()
+        self._stopping, self._reloading = threading.Event(), threading.Event()
 
     def run(self) -> None:
         """Serve metrics, run the query, return when stopped.
@@ -87,6 +89,10 @@ class Application:
         if not self._started:
             raise KeyboardInterrupt
         self._stopping.set()
+
+    def reload(self) -> None:
+        """Ask `run` to take over changed decisions after the batch under way; for use in a signal handler."""
+        self._reloading.set()
 
     def _serve(self) -> Exposition:
         host, port = host_and_port(self._configuration.metrics_address)
@@ -114,6 +120,9 @@ class Application:
                 if self._stopping.wait(POLL_SECONDS):
                     self._finish(query)
                     return None
+                if self._reloading.is_set() and self._take_over_decisions():
+                    self._finish(query)
+                    query = self._start(session)
             return str(query.exception() or "")
         except (Py4JError, OSError) as error:
             # A signal to the whole process group may have ended Spark first.
@@ -125,6 +134,21 @@ class Application:
         )
         log_event("started", id=str(query.id), checkpoint=self._configuration.checkpoint)
         return query
+
+    def _take_over_decisions(self) -> bool:
+        """Read the decisions again; return whether they changed. Invalid ones leave those in force."""
+        self._reloading.clear()
+        try:
+            configuration, others = take_over(self._configuration, self._configure())
+            decisions = Decisions(configuration)
+        except UserError as error:
+            log_event("decisions-refused", line=str(error))
+            return False
+        changed = configuration != self._configuration
+        self._configuration = configuration
+        self._metrics.add_rules(rule.id for rule in decisions.rules)
+        log_event("decisions-reloaded", changed=changed, needs_restart=others, warnings=decisions.expired())
+        return changed
 
     def _finish(self, query: Any) -> None:
         """Stop the query after the batch under way, so that this is not judged again after a restart."""

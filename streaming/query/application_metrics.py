@@ -42,11 +42,15 @@ class ApplicationMetrics:
             BoundedLabels(label_limit, overflow.inc) for _ in range(4)
         )
         self._shown: set[tuple[str, ...]] = set()
+        self.add_rules(rules)
+        for reason in (*EXIT_REASONS, UNKNOWN):
+            self._exits.labels(reason.name)
+
+    def add_rules(self, rules: Iterable[str]) -> None:
+        """Show the checks of rules, 0 before the first one."""
         for rule in rules:
             for verdict in Verdict:
                 self._checks.labels(rule, verdict)
-        for reason in (*EXIT_REASONS, UNKNOWN):
-            self._exits.labels(reason.name)
 
     def count_checks(self, rule: str, verdict: Verdict, amount: int = 1) -> None:
         self._checks.labels(rule, verdict).inc(amount)

@@ -36,7 +36,8 @@ class Listener(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 class Suppression(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Findings of a rule that are known and accepted, until and including a day.
 
-    All given fields must match; `client` and `broker` are addresses, with or without a port.
+    All given fields must match. `rule`, `client_software_name` and `client_id` may be globs; `client` and
+    `broker` are networks in CIDR notation, or addresses with or without a port.
     """
 
     rule: str

@@ -6,7 +6,8 @@ cannot outlive its reason unnoticed: kipwatch warns when it has expired, or matc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import fnmatch
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, date, datetime
 
 import msgspec
@@ -18,6 +19,7 @@ from expectations.rules.base.rule import Rule
 from expectations.rules.catalogue import RULES
 from expectations.rules.readings import read_choices, rules_read_as
 from streaming.settings.configuration import Configuration, Listener, Suppression
+from streaming.settings.suppression_match import SuppressionMatch
 from streaming.user_error import UserError
 
 
@@ -44,12 +46,13 @@ class SuppressionUse(msgspec.Struct, frozen=True):
 class Decisions:
     """The decisions of one configuration.
 
-    Raises UserError if they name a rule or a reading that does not exist.
+    Raises UserError if they name a rule, a reading or a network that does not exist.
     """
 
     def __init__(self, configuration: Configuration, today: Callable[[], date] = utc_today) -> None:
         self._configuration = configuration
         self._today = today
+        self._matches = [SuppressionMatch(each) for each in configuration.suppress]
         self._check_rule_names()
         self.rules = self._rules()
 
@@ -82,9 +85,9 @@ class Decisions:
 
     def uses(self, findings: Sequence[Finding]) -> list[SuppressionUse]:
         """Return each suppression with the number of these findings that it matches."""
-        current, covering = self._current(), [self._covering(finding) for finding in findings]
+        today, covering = self._today(), [self._covering(finding) for finding in findings]
         return [
-            SuppressionUse(each, each not in current, sum(found is each for found in covering))
+            SuppressionUse(each, each.until < today, sum(found is each for found in covering))
             for each in self._configuration.suppress
         ]
 
@@ -93,11 +96,15 @@ class Decisions:
         return [use.warning for use in self.uses([]) if use.expired]
 
     def _covering(self, finding: Finding) -> Suppression | None:
-        return next((each for each in self._current() if _covers(each, finding)), None)
-
-    def _current(self) -> list[Suppression]:
         today = self._today()
-        return [each for each in self._configuration.suppress if today <= each.until]
+        return next(
+            (
+                match.suppression
+                for match in self._matches
+                if today <= match.suppression.until and match.covers(finding)
+            ),
+            None,
+        )
 
     def _rules(self) -> list[Rule]:
         try:
@@ -108,10 +115,14 @@ class Decisions:
 
     def _check_rule_names(self) -> None:
         known = {rule.id for rule in RULES}
-        suppressed = (suppression.rule for suppression in self._configuration.suppress)
-        for rule_id in (*self._configuration.disable, *self._configuration.levels, *suppressed):
+        for rule_id in (*self._configuration.disable, *self._configuration.levels, *self._suppressed(known)):
             if rule_id not in known:
                 raise UserError(f"the configuration names a rule {rule_id!r}; `kipwatch rules` lists them")
+
+    def _suppressed(self, known: Collection[str]) -> list[str]:
+        """Return the rules of suppressions, a pattern itself if it matches none."""
+        patterns = (suppression.rule for suppression in self._configuration.suppress)
+        return [found for pattern in patterns for found in fnmatch.filter(known, pattern) or [pattern]]
 
 
 def _node_id(listener: Listener) -> int:
@@ -120,14 +131,3 @@ def _node_id(listener: Listener) -> int:
 
 def _named(suppression: Suppression) -> str:
     return f"the suppression of {suppression.rule} ({suppression.reason})"
-
-
-def _covers(suppression: Suppression, finding: Finding) -> bool:
-    """Whether a finding matches all given fields of a suppression; its addresses may lack a port."""
-    addresses = ((suppression.client, finding.client), (suppression.broker, finding.broker))
-    return (
-        suppression.rule == finding.rule
-        and suppression.client_software_name in (None, finding.client_software_name)
-        and suppression.client_id in (None, finding.client_id)
-        and all(given in (None, is_, is_.rpartition(":")[0]) for given, is_ in addresses)
-    )

@@ -14,6 +14,7 @@ from expectations.rules.base.rule import Level
 from expectations.rules.catalogue import RULES
 from streaming.settings.configuration import Configuration, Listener, Suppression
 from streaming.settings.decisions import Decisions, SuppressionUse
+from streaming.settings.suppression_match import AddressPattern
 from streaming.user_error import UserError
 from tests.streaming.captures import violating
 
@@ -43,6 +44,9 @@ def suppressed_by(today: date = UNTIL, **what: Any) -> tuple[list[str], Suppress
         {"client": "10.0.0.1"},
         {"client": "10.0.0.1:40000", "broker": "10.0.0.2:9092"},
         {"client_id": "app", "broker": "10.0.0.2"},
+        {"client": "10.0.0.0/24", "broker": "0.0.0.0/0"},
+        {"client_software_name": "RP *", "client_id": "a?p"},
+        {"rule": "kip1313/instance-id-*"},
     ],
     ids=str,
 )
@@ -59,6 +63,10 @@ def test_a_finding_is_suppressed_if_all_given_fields_match(what: dict[str, Any])
         {"client": "10.0.0.9"},
         {"client_id": "app", "broker": "10.0.0.2:1"},
         {"rule": "kip35/range-inverted"},
+        {"client": "10.0.1.0/24"},
+        {"client": "::/0"},
+        {"client_software_name": "rp *"},
+        {"rule": "kip35/*"},
     ],
     ids=str,
 )
@@ -66,6 +74,19 @@ def test_a_suppression_that_matches_nothing_has_a_warning(what: dict[str, Any]) 
     rules, use = suppressed_by(**what)
     assert rules == []
     assert "matches no finding" in use.warning
+
+
+@pytest.mark.parametrize("pattern", ["fd00::/8", "fd00::7", "[fd00::7]:9092", "[fd00::7]"])
+def test_an_ipv6_address_has_a_port_in_brackets(pattern: str) -> None:
+    assert AddressPattern(pattern).covers("[fd00::7]:9092")
+    assert not AddressPattern(pattern).covers("[fe80::7]:9092")
+    assert not AddressPattern(pattern).covers("10.0.0.7:9092")
+
+
+@pytest.mark.parametrize("network", ["10.0.0.7/8", "10.0.0.0/33", "clients/8"])
+def test_what_is_not_a_network_is_refused(network: str) -> None:
+    with pytest.raises(UserError, match="write a network such as"):
+        suppressed_by(client=network)
 
 
 @pytest.mark.parametrize(("today", "expired"), [(UNTIL, False), (date(2026, 7, 1), True)])
@@ -118,9 +139,10 @@ def test_the_configured_listeners_are_terms_of_judging() -> None:
         Configuration(disable=["kip1313/nonsense"]),
         Configuration(levels={"kip1313/nonsense": Level.VIOLATION}),
         Configuration(suppress=[Suppression("kip1313/nonsense", "why", UNTIL)]),
+        Configuration(suppress=[Suppression("kip1313/nonsense*", "why", UNTIL)]),
     ],
-    ids=["disable", "levels", "suppress"],
+    ids=["disable", "levels", "suppress", "glob"],
 )
 def test_a_rule_that_does_not_exist_is_refused(configuration: Configuration) -> None:
-    with pytest.raises(UserError, match="names a rule 'kip1313/nonsense'; `kipwatch rules` lists them"):
+    with pytest.raises(UserError, match=r"names a rule 'kip1313/nonsense[*]?'; `kipwatch rules` lists them"):
         Decisions(configuration)
