@@ -25,7 +25,7 @@ demo: setup ## the whole road on real traffic, on this machine
 	@$(BIN)/kipwatch demo
 
 check: setup lint ## the fast loop: lint, types and the fast tests, in parallel
-	$(BIN)/pytest -n auto --dist worksteal -m "not (jvm or e2e or long or slow or capture)"
+	KIPWATCH_EXAMPLES=0.1 $(BIN)/pytest -n auto --dist worksteal -m "not (jvm or e2e or long or slow or capture)"
 
 test: packages setup lint ## everything the project promises, checked
 	$(BIN)/pytest -n auto --dist worksteal -m "not (jvm or e2e or long)"

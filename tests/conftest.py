@@ -10,9 +10,10 @@ import hypothesis
 import pytest
 
 from streaming.broker.jars import jars
+from tests.examples import examples
 
 # The time of an example depends more on the load of the machine than on the code.
-hypothesis.settings.register_profile("kipwatch", deadline=None)
+hypothesis.settings.register_profile("kipwatch", examples(100))
 hypothesis.settings.load_profile("kipwatch")
 
 

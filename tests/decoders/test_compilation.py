@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import decoders
 from decoders.compilation import sources_of
 
@@ -33,10 +35,12 @@ def hits(cache: Path, program: str = CALL) -> str:
     return ran.stdout.strip()
 
 
+@pytest.mark.slow
 def test_the_second_process_compiles_nothing(tmp_path: Path) -> None:
     assert [hits(tmp_path) for _ in range(2)] == ["", "1"]
 
 
+@pytest.mark.slow
 def test_without_a_writable_cache_each_process_compiles(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
@@ -57,6 +61,7 @@ def test_a_function_of_another_package_depends_on_both() -> None:
     assert {ring, PACKAGE / "compilation.py"} <= {*sources_of(ring)}
 
 
+@pytest.mark.slow
 def test_a_changed_source_is_compiled_anew(tmp_path: Path) -> None:
     """The function itself is in a file that does not change."""
     package = tmp_path / "decoders"

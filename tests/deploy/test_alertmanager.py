@@ -142,6 +142,7 @@ def test_a_rule_and_a_client_software_are_one_message(running: tuple[Server, Not
     assert len(groups) == 3
 
 
+@pytest.mark.slow
 def test_a_blind_monitor_silences_violations_and_their_end(running: tuple[Server, Notifications]) -> None:
     """While nothing is judged, a resolved violation means nothing."""
     server, sent = running
@@ -162,6 +163,7 @@ def test_a_blind_monitor_silences_violations_and_their_end(running: tuple[Server
     ]
 
 
+@pytest.mark.slow
 def test_a_blind_monitor_silences_no_other_one_and_no_feeder_at_all_silences_all(
     running: tuple[Server, Notifications],
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import itertools
 
+import pytest
+
 from decoders.frame.record import Closing, Kind
 from decoders.schema.registry import default_schemas
 from decoders.wire.capture_file import read_capture
@@ -13,6 +15,7 @@ from streaming.check.examination import records_of
 from tests.e2e import soak
 
 
+@pytest.mark.slow
 def test_connections_are_replaced_and_nothing_is_lost() -> None:
     rate = 2 * CONNECTIONS
     blocks = itertools.islice(soak.traffic(rate), 1 + 2 * soak.RECONNECT_SECONDS * 3)

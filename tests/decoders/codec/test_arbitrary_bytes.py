@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.codec.acknowledgement import expects_response
@@ -12,6 +12,7 @@ from decoders.codec.failure import DecodeFailure
 from decoders.codec.request import read_request, write_request
 from decoders.codec.response import read_response
 from decoders.schema.registry import default_schemas
+from tests.examples import examples
 
 SCHEMAS = default_schemas()
 KEYS = st.sampled_from([api.key for api in SCHEMAS.apis]) | st.integers(-0x8000, 0x7FFF)
@@ -28,7 +29,7 @@ PRODUCE = write_request(
 )
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(frame=FRAMES, cut=st.booleans())
 def test_any_bytes_make_a_request(frame: bytes, cut: bool) -> None:
     request = read_request(SCHEMAS, frame, cut=cut)
@@ -37,7 +38,7 @@ def test_any_bytes_make_a_request(frame: bytes, cut: bool) -> None:
     assert expects_response(SCHEMAS, frame) in (True, False, None)
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(frame=st.binary(max_size=60), key=KEYS, version=VERSIONS, cut=st.booleans())
 def test_any_bytes_make_a_response(frame: bytes, key: int, version: int, cut: bool) -> None:
     response = read_response(SCHEMAS, frame, key, version, cut=cut)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from decoders.codec.program import compile_message
@@ -15,11 +15,12 @@ from decoders.schema.header_versions import Layout
 from decoders.schema.registry import Api
 from tests.decoders.codec.bodies import bodies
 from tests.decoders.codec.columnar_comparison import SCHEMAS, Sample, hold_against_the_scalar_reader
+from tests.examples import examples
 
 APIS = [api for api in SCHEMAS.apis if api.versions]
 INSTANCE_IDS = st.binary(min_size=16, max_size=16) | st.just(bytes(16))
 CLIENT_IDS = st.none() | st.text(st.characters(codec="utf-8"), max_size=20)
-few_examples = settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+few_examples = examples(5, suppress_health_check=list(HealthCheck), database=None)
 KEYS = st.sampled_from([api.key for api in APIS]) | st.integers(-0x8000, 0x7FFF)
 VERSIONS = st.integers(-2, 20)
 
@@ -92,13 +93,13 @@ REFUSALS = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(samples=st.lists(ARBITRARY | REFUSALS, max_size=40))
 def test_arbitrary_bytes_read_the_same(samples: list[Sample]) -> None:
     hold_against_the_scalar_reader(samples)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     text=st.binary(max_size=24) | st.text(max_size=12).map(lambda text: text.encode("utf-8", "surrogatepass"))
 )

@@ -7,7 +7,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.codec.program import FieldKind, Instruction, Program, compile_message
@@ -16,6 +16,7 @@ from decoders.codec.response import read_response, write_response
 from decoders.schema.header_versions import Layout
 from decoders.schema.registry import Api, default_schemas
 from tests.decoders.codec.bodies import bodies
+from tests.examples import examples
 from tests.fuzz.invariants import ASKED, a_cut_request, a_packet, a_request, a_response
 
 SCHEMAS = default_schemas()
@@ -75,7 +76,7 @@ def damaged(draw: st.DrawFn, frames: st.SearchStrategy[bytes]) -> bytes:
 ASKED_RESPONSES = responses().map(lambda one: ASKED.pack(one[0].key, one[1]) + one[2])
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(frame=requests())
 def test_what_is_read_of_a_request_is_written_as_it_was(frame: bytes) -> None:
     request = read_request(SCHEMAS, frame)
@@ -88,7 +89,7 @@ def test_what_is_read_of_a_request_is_written_as_it_was(frame: bytes) -> None:
     )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(answer=responses())
 def test_what_is_read_of_a_response_is_written_as_it_was(answer: tuple[Api, int, bytes]) -> None:
     api, version, frame = answer
@@ -101,20 +102,20 @@ def test_what_is_read_of_a_response_is_written_as_it_was(answer: tuple[Api, int,
     assert written == frame
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(frame=damaged(requests()) | st.binary(max_size=80))
 def test_any_bytes_are_a_request_or_a_failure(frame: bytes) -> None:
     a_request(frame)
     a_cut_request(frame)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(frame=damaged(ASKED_RESPONSES) | st.binary(max_size=80))
 def test_any_bytes_are_a_response_or_a_failure(frame: bytes) -> None:
     a_response(frame)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(data=st.binary(max_size=120))
 def test_any_bytes_are_a_segment_or_are_skipped(data: bytes) -> None:
     a_packet(data)
@@ -131,7 +132,7 @@ def allocated(read: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(frame=damaged(requests()))
 def test_a_frame_takes_no_more_memory_than_it_justifies(frame: bytes) -> None:
     limit = BYTES_FOR_A_FRAME + BYTES_FOR_A_BYTE * len(frame)

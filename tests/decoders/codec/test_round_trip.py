@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from decoders.codec.program import compile_message
@@ -11,11 +11,12 @@ from decoders.codec.request import read_request, write_request
 from decoders.codec.response import read_response, write_response
 from decoders.schema.registry import Api, default_schemas
 from tests.decoders.codec.bodies import bodies
+from tests.examples import examples
 
 SCHEMAS = default_schemas()
 APIS = [pytest.param(api, id=api.name) for api in SCHEMAS.apis if api.versions]
 INSTANCE_ID = bytes(range(0x51, 0x61))
-few_examples = settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+few_examples = examples(4, suppress_health_check=list(HealthCheck), database=None)
 
 
 def versions(api: Api) -> range:

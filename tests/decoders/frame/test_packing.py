@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.frame.columnar.packing import PackedFrames
@@ -15,6 +15,7 @@ from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.segment import SocketAddress
 from tests.decoders.wire.columnar.equality import batches_of, interleaved, packets_between
 from tests.decoders.wire.conversation import EVENTS, SCHEMAS, SERVER
+from tests.examples import examples
 
 ADDRESSES = (b"\x0a\0\0\1", bytes(15) + b"\1")
 
@@ -33,7 +34,7 @@ def packed(batch: FrameBatch) -> list[tuple[bytes, bytes]]:
     st.sampled_from([7, 100, 60_000]),
     st.floats(0, 0.2),
 )
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_every_batch_is_packed_as_its_records_are(
     random: Random, cuts: list[int], size: int, loss: float
 ) -> None:

@@ -7,13 +7,14 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from decoders.schema.grammar import parse_message
 from decoders.schema.model import SchemaError
 from decoders.schema.registry import COMMITTED_TABLE, Schemas, read_table
 from decoders.schema.table import parse_table
+from tests.examples import examples
 
 TABLE = read_table(COMMITTED_TABLE)
 APIS = (3, 18, 47, 71)
@@ -49,7 +50,7 @@ def changed(place: tuple[Any, ...], value: Any) -> list[Any]:
     return messages
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(st.sampled_from(PLACES), VALUES)
 def test_a_schema_with_anything_anywhere_is_read_or_refused(place: tuple[Any, ...], value: Any) -> None:
     table = {"release": "9", "digest": "", "messages": changed(place, value)}
@@ -60,7 +61,7 @@ def test_a_schema_with_anything_anywhere_is_read_or_refused(place: tuple[Any, ..
         assert error.file
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     st.sampled_from(["default", "tag", "taggedVersions", "nullableVersions", "versions", "headerVersions"]),
     VALUES,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby, pairwise
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.frame.record import Direction, Kind, Pairing, Record
@@ -30,6 +30,7 @@ from tests.decoders.wire.conversation import (
     produce,
 )
 from tests.decoders.wire.links import LINKS, carried
+from tests.examples import examples
 
 
 def split(data: bytes) -> Iterator[bytes]:
@@ -98,7 +99,7 @@ def expected_records() -> list[tuple[Kind, bytes, Pairing]]:
 
 
 @given(segment_sizes, sequences, st.data())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_resegmented_and_duplicated_packets_make_the_same_records(
     size: int, initial: tuple[int, int], data: st.DataObject
 ) -> None:
@@ -112,7 +113,7 @@ def test_resegmented_and_duplicated_packets_make_the_same_records(
 
 
 @given(segment_sizes, sequences, randoms)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_packets_reordered_within_one_send_make_the_same_records(
     size: int, initial: tuple[int, int], random: Random
 ) -> None:
@@ -128,7 +129,7 @@ def test_packets_reordered_within_one_send_make_the_same_records(
 
 
 @given(segment_sizes, sequences, randoms, st.sampled_from(list(LINKS)), st.booleans())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_packets_in_any_order_that_tcp_allows_make_the_same_frames(
     size: int, initial: tuple[int, int], random: Random, link: str, repeated: bool
 ) -> None:
@@ -156,7 +157,7 @@ def permuted(packets: list[Packet], random: Random) -> list[Packet]:
 
 
 @given(sequences, st.sampled_from(list(LINKS)), st.integers(12, 200))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_a_snap_length_cuts_frames_and_loses_none(initial: tuple[int, int], link: str, kept: int) -> None:
     """Of the frames in one segment only the first is surely captured."""
     headers = len(carried(packets_of([])[-1], link).data)
@@ -173,7 +174,7 @@ def test_a_snap_length_cuts_frames_and_loses_none(initial: tuple[int, int], link
 
 
 @given(segment_sizes, sequences, randoms, st.floats(0, 0.4))
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_lost_packets_lose_frames_and_invent_none(
     size: int, initial: tuple[int, int], random: Random, rate: float
 ) -> None:
@@ -186,7 +187,7 @@ def test_lost_packets_lose_frames_and_invent_none(
 
 
 @given(segment_sizes, sequences, randoms)
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_shuffled_packets_make_true_frames_only(size: int, initial: tuple[int, int], random: Random) -> None:
     packets = packets_of(EVENTS, segment=size, sequences=initial) * 2
     random.shuffle(packets)
@@ -203,7 +204,7 @@ def assert_true_each(records: list[Record]) -> None:
 
 
 @given(st.integers(0, 60))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_a_capture_that_starts_anywhere_makes_true_frames(start: int) -> None:
     packets = packets_of(EVENTS, segment=100)[start:]
     records, tracker = track(packets)
@@ -213,7 +214,7 @@ def test_a_capture_that_starts_anywhere_makes_true_frames(start: int) -> None:
 
 
 @given(bit_flips)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_flipped_bits_raise_nothing_and_the_ledger_balances(flips: list[BitFlip]) -> None:
     packets = flipped(packets_of(EVENTS, segment=100), flips)
     records, tracker = track(packets)

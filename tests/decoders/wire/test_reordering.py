@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.frame.record import Closing, Direction, Kind, Pairing, Record
@@ -33,6 +33,7 @@ from tests.decoders.wire.conversation import (
     records_of,
     to_broker,
 )
+from tests.examples import examples
 
 MILLISECOND = 1_000_000
 OTHER_CLIENT = SocketAddress(CLIENT.address, 49_999)
@@ -56,7 +57,7 @@ def delayed(packets: list[Packet], delays: list[int]) -> list[Packet]:
 
 
 @given(randoms, segment_sizes, st.sampled_from([1, 3, 40]), st.lists(st.integers(0, 200), max_size=4))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_any_order_within_the_bound_makes_the_same_records(
     random: Random, size: int, interval: int, cuts: list[int]
 ) -> None:
@@ -68,7 +69,7 @@ def test_any_order_within_the_bound_makes_the_same_records(
 
 
 @given(randoms, segment_sizes, st.lists(st.integers(0, 200), max_size=4))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_pipelined_requests_are_paired_in_any_order(random: Random, size: int, cuts: list[int]) -> None:
     packets = packets_between(EVENTS, segment=size, interval=MILLISECOND)
     delays = [random.randrange(MAX_WAIT // 3) for _ in packets]

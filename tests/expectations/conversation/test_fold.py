@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.frame.record import Direction, Kind, Pairing, Record
@@ -14,6 +14,7 @@ from decoders.schema.registry import default_schemas
 from expectations.conversation.record_windows import Said
 from expectations.conversation.window import Window
 from expectations.judging.judge import Judge, open_connection
+from tests.examples import examples
 from tests.exchange import ID_A, ID_B, SOFTWARE, ZERO_ID, Exchange, advertisement
 
 PRODUCE_V2 = bytes.fromhex("0000000200000009ffff")
@@ -188,7 +189,7 @@ SCRIPTS = st.lists(st.sampled_from(sorted(STEPS)), max_size=40) | st.lists(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@examples(250)
 @given(SCRIPTS, st.integers(1, 12), st.booleans(), st.booleans())
 def test_the_size_of_the_window_changes_nothing(
     steps: list[str], size: int, mid_stream: bool, closed: bool
@@ -207,7 +208,7 @@ def test_the_size_of_the_window_changes_nothing(
         }
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(SCRIPTS, st.integers(1, 12))
 def test_the_size_of_the_window_changes_no_time_at_which_an_identity_was_shown(
     steps: list[str], size: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.schema.registry import default_schemas
@@ -10,6 +10,7 @@ from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.judging.judge import Dispatch, Judge, call_of, open_connection
 from expectations.judging.outcome import Outcome
+from tests.examples import examples
 from tests.exchange import Exchange, added_up
 from tests.expectations.conversation.test_fold import STEPS
 
@@ -21,7 +22,7 @@ class AskingEveryRule(Judge):
         return Dispatch([call_of(rule) for rule in self._rules], [])
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.sampled_from(list(STEPS)), max_size=30), st.booleans(), st.booleans())
 def test_asking_every_rule_about_everything_changes_nothing(
     steps: list[str], mid_stream: bool, closed: bool

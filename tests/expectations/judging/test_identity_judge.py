@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.frame.record import Direction
@@ -18,6 +18,7 @@ from expectations.judging.identity_judge import GROUP_LIMIT, IdentityJudge, Iden
 from expectations.judging.judge import ConnectionState, Judge, open_connection
 from expectations.judging.outcome import Outcome
 from expectations.rules.base.identity_rule import IdentityRule
+from tests.examples import examples
 from tests.exchange import ID_A, ID_B, SECOND, SOFTWARE, Exchange, added_up, advertisement, claims_of
 
 NAMES = default_schemas().api_names
@@ -111,7 +112,7 @@ def judged(parts: list[list[Claim]]) -> Outcome:
     return added_up([*outcomes, judge.finish(state)])
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(SCRIPTS, st.randoms(use_true_random=False), st.integers(1, 10))
 def test_neither_the_order_of_claims_nor_how_they_are_parted_changes_a_verdict(
     script: list[tuple[int, str]], random: st.DataObject, size: int
@@ -126,7 +127,7 @@ def test_neither_the_order_of_claims_nor_how_they_are_parted_changes_a_verdict(
     }
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SCRIPTS)
 def test_a_claim_that_comes_twice_changes_nothing(script: list[tuple[int, str]]) -> None:
     claims = claims_told(script)

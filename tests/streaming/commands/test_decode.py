@@ -285,6 +285,7 @@ def test_another_release_decodes_what_it_knows(kipwatch: Kipwatch, captures: Pat
     ]
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
     exchange = Exchange()
     for _ in range(2_000):

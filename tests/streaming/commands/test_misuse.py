@@ -157,6 +157,7 @@ def test_a_metrics_address_that_is_not_host_and_port(captures: Path, address: st
     assert f"{address!r} is not host:port" in ran.error_line
 
 
+@pytest.mark.slow
 def test_a_metrics_port_in_use_stops_the_feeder_before_it_needs_kafka(
     captures: Path, port_in_use: int
 ) -> None:
@@ -176,6 +177,7 @@ def test_a_metrics_port_in_use_stops_the_query_before_it_needs_kafka_or_spark(po
     assert f"cannot serve metrics on {address}: the port is in use" in ran.error_line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [["nonsense"], ["check", "missing.pcap"], ["feed", "missing.pcap"], ["run", "--buckets", "x"]],
@@ -204,6 +206,7 @@ def test_the_overview_lists_every_command(kipwatch: Kipwatch) -> None:
         assert f"{command:<7}" in requested.output and purpose in requested.output
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_error(captures: Path) -> None:
     """As by `| head`, also if all output fits into one buffer."""
     reading, writing = os.pipe()

@@ -79,6 +79,7 @@ def test_mistaken_features_are_one_line(
     assert expected in kipwatch("report", "--features", features, captures / "clean.pcap").error_line
 
 
+@pytest.mark.slow
 def test_it_runs_without_java(captures: Path) -> None:
     assert run_process("report", captures / "violating.pcap", **WITHOUT_JAVA).status == 0
 

@@ -100,6 +100,7 @@ def running(command: list[str], log: Path) -> Iterator[None]:
         process.wait(60)
 
 
+@pytest.mark.slow
 @captures
 @pytest.mark.timeout(240)
 @pytest.mark.skipif(not can_make_hosts(), reason="not permitted to make network namespaces")

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.retention import KEPT_FOR, REPUBLISH_AFTER
@@ -27,6 +27,7 @@ from streaming.judging.report import OpenConnections, Report
 from streaming.state.bucket import Bucket
 from streaming.state.bucket_layout import STATE_VERSION, pack_bucket
 from streaming.state.state_error import StateError
+from tests.examples import examples
 from tests.exchange import ID_A, ID_B, SOFTWARE, Exchange, advertisement
 from tests.expectations.conversation.test_fold import STEPS
 from tests.streaming.captures import violating
@@ -89,7 +90,7 @@ class Totals:
         return findings, self.checks, self.offences, self.frames, self.undecodable
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(st.lists(st.sampled_from(list(STEPS)), max_size=30), st.integers(0, 40), st.booleans(), st.booleans())
 def test_a_conversation_stored_midway_is_judged_as_in_one_step(
     steps: list[str], split: int, mid_stream: bool, closed: bool

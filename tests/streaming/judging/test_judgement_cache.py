@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.frame.record import Record
@@ -24,6 +24,7 @@ from streaming.judging.bucket_step import BucketStep
 from streaming.judging.report import Report
 from streaming.state.bucket import Bucket
 from tests.cases.test_cases import CASES
+from tests.examples import examples
 from tests.exchange import ID_A, ID_B, Exchange
 from tests.expectations.conversation.test_fold import BEATS, STEPS, beat, beats
 from tests.mutations.mutator import MUTATORS
@@ -228,7 +229,7 @@ def comparable(report: Report) -> object:
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(
     st.lists(st.tuples(STEADY | HEARTBEATS | ANYTHING, NAMES_OF_ONE), min_size=1, max_size=3),
     st.integers(1, 12),
@@ -244,7 +245,7 @@ def test_steps_with_and_without_the_cache_return_the_same(
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(st.lists(st.tuples(FOUR_FRAME_STEPS, NAMES_OF_ONE), min_size=3, max_size=3))
 def test_connections_are_not_confused(scripts: list[tuple[list[str], Names]]) -> None:
     """A window is one activity here, so many windows differ only in connection and earlier traffic."""
@@ -253,7 +254,7 @@ def test_connections_are_not_confused(scripts: list[tuple[list[str], Names]]) ->
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(
     FOUR_FRAME_STEPS,
     st.lists(st.tuples(NAMES_OF_ONE, OPENING, st.integers(0, 12), FOUR_FRAME_STEPS), min_size=3, max_size=3),
@@ -380,7 +381,9 @@ def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert report.frames == {"OffsetCommit": {"request": 2, "response": 2}}
 
 
-@pytest.mark.parametrize("size", [1, 4, 10_000])
+@pytest.mark.parametrize(
+    "size", [4, pytest.param(1, marks=pytest.mark.slow), pytest.param(10_000, marks=pytest.mark.slow)]
+)
 def test_every_case_is_judged_by_the_cache_as_by_the_rules(size: int) -> None:
     """All cases of a reading share one cache, so that a case meets the transitions of others."""
     steps = Steps()

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.wire.assembly import MAX_FRAME
@@ -17,6 +17,7 @@ from decoders.wire.segment import SocketAddress
 from streaming.transcript.account import ByteAccount, accounts
 from tests.decoders.wire.columnar.equality import batches_of, interleaved, packets_between
 from tests.decoders.wire.conversation import CLIENT, EVENTS, SCHEMAS, feed_all, new_tracker
+from tests.examples import examples
 
 OF_NO_CONNECTION = {SkipReason.AFTER_CLOSE, SkipReason.OTHER_PORT, SkipReason.UNORIENTED}
 
@@ -31,7 +32,7 @@ def scalar(packets: Sequence[Packet], **options: object) -> tuple[list[ByteAccou
 
 
 @given(st.integers(1, 6), st.integers(0, 1_000_000_000), st.floats(0, 0.3), st.lists(st.integers(0, 5_000)))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_every_byte_is_in_the_account_of_one_connection(
     clients: int, seed: int, loss: float, cuts: list[int]
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from decoders.frame.columnar import joining
@@ -16,10 +16,11 @@ from decoders.frame.record import Kind, Record
 from decoders.schema.registry import Api, default_schemas
 from tests.decoders.codec.test_columnar_equality import APIS
 from tests.decoders.frame.columnar.batches import batch_of, record_of, traffic
+from tests.examples import examples
 
 SCHEMAS = default_schemas()
 CUTTER = ColumnarCutter(SCHEMAS)
-few_examples = settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+few_examples = examples(3, suppress_health_check=list(HealthCheck), database=None)
 
 
 def in_order(records: list[Record]) -> list[Record]:

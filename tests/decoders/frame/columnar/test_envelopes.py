@@ -6,12 +6,13 @@ import dataclasses
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.frame.columnar.envelopes import unpack_columns
 from decoders.frame.record import Closing, Direction, Kind, Pairing, Record, RecordError, pack, unpack
 from tests.decoders.frame.test_record import RECORD, RECORDS
+from tests.examples import examples
 
 Row = tuple[bytes | None, bytes | None]
 KEYS = st.sampled_from([b"a" * 16, b"b" * 16, b""])
@@ -55,7 +56,7 @@ def one_by_one(rows: list[Row]) -> tuple[dict[int, Record], int]:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(st.tuples(st.none() | KEYS, st.none() | VALUES | changed()), max_size=12), st.integers(0, 3))
 def test_columns_hold_what_is_unpacked_one_by_one(rows: list[Row], skipped: int) -> None:
     columns = [pa.array([row[at] for row in rows], pa.binary()).slice(skipped) for at in (0, 1)]

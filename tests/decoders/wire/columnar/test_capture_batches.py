@@ -7,15 +7,16 @@ import struct
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.wire.capture_file import read_capture
 from decoders.wire.columnar.capture_batches import read_batches
 from decoders.wire.packet import Packet
 from decoders.wire.pcap import LARGEST_PACKET, PcapError
+from tests.examples import examples
 
-some = settings(max_examples=50, deadline=None)
+some = examples(50)
 times = st.integers(0, (1 << 32) - 1)
 payloads = st.lists(st.binary(max_size=200), max_size=30)
 

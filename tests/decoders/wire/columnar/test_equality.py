@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.wire.capture_file import read_capture
@@ -26,6 +26,7 @@ from tests.decoders.wire.conversation import (
     flipped,
     packets_of,
 )
+from tests.examples import examples
 from tests.repository.tree import ROOT
 
 CAPTURES = sorted((ROOT / "tests" / "captures").glob("*.pcap"))
@@ -34,7 +35,7 @@ intervals = st.sampled_from([1_000_000, SECOND, 3 * SECOND])
 randoms = st.integers(0, 1_000_000_000).map(Random)
 sequences = st.tuples(*[st.sampled_from([0, (1 << 32) - 300, (1 << 31) - 20])] * 2)
 cuts = st.lists(st.integers(0, 10_000), max_size=6)
-some = settings(max_examples=30, deadline=None)
+some = examples(30)
 
 
 @given(segment_sizes, intervals, sequences, cuts)

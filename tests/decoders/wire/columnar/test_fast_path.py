@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.codec.request import write_request
@@ -35,6 +35,7 @@ from tests.decoders.wire.conversation import (
     to_broker,
     to_client,
 )
+from tests.examples import examples
 
 cuts = st.lists(st.integers(0, 10_000), max_size=6)
 
@@ -229,7 +230,7 @@ def test_a_socket_pair_that_is_used_again_is_another_connection() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 60), st.booleans()), max_size=12), st.booleans(), cuts)
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_any_number_of_requests_in_flight(
     bursts: list[tuple[int, bool]], repeating: bool, cut: list[int]
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.wire.columnar.packets import PacketBatch
@@ -15,8 +15,9 @@ from decoders.wire.packet import Packet
 from decoders.wire.segment import LinkType, Segment, SocketAddress, read_segment
 from decoders.wire.synthesis import SyntheticConnection
 from tests.decoders.wire.conversation import TO_BROKER, TO_CLIENT
+from tests.examples import examples
 
-some = settings(max_examples=100, deadline=None)
+some = examples(100)
 links = st.sampled_from(list(LinkType))
 addresses = st.sampled_from([b"\x0a\0\0\1", b"\x0a\0\0\2", bytes(15) + b"\1", b"\xfe" + bytes(15)])
 sockets = st.builds(SocketAddress, addresses, st.sampled_from([9092, 40_000, 40_001]))

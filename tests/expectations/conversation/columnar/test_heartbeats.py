@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.codec.request import write_request
@@ -20,6 +20,7 @@ from expectations.conversation.columnar.statement_cache import StatementCache
 from expectations.conversation.observe import observe
 from expectations.conversation.occurrence import NO_EVIDENCE, Evidence
 from tests.decoders.frame.columnar.batches import record_of, unpacked
+from tests.examples import examples
 
 SCHEMAS = default_schemas()
 READER = ObservationReader(SCHEMAS)
@@ -71,7 +72,7 @@ def answer(sequence: int, api: Api, said: Mapping[str, Any]) -> Record:
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(
     said=st.lists(
         st.one_of(st.tuples(st.just(request), REQUESTS), st.tuples(st.just(answer), ANSWERS)), max_size=6

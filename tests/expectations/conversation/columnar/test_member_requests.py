@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.codec.request import write_request
@@ -17,6 +17,7 @@ from expectations.conversation.columnar.reading import ObservationReader
 from expectations.conversation.observe import MEMBER_REQUESTS, observe
 from expectations.conversation.occurrence import NO_EVIDENCE
 from tests.decoders.frame.columnar.batches import record_of, unpacked
+from tests.examples import examples
 from tests.expectations.conversation.columnar.test_windows import at_once
 
 SCHEMAS = default_schemas()
@@ -43,7 +44,7 @@ def requests(draw: st.DrawFn) -> tuple[int, int, dict[str, Any]]:
     return api, version, {"groupId": draw(st.sampled_from(["", "g", "h"])), "memberId": draw(IDS)}
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.lists(requests(), max_size=8))
 def test_columns_tell_which_member_sends(said: list[tuple[int, int, dict[str, Any]]]) -> None:
     records = [request(sequence, *one) for sequence, one in enumerate(said, 1)]

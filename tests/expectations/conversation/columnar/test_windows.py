@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from decoders.codec.request import write_request
@@ -33,13 +33,14 @@ from streaming.feeder.source import open_capture
 from tests.captures import planted, real_clients
 from tests.decoders.codec.test_columnar_equality import APIS
 from tests.decoders.frame.columnar.batches import record_of, traffic, unpacked
+from tests.examples import examples
 from tests.exchange import Exchange
 from tests.expectations.conversation.test_fold import SCRIPTS, STEPS
 
 SCHEMAS = default_schemas()
 WINDOWS = ColumnarWindows(SCHEMAS)
 """One for all tests: what it remembers of one must not show in another."""
-few_examples = settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+few_examples = examples(3, suppress_health_check=list(HealthCheck), database=None)
 
 
 def of_records(records: Sequence[Record], said: Said | None = None) -> list[Window]:
@@ -85,7 +86,7 @@ def test_frames_of_every_api_fold_alike(api: Api, data: st.DataObject) -> None:
     assert contents(at_once(records)) == contents(of_records(records))
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.lists(SCRIPTS, min_size=1, max_size=3), st.randoms(use_true_random=False), st.integers(1, 40))
 def test_conversations_fold_alike(scripts: list[list[str]], random: object, size: int) -> None:
     """Several at once, in any order, some of it twice, and in windows of any size."""
