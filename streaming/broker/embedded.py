@@ -21,8 +21,8 @@ from streaming.broker.ports import HOST, reserve
 from streaming.broker.settings import Folder, logging_properties, server_properties
 from streaming.user_error import UserError
 
-# Seconds until the broker must respond. It takes four on two idle cores; Spark may start at the same time.
-_PATIENCE = 90.0
+# Seconds until the broker must respond. It takes four on two idle cores, and a minute on very busy ones.
+_PATIENCE = 240.0
 
 # A small heap, the cheapest collector and compiler: the broker starts faster and uses less of the cores.
 _JVM_FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")

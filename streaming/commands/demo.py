@@ -10,17 +10,24 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import msgspec
 from rich.console import Console
 
 from streaming.broker.java import java
+from streaming.broker.ports import HOST, free_ports
 from streaming.observe.observers import add_observe_flag, observed
 from streaming.settings.configuration import Configuration, add_flags, configure
 from streaming.settings.decisions import Decisions
 from streaming.user_error import UserError
 
+if TYPE_CHECKING:
+    from streaming.demo.demo import Demo
+    from streaming.demo.road import Road
+
 FOUND, NOT_FOUND = 0, 1
-PLAY_SECONDS = 120.0
+LOADING = "loading kipwatch; the first run of a version compiles for a minute"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,8 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seconds",
         type=float,
-        default=PLAY_SECONDS,
-        help="maximum seconds that the clients run (default: 120)",
+        help="end the clients after so many seconds, even if they are not done",
     )
     parser.add_argument(
         "--keep", action="store_true", help="keep everything running until Ctrl-C, as --observe does"
@@ -50,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Start everything, run the clients, compare the findings with the plan, end everything."""
-    configuration = configure(arguments)
+    configuration = with_free_ports(configure(arguments), arguments)
     if configuration.kafka:
         raise UserError("the demo starts its own broker: remove [kafka] from the configuration")
     judging = _judging_flags(arguments, configuration)
@@ -65,6 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _run_in(
     folder: Path, arguments: argparse.Namespace, configuration: Configuration, judging: list[str]
 ) -> int:
+    Console(highlight=False).print(LOADING)
     from streaming.demo.demo import Demo  # noqa: PLC0415  # only when Java is found
     from streaming.demo.road import Road  # noqa: PLC0415
     from streaming.demo.screen import Screen  # noqa: PLC0415
@@ -82,13 +89,13 @@ def _run_in(
             addresses = _addresses(configuration, observers)
             screen.say(addresses)
             try:
-                demo.play(arguments.seconds)
-                demo.drain(keep)
-                succeeded = demo.conclude()
+                succeeded = _play(demo, arguments, keep)
                 _keep(road.recording, arguments.recording)
                 screen.say(f"the recorded capture is saved: try `kipwatch check {arguments.recording}`")
                 if keep:
                     _wait(screen.say, addresses, road.watched)
+            except UserError as error:
+                raise _with_recording(error, demo, road, arguments.recording) from error
             finally:
                 demo.close()
     except KeyboardInterrupt:
@@ -96,6 +103,34 @@ def _run_in(
         raise
     screen.say("all processes are ended; --keep leaves them running until Ctrl-C")
     return FOUND if succeeded else NOT_FOUND
+
+
+def _play(demo: Demo, arguments: argparse.Namespace, keep: bool) -> bool:
+    demo.play(arguments.seconds)
+    demo.drain(keep)
+    return demo.conclude()
+
+
+def _with_recording(error: UserError, demo: Demo, road: Road, wanted: Path) -> UserError:
+    """Show what was found until the error, save the recording, and say how to go on."""
+    demo.show_findings()
+    road.end_feeding()
+    if not road.recording.exists():
+        return error
+    _keep(road.recording, wanted)
+    return UserError(f"{error}. The capture is saved: `kipwatch check {wanted}` judges it without Spark")
+
+
+def with_free_ports(configuration: Configuration, flags: argparse.Namespace) -> Configuration:
+    """Replace the default addresses of the metrics pages, unless a flag names one: they may be in use."""
+    names = ("metrics_address", "feeder_metrics_address")
+    defaults = Configuration()
+    chosen = {
+        name: f"{HOST}:{port}"
+        for name, port in zip(names, free_ports(len(names)), strict=True)
+        if getattr(flags, name) is None and getattr(configuration, name) == getattr(defaults, name)
+    }
+    return msgspec.structs.replace(configuration, **chosen)
 
 
 def _judging_flags(arguments: argparse.Namespace, configuration: Configuration) -> list[str]:

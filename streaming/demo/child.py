@@ -6,7 +6,7 @@ import contextlib
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -16,6 +16,7 @@ from streaming.user_error import UserError
 
 STOP_SECONDS = 45.0
 """How long a command may take to finish when it is stopped."""
+REPORT_SECONDS = 10.0
 
 
 class Child:
@@ -39,13 +40,21 @@ class Child:
         if self._guard.poll() is not None:
             raise UserError(f"{self._name} ended early: {self._last_line()}")
 
-    def wait_for(self, text: str, seconds: float) -> None:
-        """Wait until the log contains a text. Raises UserError after `seconds`."""
-        deadline = time.monotonic() + seconds
+    def wait_for(self, text: str, seconds: float, say: Callable[[str], None] | None = None) -> None:
+        """Wait until the log contains a text. Raises UserError after `seconds`.
+
+        `say` is called every ten seconds with how long it has taken.
+        """
+        started = time.monotonic()
+        reported = 0.0
         while text not in self.log.read_text(errors="replace"):
             self.check_running()
-            if time.monotonic() > deadline:
+            waited = time.monotonic() - started
+            if waited > seconds:
                 raise UserError(f"{self._name} was not ready within {seconds:.0f} s: {self._last_line()}")
+            if say and waited - reported >= REPORT_SECONDS:
+                reported = waited
+                say(f"`{self._name}` is still starting after {waited:.0f} s")
             time.sleep(0.1)
 
     def wait(self, seconds: float) -> None:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
 
+from rich.text import Text
+
 from expectations.judging.finding import Finding
 from expectations.report.coverage import Coverage, coverage_of
+from expectations.report.tables import findings_list
 from streaming.broker.ports import HOST
 from streaming.check.examination import examine
+from streaming.demo.backlog import Backlog, Offsets, waiting
 from streaming.demo.findings_topic import FindingsTopic
 from streaming.demo.instance_client import InstanceClient, new_instance_id
 from streaming.demo.offences import CLIENT_ID, PLANTED, PlantedOffence, play
 from streaming.demo.page import MetricsPage, scrape
+from streaming.demo.patience import STALLED_SECONDS, Patience
+from streaming.demo.query_stage import last_event, load_note, stage
 from streaming.demo.road import Road
 from streaming.demo.scenario import converse
 from streaming.demo.screen import Screen
@@ -27,7 +34,6 @@ from streaming.user_error import UserError
 SETTLE_CAPTURED = 1.5
 SETTLE_RELAYED = 5.5
 """Seconds until a client has certainly read a response: one in packets, five in a relay's, and a margin."""
-DRAIN_SECONDS = 120.0
 QUIET_SECONDS = 3.0
 AUDITED_RECORDS = 10_000
 _HOSTS = [f"127.0.1.{number}" for number in range(1, len(PLANTED) + 1)]
@@ -42,13 +48,19 @@ class Demo:
         self._terms = Decisions(configuration).terms
         self._settle = SETTLE_CAPTURED if captured else SETTLE_RELAYED
         self._topic = FindingsTopic(road.internal, configuration.findings_topic)
+        self._backlog = Backlog(road.internal, configuration.frames_topic, road.checkpoint)
+        self._patience = Patience(time.monotonic(), STALLED_SECONDS)
+        self._feeder_page: MetricsPage | None = None
         self._stop = threading.Event()
         self._failures: list[str] = []
         self.played: dict[str, PlantedOffence] = {}
 
-    def play(self, seconds: float) -> None:
-        """Run all clients, at most `seconds` long, and show findings meanwhile. Raises UserError."""
-        deadline = time.monotonic() + seconds
+    def play(self, seconds: float | None = None) -> None:
+        """Run all clients until they are done, at most `seconds` long, and show findings meanwhile.
+
+        Raises UserError if a client fails, or if the feeder or the query ends.
+        """
+        deadline = math.inf if seconds is None else time.monotonic() + seconds
         clients = [
             threading.Thread(target=self._run_client, args=(work,), daemon=True)
             for work in (self._run_real_clients, self._run_instance_clients)
@@ -64,14 +76,13 @@ class Demo:
             raise UserError(f"a client of the demo failed: {self._failures[0]}")
 
     def show(self, seconds: float) -> None:
-        """Show new findings and counts, waiting at most `seconds` for the first finding."""
+        """Show new findings and what waits to be judged, waiting at most `seconds` for the first finding."""
         for finding in self._topic.poll(seconds):
             self._screen.finding(finding)
-        addresses = (self._configuration.feeder_metrics_address, self._configuration.metrics_address)
-        self._screen.counts(*map(scrape, addresses))
+        self._show_progress(self._backlog.end() or {})
 
     def drain(self, keep: bool = False) -> None:
-        """Let the feeder finish and the query judge everything. Raises UserError if that takes too long.
+        """Let the feeder finish and the query judge everything. Raises UserError if nothing moves any more.
 
         With `keep` the feeder goes on; it counts as finished when it captures nothing new.
         """
@@ -80,17 +91,17 @@ class Demo:
             self._await_quiet()
         else:
             self._road.end_feeding()
-        deadline = time.monotonic() + DRAIN_SECONDS
-        # The first batch to end from now on may have begun before the last frames came, the next one has not.
-        page = self._await_batch(time.time(), deadline)
-        page = self._await_batch(page.total(metrics.LAST_BATCH_TIMESTAMP.name), deadline)
-        while page.total(metrics.TOPIC_LAG.name):
-            page = self._await_batch(page.total(metrics.LAST_BATCH_TIMESTAMP.name), deadline)
+        self._await_judged()
         self.show(2.0)
 
     def findings(self) -> list[Finding]:
         """Return the latest state of each finding, in the order of first capture."""
         return sorted(self._topic.findings.values(), key=lambda finding: finding.first_captured_at)
+
+    def show_findings(self) -> None:
+        """Show what was found so far."""
+        findings = self.findings()
+        self._screen.part("Found so far", findings_list(findings) if findings else Text("nothing"))
 
     def coverage(self) -> list[Coverage]:
         """Return the coverage of every rule, of the metrics page."""
@@ -125,9 +136,10 @@ class Demo:
         return succeeded
 
     def close(self) -> None:
-        """Stop the clients and close the findings topic."""
+        """Stop the clients and close the connections to both topics."""
         self._stop.set()
         self._topic.close()
+        self._backlog.close()
 
     def _check_recording(self, findings: Sequence[Finding]) -> bool:
         examination = examine(self._road.recording, self._road.schemas, terms=self._terms)
@@ -143,16 +155,33 @@ class Demo:
             self._road.check_running()
             self.show(0.5)
 
-    def _await_batch(self, moment: float, deadline: float) -> MetricsPage:
-        """Wait for a batch that ends after a moment; return the metrics page. Raises UserError."""
-        while True:
-            page = scrape(self._configuration.metrics_address)
-            if page is not None and page.total(metrics.LAST_BATCH_TIMESTAMP.name) > moment:
-                return page
-            if time.monotonic() > deadline:
-                raise UserError(f"the query did not catch up within {DRAIN_SECONDS:.0f} s")
+    def _await_judged(self) -> None:
+        """Wait until all records that the topic holds now are judged. Raises UserError if nothing moves."""
+        self._patience = Patience(time.monotonic(), STALLED_SECONDS)
+        end = self._backlog.end()
+        while end is None or waiting(end, self._backlog.judged()):
             self._road.application.check_running()
-            self.show(0.5)
+            for finding in self._topic.poll(0.5):
+                self._screen.finding(finding)
+            end = end or self._backlog.end()
+            self._show_progress(end or {})
+            now = time.monotonic()
+            if self._patience.is_over(now):
+                stood = f"nothing has moved for {self._patience.still_for(now):.0f} s"
+                raise UserError(f"{stood}: {self._screen.progress_line}")
+
+    def _show_progress(self, end: Offsets) -> None:
+        """Show what is captured and judged; `end` is the end of the frames topic, empty if unknown."""
+        self._feeder_page = scrape(self._configuration.feeder_metrics_address) or self._feeder_page
+        page = scrape(self._configuration.metrics_address)
+        judged, event = self._backlog.judged(), last_event(self._road.application.log)
+        frames = page.total(metrics.FRAMES.name) if page else 0.0
+        now = time.monotonic()
+        self._patience.observe((judged, event, frames), now)
+        waits, notes = waiting(end, judged), [stage(event, page is not None, frames > 0)]
+        if waits:
+            notes += [self._patience.note(now), load_note()]
+        self._screen.progress(self._feeder_page, page, waits, [note for note in notes if note])
 
     def _run_real_clients(self) -> None:
         run_workload(self._road.watched, self._screen.say, self._stop)

@@ -31,7 +31,7 @@ from streaming.demo.lifting import (
 )
 
 Address = tuple[str, int]
-UPSTREAM_SECONDS = 30.0
+UPSTREAM_SECONDS = 60.0
 _LENGTH = struct.Struct(">i")
 
 

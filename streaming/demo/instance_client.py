@@ -16,8 +16,8 @@ from decoders.codec.response import read_response
 from decoders.schema.registry import Api, Schemas
 from streaming.broker.ports import HOST
 
-TIMEOUT = 10.0
-"""Seconds to wait for a response."""
+TIMEOUT = 60.0
+"""Seconds to wait for a response, which takes milliseconds where nothing else runs."""
 SOFTWARE = {"clientSoftwareName": "kipwatch-demo", "clientSoftwareVersion": "1.0"}
 _LENGTH = struct.Struct(">i")
 

@@ -28,7 +28,7 @@ from streaming.demo.front import Front
 from streaming.feeder.relay import Relay
 from streaming.settings.configuration import Configuration
 
-READY_SECONDS = 60.0
+READY_SECONDS = 240.0
 DRAIN_SECONDS = 30.0
 LINKTYPE_ETHERNET = 1
 
@@ -56,6 +56,7 @@ class Road:
         self._relays: list[Relay] = []
         self.schemas = Schemas.load()
         self.recording = folder / "demo.pcap"
+        self.checkpoint = folder / "checkpoint"
         self.broker: EmbeddedBroker
         self.front_address: tuple[str, int]
         self.watched: str
@@ -98,13 +99,13 @@ class Road:
     def _build(self) -> None:
         jars("broker", self._say)  # fetches all jars, and reports progress
         watched, internal, relayed = free_ports(3)
-        self._start_application(f"127.0.0.1:{internal}")
         self._say("starting the broker: Kafka 4.4.0, KRaft, listeners WATCHED and INTERNAL")
         advertised = watched if self._capture else relayed
         self.broker = self._stack.enter_context(
             EmbeddedBroker(watched_port=watched, internal_port=internal, watched_advertised_port=advertised)
         )
         create_topics(self.internal, self._configuration.frames_topic, self._configuration.findings_topic)
+        self._start_application(self.internal)
         front = self._stack.enter_context(Front(self.schemas, ("127.0.0.1", internal)))
         self.watched = f"127.0.0.1:{advertised}"
         self.front_address = front.address
@@ -112,15 +113,13 @@ class Road:
             self._start_capturing_feeder([watched, front.address[1]])
         else:
             self._start_relayed_feeder(watched, relayed, front)
-        # It started first, at the same time as the broker, and must end before the broker does.
-        self._stack.callback(self.application.stop)
         self.check_running()
 
     def _start_application(self, bootstrap: str) -> None:
-        self._say("starting the Structured Streaming query")
+        self._say("starting the Structured Streaming query; Spark takes a while, clients begin meanwhile")
         settings = self._configuration
         arguments = ["run", "--bootstrap", bootstrap, "--metrics-address", settings.metrics_address]
-        arguments += ["--checkpoint", str(self._folder / "checkpoint"), "--buckets", str(settings.buckets)]
+        arguments += ["--checkpoint", str(self.checkpoint), "--buckets", str(settings.buckets)]
         arguments += ["--frames-topic", settings.frames_topic, "--findings-topic", settings.findings_topic]
         arguments += self._judging
         self.application = self._start(arguments, "application.log")
@@ -131,7 +130,7 @@ class Road:
         self.feeder = self._start(
             ["feed", "--interface", "lo", "--ports", watched, *self._feeder_flags()], "feeder.log"
         )
-        self.feeder.wait_for('"feeder": "ready"', READY_SECONDS)
+        self.feeder.wait_for('"feeder": "ready"', READY_SECONDS, self._say)
 
     def _start_relayed_feeder(self, watched: int, relayed: int, front: Front) -> None:
         self._say("starting the feeder: capturing is not permitted (CAP_NET_RAW), so relays record")
@@ -150,7 +149,7 @@ class Road:
             self.feeder = self._start(
                 ["feed", "-", "--ports", ports, *self._feeder_flags()], "feeder.log", source
             )
-        self.feeder.wait_for('"feeder": "ready"', READY_SECONDS)
+        self.feeder.wait_for('"feeder": "ready"', READY_SECONDS, self._say)
 
     def _feeder_flags(self) -> list[str]:
         address = self._configuration.feeder_metrics_address

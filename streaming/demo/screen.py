@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from string import digits
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -15,6 +16,11 @@ from expectations.report.tables import coverage_table, finding_line, findings_li
 from streaming.demo.offences import PlantedOffence
 from streaming.demo.page import MetricsPage
 from streaming.metrics import definitions as metrics
+from streaming.metrics.definitions import Metric
+
+REPEAT_SECONDS = 10.0
+"""Between two lines of progress that give no new reason."""
+_NO_DIGITS = str.maketrans("", "", digits)
 
 
 class Screen:
@@ -23,7 +29,9 @@ class Screen:
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False)
         self._started = time.monotonic()
-        self._counts = ""
+        self.progress_line = ""
+        self._printed, self._printed_at = "", 0.0
+        self._kinds: list[str] = []
 
     def say(self, text: str) -> None:
         """Print a step."""
@@ -33,19 +41,28 @@ class Screen:
         """Print a finding."""
         self._line(finding_line(finding))
 
-    def counts(self, feeder: MetricsPage | None, application: MetricsPage | None) -> None:
-        """Print the counts of feeder and query, if they have changed."""
-        if feeder is None or application is None:
-            return
-        counts = (
-            f"{feeder.total(metrics.CAPTURE_BYTES.name):,.0f} bytes captured, "
-            f"{application.total(metrics.FRAMES.name):,.0f} frames judged, "
-            f"{application.total(metrics.OPEN_CONNECTIONS.name):.0f} connections open"
-        )
-        if counts != self._counts:
-            batches = application.total(f"{metrics.BATCH_DURATION.name}_count")
-            self._line(Text(f"{counts}, {batches:.0f} batches", "dim"))
-        self._counts = counts
+    def progress(
+        self, feeder: MetricsPage | None, query: MetricsPage | None, waits: int, notes: Sequence[str]
+    ) -> None:
+        """Print how many bytes are captured, frames judged and records waiting, and `notes` on why.
+
+        Printed at once when there is a new note, otherwise every ten seconds, and only what has changed.
+        """
+        judging = query is not None and query.total(metrics.FRAMES.name) > 0
+        counts = [
+            _counted(feeder, metrics.CAPTURE_BYTES, "bytes captured"),
+            _counted(query, metrics.FRAMES, "frames judged") if judging else "",
+            f"{waits:,} records wait to be judged" if waits else "",
+            _counted(query, metrics.OPEN_CONNECTIONS, "connections open") if judging else "",
+        ]
+        self.progress_line = "; ".join([", ".join(filter(None, counts)), *notes])
+        now = time.monotonic()
+        kinds = [note.translate(_NO_DIGITS) for note in notes]
+        if self.progress_line != self._printed and (
+            kinds != self._kinds or now - self._printed_at >= REPEAT_SECONDS
+        ):
+            self._line(Text(self.progress_line, "dim"))
+            self._printed, self._printed_at, self._kinds = self.progress_line, now, kinds
 
     def tables(
         self,
@@ -75,6 +92,11 @@ class Screen:
         self._console.print(
             Text(f"{time.monotonic() - self._started:6.1f} s  ", "dim") + text, soft_wrap=True
         )
+
+
+def _counted(page: MetricsPage | None, metric: Metric, what: str) -> str:
+    """Say what a page counts; "" if it does not respond."""
+    return "" if page is None else f"{page.total(metric.name):,.0f} {what}"
 
 
 def _planted_table(planted: Sequence[tuple[PlantedOffence, bool]]) -> Table:

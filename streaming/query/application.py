@@ -25,6 +25,7 @@ from streaming.query.metrics_sink import MetricsSink
 from streaming.query.progress import ProgressListener
 from streaming.query.query import reports_of, start_query
 from streaming.query.session import spark_session
+from streaming.query.start_log import StartLog
 from streaming.query.status import Readiness, is_healthy
 from streaming.settings.configuration import Configuration, host_and_port
 from streaming.settings.decisions import Decisions
@@ -58,6 +59,7 @@ class Application:
         self._progress = ProgressListener(self._metrics)
         self._started = False
         self._latest_batch = -1
+        self._has_judged = False
         self._created_at = time.time()
         self._kafka_watch = KafkaWatch(
             configuration.bootstrap,
@@ -115,7 +117,7 @@ class Application:
     def _run_once(self, session: SparkSession) -> str | None:
         """Run the query. Return Spark's text on why it ended by itself, None if it was stopped."""
         try:
-            query = self._start(session)
+            query, start_log = self._start(session), StartLog(session)
             while query.isActive:
                 if self._stopping.wait(POLL_SECONDS):
                     self._finish(query)
@@ -123,6 +125,8 @@ class Application:
                 if self._reloading.is_set() and self._take_over_decisions():
                     self._finish(query)
                     query = self._start(session)
+                if not self._has_judged:
+                    start_log.poll()
             return str(query.exception() or "")
         except (Py4JError, OSError) as error:
             # A signal to the whole process group may have ended Spark first.
@@ -178,6 +182,7 @@ class Application:
         self._latest_batch = batch_id
         frames = sum(sum(kinds.values()) for report in reports for kinds in report.frames.values())
         if frames:
+            self._has_judged = True
             undecodable = sum(sum(report.undecodable.values()) for report in reports)
             log_event("batch", batch=batch_id, frames=frames, findings=len(findings), undecodable=undecodable)
 
