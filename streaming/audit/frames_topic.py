@@ -8,7 +8,7 @@ from types import MappingProxyType
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from decoders.frame.record import Record, RecordError, unpack
-from streaming.settings.kafka_client import Setting, librdkafka_settings
+from streaming.settings.kafka_client import Setting, librdkafka_settings, made
 from streaming.user_error import UserError
 
 PATIENCE = 10.0
@@ -25,14 +25,15 @@ def latest_records(
 
     Raises UserError if Kafka cannot be reached, the topic does not exist, or it holds other records.
     """
-    consumer = Consumer(
+    consumer = made(
+        Consumer,
         {
             **librdkafka_settings(bootstrap, settings),
             "group.id": "kipwatch-audit",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "log_level": 0,
-        }
+        },
     )
     try:
         return list(_latest(consumer, topic, limit))

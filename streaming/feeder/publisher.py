@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 from decoders.frame.columnar.packing import PackedFrames
 from decoders.frame.record import Record, pack, unpack
 from decoders.wire.columnar.frames import FrameBatch
 from streaming.feeder.log import log_event
 from streaming.feeder.shedding import Shedding
-from streaming.settings.kafka_client import Setting, librdkafka_settings
+from streaming.settings.kafka_client import Setting, librdkafka_settings, made
 from streaming.user_error import UserError
 
 SHED_ABOVE, RECOVER_BELOW = 0.8, 0.5
@@ -178,7 +178,4 @@ class Publisher:
 def _producer(bootstrap: str, settings: Mapping[str, Setting], required: Mapping[str, Any]) -> Producer:
     if conflicting := sorted(settings.keys() & required.keys()):
         raise UserError(f"the feeder itself sets {conflicting[0]}; remove it from the table [kafka]")
-    try:
-        return Producer({**librdkafka_settings(bootstrap, {**_DEFAULTS, **settings}), **required})
-    except KafkaException as error:
-        raise UserError(f"the table [kafka] is invalid: {error.args[0].str()}") from error
+    return made(Producer, {**librdkafka_settings(bootstrap, {**_DEFAULTS, **settings}), **required})

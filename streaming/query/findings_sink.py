@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from expectations.judging.finding import Finding
 from streaming.query.log import log_event
-from streaming.settings.kafka_client import Setting, librdkafka_settings
+from streaming.settings.kafka_client import Setting, librdkafka_settings, made
 
 FLUSH_SECONDS = 30.0
 POLL_SECONDS = 0.1
@@ -27,10 +27,10 @@ class FindingsSink:
     """Writes findings and waits until Kafka acknowledges them."""
 
     def __init__(self, bootstrap: str, topic: str, settings: Mapping[str, Setting]) -> None:
-        """`settings` is the table [kafka] of the configuration."""
+        """`settings` is the table [kafka] of the configuration. Raises UserError if it is invalid."""
         self._topic = topic
         client = librdkafka_settings(bootstrap, settings)
-        self._producer = Producer({**client, "enable.idempotence": True, "linger.ms": 5})
+        self._producer = made(Producer, {**client, "enable.idempotence": True, "linger.ms": 5})
         self._failures: set[str] = set()
         self._refused = 0
 

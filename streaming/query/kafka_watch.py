@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from streaming.query.log import log_event
-from streaming.settings.kafka_client import Setting, librdkafka_settings
+from streaming.settings.kafka_client import Setting, librdkafka_settings, made
 
 LATE_AFTER = 10.0
 """Seconds without a finished batch after which Kafka is asked. An idle query finishes one each trigger."""
@@ -33,10 +33,10 @@ class KafkaWatch:
         settings: Mapping[str, Setting],
         latest_batch_at: Callable[[], float],
     ) -> None:
-        """`settings` is the table [kafka] of the configuration. Raises UserError if a secret is missing."""
+        """`settings` is the table [kafka] of the configuration. Raises UserError if it is invalid."""
         self.away_at = 0.0
         self._topic, self._latest_batch_at = topic, latest_batch_at
-        self._admin = AdminClient({**librdkafka_settings(bootstrap, settings), "log_level": 0})
+        self._admin = made(AdminClient, {**librdkafka_settings(bootstrap, settings), "log_level": 0})
         self._away = False
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kafka-watch", daemon=True)

@@ -2,36 +2,87 @@
 
 The table uses librdkafka's names. It holds no secrets: it names them, as `env:NAME` or `file:PATH`, and they
 are looked up when a client is made.
+
+The JVM's client, Spark's consumer of the frames topic, gets what is said of security, translated, and a few
+settings that both clients know by one name. What is said of security and cannot be translated is refused: a
+connection must not be less secure than its table says. Other settings tune librdkafka alone.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
+from confluent_kafka import KafkaException
+
+from streaming.settings.jvm_login import login
 from streaming.user_error import UserError
 
 Setting = str | int | bool
+Client = TypeVar("Client")
 
-SECRETS: Final = frozenset({"sasl.password", "ssl.key.password", "ssl.key.pem"})
+_SECRET: Final = re.compile(r"password|passphrase|secret|key\.pem$")
 _ENVIRONMENT, _FILE = "env:", "file:"
-_SAME: Final = ("security.protocol", "client.id", "ssl.endpoint.identification.algorithm")
-"""Settings with the same name and meaning in both clients."""
-_LOGIN_MODULES: Final = {
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+_ALIASES: Final = {
+    "sasl.mechanisms": "sasl.mechanism",
+    "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
 }
+_SAME: Final = (
+    "client.id",
+    "client.rack",
+    "client.dns.lookup",
+    "sasl.kerberos.min.time.before.relogin",
+    "sasl.oauthbearer.sub.claim.name",
+)
+"""Settings with the same name and meaning in both clients."""
 _PEM_FILES: Final = {
     "ssl.certificate.location": "ssl.keystore.certificate.chain",
     "ssl.key.location": "ssl.keystore.key",
     "ssl.ca.location": "ssl.truststore.certificates",
 }
-_KNOWN: Final = frozenset(
-    {*_SAME, *SECRETS, *_PEM_FILES, "sasl.mechanism", "sasl.mechanisms", "sasl.username"}
+_PEMS: Final = {
+    "ssl.certificate.pem": "ssl.keystore.certificate.chain",
+    "ssl.key.pem": "ssl.keystore.key",
+    "ssl.ca.pem": "ssl.truststore.certificates",
+}
+_TRANSLATED: Final = frozenset(
+    {
+        *_SAME,
+        *_ALIASES,
+        *_PEM_FILES,
+        *_PEMS,
+        "security.protocol",
+        "enable.ssl.certificate.verification",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.key.password",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "https.ca.location",
+        "https.ca.pem",
+        "sasl.mechanism",
+        "sasl.username",
+        "sasl.password",
+        "sasl.kerberos.keytab",
+        "sasl.kerberos.principal",
+        "sasl.kerberos.service.name",
+        "sasl.oauthbearer.client.id",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.extensions",
+        "sasl.oauthbearer.grant.type",
+        "sasl.oauthbearer.method",
+        "sasl.oauthbearer.scope",
+        "sasl.oauthbearer.token.endpoint.url",
+    }
 )
+_OF_SECURITY: Final = re.compile(r"(ssl|sasl|security|https|enable\.ssl|enable\.sasl)\.")
+_OWN_KINIT: Final = "sasl.kerberos.kinit.cmd"
+"""How librdkafka renews a ticket; Java does so itself."""
+_DEFAULT_AUTHORITIES: Final = "probe"
+"""The value of `ssl.ca.location` that stands for the authorities of the system."""
 
 
 def librdkafka_settings(bootstrap: str, settings: Mapping[str, Setting]) -> dict[str, Setting]:
@@ -42,16 +93,28 @@ def librdkafka_settings(bootstrap: str, settings: Mapping[str, Setting]) -> dict
     return {"bootstrap.servers": bootstrap, **found}
 
 
+def made(kind: Callable[[dict[str, Any]], Client], settings: dict[str, Any]) -> Client:
+    """Make a client of librdkafka. Raises UserError for settings that it refuses."""
+    try:
+        return kind(settings)
+    except KafkaException as error:
+        raise UserError(f"the table [kafka] is invalid: {error.args[0].str()}") from error
+
+
 def jvm_options(bootstrap: str, settings: Mapping[str, Setting]) -> dict[str, str]:
     """Return the options of Spark's Kafka source with secrets looked up.
 
-    Raises UserError for a secret that is not found, and for a setting that the JVM's client lacks.
+    Raises UserError for a secret that is not found, and for what the JVM's client cannot do for security.
     """
-    unknown = sorted(settings.keys() - _KNOWN)
-    if unknown:
-        raise UserError(f"kafka.{unknown[0]} has no counterpart in Spark's Kafka client; leave it out")
-    found = {name: _looked_up(name, value) for name, value in settings.items()}
-    options = {name: str(found[name]) for name in _SAME if name in found} | _login(found) | _pem(found)
+    for name in sorted(settings.keys() - _TRANSLATED - {_OWN_KINIT}):
+        if _OF_SECURITY.match(name):
+            raise UserError(f"kafka.{name} has no counterpart in Spark's Kafka client; leave it out")
+    looked_up = {name: str(_looked_up(name, value)) for name, value in settings.items()}
+    found = {_ALIASES.get(name, name): text for name, text in looked_up.items()}
+    if "https.ca.location" in found:
+        found["https.ca.pem"] = _read("https.ca.location", found["https.ca.location"])
+    options: dict[str, str] = {name: found[name] for name in _SAME if name in found}
+    options |= _encryption(found) | login(found) | _stores(found)
     return {f"kafka.{name}": value for name, value in {"bootstrap.servers": bootstrap, **options}.items()}
 
 
@@ -63,7 +126,7 @@ def _looked_up(name: str, value: Setting) -> Setting:
         return os.environ[variable]
     if isinstance(value, str) and value.startswith(_FILE):
         return _read(name, value.removeprefix(_FILE)).strip()
-    if name in SECRETS:
+    if _SECRET.search(name):
         raise UserError(f"kafka.{name} is a secret: write env:NAME or file:PATH instead")
     return value
 
@@ -71,35 +134,39 @@ def _looked_up(name: str, value: Setting) -> Setting:
 def _read(name: str, path: str) -> str:
     try:
         return Path(path).read_text()
-    except OSError as error:
-        raise UserError(f"kafka.{name}: cannot read {path}: {error.strerror}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no PEM file"
+        raise UserError(f"kafka.{name}: cannot read {path}: {reason}") from error
 
 
-def _login(found: Mapping[str, Setting]) -> dict[str, str]:
-    mechanism = str(found.get("sasl.mechanism", found.get("sasl.mechanisms", "")))
-    if not mechanism:
-        return {}
-    if mechanism not in _LOGIN_MODULES:
-        raise UserError(f"kafka.sasl.mechanism {mechanism} is not one of {', '.join(_LOGIN_MODULES)}")
-    user, password = (_quoted(str(found.get(name, ""))) for name in ("sasl.username", "sasl.password"))
-    login = f"{_LOGIN_MODULES[mechanism]} required username={user} password={password};"
-    return {"sasl.mechanism": mechanism, "sasl.jaas.config": login}
+def _encryption(found: Mapping[str, str]) -> dict[str, str]:
+    options = {}
+    if "security.protocol" in found:
+        options["security.protocol"] = found["security.protocol"].upper()
+    if found.get("enable.ssl.certificate.verification", "True").lower() == "false":
+        raise UserError(
+            "kafka.enable.ssl.certificate.verification: Spark's Kafka client always verifies; "
+            "name the broker's authority in ssl.ca.location"
+        )
+    algorithm = found.get("ssl.endpoint.identification.algorithm")
+    if algorithm is not None:
+        options["ssl.endpoint.identification.algorithm"] = "" if algorithm == "none" else algorithm
+    return options
 
 
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
-
-
-def _pem(found: Mapping[str, Setting]) -> dict[str, str]:
-    """Return certificates and keys by content: the JVM's workers may lack the files."""
-    given = {_PEM_FILES[name]: _read(name, str(path)) for name, path in found.items() if name in _PEM_FILES}
-    if "ssl.key.pem" in found:
-        given["ssl.keystore.key"] = str(found["ssl.key.pem"])
+def _stores(found: Mapping[str, str]) -> dict[str, str]:
+    """Return certificates and keys by content: the JVM's workers may lack the files. PKCS#12 is a file."""
+    given = {
+        _PEM_FILES[name]: _read(name, path)
+        for name, path in found.items()
+        if name in _PEM_FILES and path != _DEFAULT_AUTHORITIES
+    }
+    given |= {_PEMS[name]: text for name, text in found.items() if name in _PEMS}
     types = {f"ssl.{store}.type": "PEM" for store in ("keystore", "truststore") if _mentions(given, store)}
-    if "ssl.key.password" in found:
-        types["ssl.key.password"] = str(found["ssl.key.password"])
-    return given | types
+    if "ssl.keystore.location" in found:
+        types["ssl.keystore.type"] = "PKCS12"
+    kept = ("ssl.key.password", "ssl.keystore.location", "ssl.keystore.password")
+    return given | types | {name: found[name] for name in kept if name in found}
 
 
 def _mentions(options: Mapping[str, str], store: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from types import TracebackType
 from typing import Final
 
 from confluent_kafka.admin import (
@@ -21,11 +22,12 @@ from confluent_kafka.admin import (
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import HOST, free_ports
 from streaming.settings.kafka_client import Setting
+from tests.streaming.token_server import AUDIENCE, ISSUER, TokenServer
 
 PASSWORD_VARIABLE: Final = "KIPWATCH_TEST_PASSWORD"
 USER, PASSWORD = "feeder", 'open "sesame"\\'
 USERS: Final = (USER, "query", "auditor")
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _LOGIN: Final = "org.apache.kafka.common.security"
 
 Grant = tuple[ResourceType, str, AclOperation]
@@ -56,7 +58,16 @@ class SecureBroker(EmbeddedBroker):
         self.client_certificate, self.client_key = make_certificate(folder, "client", USER)
         self._keystore = folder / "keystore.pem"
         self._keystore.write_bytes(key.read_bytes() + self.certificate.read_bytes())
+        self._keys = folder / "keys.json"
+        self.tokens = TokenServer(self.certificate, key, PASSWORD)
+        self._keys.write_text(self.tokens.public_keys())
         self.tls, self.mutual, self.sasl = (f"{HOST}:{port}" for port in free_ports(3))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        self.tokens.close()
 
     def grant(self, user: str, *grants: Grant) -> None:
         """Allow a user some operations on resources."""
@@ -88,6 +99,29 @@ class SecureBroker(EmbeddedBroker):
             for done in admin.alter_user_scram_credentials([one]).values():
                 done.result()
 
+    def certified(self) -> dict[str, Setting]:
+        """Return the table [kafka] of USER, who shows a certificate on `mutual`."""
+        return {
+            "security.protocol": "SSL",
+            "ssl.ca.location": str(self.certificate),
+            "ssl.certificate.location": str(self.client_certificate),
+            "ssl.key.location": str(self.client_key),
+        }
+
+    def token_login(self, user: str) -> dict[str, Setting]:
+        """Return the table [kafka] of a user who logs in on `sasl` by OpenID Connect."""
+        return {
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(self.certificate),
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": user,
+            "sasl.oauthbearer.client.secret": f"env:{PASSWORD_VARIABLE}",
+            "sasl.oauthbearer.scope": "kafka",
+            "sasl.oauthbearer.token.endpoint.url": self.tokens.url,
+            "https.ca.location": str(self.certificate),
+        }
+
     def login(self, user: str, mechanism: str = "PLAIN") -> dict[str, Setting]:
         """Return the table [kafka] of a user who logs in on `sasl`."""
         return {
@@ -112,10 +146,16 @@ class SecureBroker(EmbeddedBroker):
         settings |= self._security()
         properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
 
+    def _java(self, *arguments: str | Path) -> list[str | Path]:
+        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self._keys.as_uri()}"
+        java, *rest = super()._java(*arguments)
+        return [java, allowed, *rest]
+
     def _security(self) -> dict[str, str]:
         quoted = PASSWORD.replace("\\", "\\\\").replace('"', '\\"')
         passwords = " ".join(f'user_{user}="{quoted}"' for user in USERS)
         plain = f"{_LOGIN}.plain.PlainLoginModule required {passwords};"
+        oauth = f"{_LOGIN}.oauthbearer"
         scram = f"{_LOGIN}.scram.ScramLoginModule required;"
         return {
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -131,4 +171,11 @@ class SecureBroker(EmbeddedBroker):
             "listener.name.sasl.plain.sasl.jaas.config": plain.replace("\\", "\\\\"),
             "listener.name.sasl.scram-sha-256.sasl.jaas.config": scram,
             "listener.name.sasl.scram-sha-512.sasl.jaas.config": scram,
+            "listener.name.sasl.oauthbearer.sasl.jaas.config": f"{oauth}.OAuthBearerLoginModule required;",
+            "listener.name.sasl.oauthbearer.sasl.server.callback.handler.class": (
+                f"{oauth}.OAuthBearerValidatorCallbackHandler"
+            ),
+            "sasl.oauthbearer.jwks.endpoint.url": self._keys.as_uri(),
+            "sasl.oauthbearer.expected.audience": AUDIENCE,
+            "sasl.oauthbearer.expected.issuer": ISSUER,
         }
