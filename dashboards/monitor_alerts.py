@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dashboards.alert import Alert, Severity, Watches
 from dashboards.links import CONFORMANCE, PIPELINE, Places
+from dashboards.promql import total
 from dashboards.recordings import EXERCISED, LOST, UNDECODABLE, slow
 from dashboards.thresholds import (
     BURN_RATES,
@@ -31,6 +32,7 @@ def alerts(places: Places) -> list[Alert]:
         _coverage_lost(places),
         _lag_growing(places),
         *_delay_budget(places),
+        _label_overflow(places),
     ]
 
 
@@ -104,6 +106,24 @@ def _lag_growing(places: Places) -> Alert:
         runbook=places.section("kipwatchlaggrowing"),
         dashboard=places.dashboard(PIPELINE, "job"),
         wait="10m",
+        keep=KEEP_FIRING,
+    )
+
+
+def _label_overflow(places: Places) -> Alert:
+    return Alert(
+        "KipwatchLabelOverflow",
+        Watches.KIPWATCH,
+        Severity.WARNING,
+        f"{total(f'increase({metrics.LABEL_OVERFLOW.name}[15m])', 'job')} > 0",
+        summary="More client software is seen than metrics have labels for: names are missing.",
+        description=(
+            "About {{ $value | humanize }} observations of 15 minutes are counted as `other`. Sums are "
+            "right, and findings name the software; dashboards and alerts do not."
+        ),
+        runbook=places.section("kipwatchlabeloverflow"),
+        dashboard=places.dashboard(PIPELINE, "job"),
+        wait="15m",
         keep=KEEP_FIRING,
     )
 

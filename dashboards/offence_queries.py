@@ -1,11 +1,12 @@
 """What the dashboards ask Prometheus about offences: how many, how grave, since when.
 
-A series of findings is born with its first offence and keeps its value until the application is started anew.
+A series of findings is born with its first offence and keeps its value until the application is started anew,
+or until its software has lost its label values for an hour.
 """
 
 from __future__ import annotations
 
-from dashboards.promql import level, one_of, role, select, stepped, total
+from dashboards.promql import findings, grown, level, one_of, role, select, stepped, total
 from dashboards.queries import (
     INTERVAL,
     JOB,
@@ -14,7 +15,6 @@ from dashboards.queries import (
     RULE,
     SOFTWARE,
     STEP,
-    growth,
     most_open,
     or_zero,
 )
@@ -33,7 +33,7 @@ LOOK_BACK, COARSE_STEP = "7d", "5m"
 
 def offences(*matchers: str) -> str:
     """Offences over the dashboard's range, by all labels that findings have."""
-    return growth(metrics.FINDINGS, RULE, SOFTWARE, *matchers)
+    return grown(findings(JOB, RULE, SOFTWARE, *matchers), RANGE)
 
 
 def offences_by(*by: str) -> str:
@@ -59,7 +59,7 @@ def offending_clients(of: Level) -> str:
 
 def in_steps(*by: str) -> str:
     """Offences within each step of a graph, summed by some labels; nothing in steps without any."""
-    return f"{total(stepped(select(metrics.FINDINGS, JOB, RULE, SOFTWARE), INTERVAL), *by)} > 0"
+    return f"{total(stepped(findings(JOB, RULE, SOFTWARE), INTERVAL), *by)} > 0"
 
 
 def rank(*by: str) -> str:
@@ -70,7 +70,7 @@ def rank(*by: str) -> str:
 
 def _moments(step: str, *matchers: str) -> str:
     """At each evaluation its time, for each series of findings that grew in the step before."""
-    found = select(metrics.FINDINGS, JOB, RULE, SOFTWARE, *matchers)
+    found = findings(JOB, RULE, SOFTWARE, *matchers)
     return f"timestamp({stepped(found, step)} > 0)"
 
 
@@ -83,7 +83,7 @@ def _last_offence(*matchers: str) -> str:
 
 def _first_offence(*by: str) -> str:
     """When there was an offence first, in milliseconds and to the minute; 0 if before the range."""
-    found, labels = select(metrics.FINDINGS, JOB, RULE, SOFTWARE), f"by ({', '.join(by)}) " if by else ""
+    found, labels = findings(JOB, RULE, SOFTWARE), f"by ({', '.join(by)}) " if by else ""
     before = f"0 * max {labels}(last_over_time({found}[{LOOK_BACK}:{COARSE_STEP}] offset {RANGE}))"
     in_range = f"min {labels}(min_over_time({_moments(STEP)}[{RANGE}:{STEP}]))"
     return f"({before} or {MILLISECONDS} * {in_range})"

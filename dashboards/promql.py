@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from expectations.rules.base.rule import Level, Role, Verdict
+from streaming.metrics import definitions as metrics
 from streaming.metrics.definitions import Metric
+from streaming.metrics.software_labels import FORMER
 
 DECIDED = (Verdict.CONFORMS, Verdict.VIOLATES)
 BRIDGED = "10m"
@@ -16,6 +18,11 @@ def select(metric: Metric | str, *matchers: str) -> str:
     """An instant vector selector: `name{matcher, …}`, of a metric or of a recorded series."""
     name = metric if isinstance(metric, str) else metric.name
     return f"{name}{{{', '.join(matchers)}}}" if matchers else name
+
+
+def findings(*matchers: str) -> str:
+    """A selector of findings. What is counted as former was counted under the software's name before."""
+    return select(metrics.FINDINGS, *matchers, f'client_software_name!="{FORMER}"')
 
 
 def verdict(*verdicts: Verdict) -> str:

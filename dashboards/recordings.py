@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dashboards.promql import DECIDED, grown, level, one_of, select, share, total, verdict
+from dashboards.promql import DECIDED, findings, grown, level, one_of, select, share, total, verdict
 from dashboards.thresholds import BURN_RATES, DELAY_SECONDS
 from expectations.rules.base.rule import Level, Verdict
 from streaming.metrics import definitions as metrics
@@ -56,7 +56,7 @@ def _group(name: str, recordings: dict[str, str]) -> dict[str, Any]:
 
 
 def _offences() -> str:
-    return total(grown(metrics.FINDINGS.name, "5m"), "job", "rule", "level", "role", *SOFTWARE)
+    return total(grown(findings(), "5m"), "job", "rule", "level", "role", *SOFTWARE)
 
 
 def _state() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
@@ -10,6 +10,7 @@ from expectations.rules.base.rule import Verdict
 from streaming.metrics import definitions as metrics
 from streaming.metrics import instruments
 from streaming.metrics.label_values import LABEL_LIMIT, BoundedLabels
+from streaming.metrics.software_labels import FORMER, SoftwareLabels, SoftwareSlots
 from streaming.query.exit_reason import EXIT_REASONS, UNKNOWN, ExitReason
 
 Software: TypeAlias = tuple[str | None, str | None]
@@ -38,9 +39,12 @@ class ApplicationMetrics:
         self._exits = instruments.counter(metrics.QUERY_ENDINGS, self.registry)
         self.findings_refused = instruments.counter(metrics.FINDINGS_REFUSED, self.registry)
         overflow = instruments.counter(metrics.LABEL_OVERFLOW, self.registry)
-        self._software, self._listeners, self._apis, self._reasons = (
-            BoundedLabels(label_limit, overflow.inc) for _ in range(4)
+        self._software = SoftwareSlots(label_limit, overflow.inc)
+        self._listeners, self._apis, self._reasons = (
+            BoundedLabels(label_limit, overflow.inc) for _ in range(3)
         )
+        self._found: defaultdict[SoftwareLabels, Counter[tuple[str, str, str]]] = defaultdict(Counter)
+        """The findings of each software, by rule, level and role."""
         self._shown: set[tuple[str, ...]] = set()
         self.add_rules(rules)
         for reason in (*EXIT_REASONS, UNKNOWN):
@@ -57,6 +61,7 @@ class ApplicationMetrics:
 
     def count_findings(self, rule: str, level: str, role: str, software: Software, amount: int = 1) -> None:
         labels = self._software.admit(*software, amount=amount)
+        self._found[labels][rule, level, role] += amount
         self._findings.labels(rule, level, role, *labels).inc(amount)
 
     def count_frames(self, api: str, kind: str, amount: int = 1) -> None:
@@ -69,15 +74,38 @@ class ApplicationMetrics:
         """Count an exit of the query that nobody asked for."""
         self._exits.labels(reason.name).inc()
 
+    def reassign_labels(self, now: float) -> None:
+        """Give label values to software that is seen more than others that have some.
+
+        The findings of software that loses its series are counted as `(former)`, so that sums stay exact.
+        `now` is in seconds of a steady clock. Call it between two batches.
+        """
+        for name, version in self._software.reassign(now):
+            lost = [labels for labels in self._found if labels[0] == name and version in (None, labels[1])]
+            for labels in lost:
+                self._retire(labels)
+
+    def _retire(self, labels: SoftwareLabels) -> None:
+        for found, amount in self._found.pop(labels).items():
+            self._findings.labels(*found, FORMER, FORMER).inc(amount)
+            self._findings.remove(*found, *labels)
+
     def show_connections(self, connections: Mapping[tuple[Software, str], int]) -> None:
         """Set the gauges of open connections, by software and listener.
 
         Label values that the mapping no longer contains are removed.
         """
         shown: defaultdict[tuple[str, ...], int] = defaultdict(int)
+        by_software: Counter[Software] = Counter()
+        for (software, _), count in connections.items():
+            by_software[software] += count
+        # The most seen first: they get the slots that are free.
+        admitted = {
+            software: self._software.admit(*software, amount=count, at_once=count)
+            for software, count in by_software.most_common()
+        }
         for (software, listener), count in connections.items():
-            labels = self._software.admit(*software, amount=count)
-            shown[labels + self._listeners.admit(listener, amount=count)] += count
+            shown[admitted[software] + self._listeners.admit(listener, amount=count)] += count
         for labels, count in shown.items():
             self._connections.labels(*labels).set(count)
         for labels in self._shown - shown.keys():

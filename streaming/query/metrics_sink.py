@@ -29,6 +29,7 @@ class MetricsSink:
         for report in reports:
             self._count(report, now)
             self._summaries[report.bucket] = report
+        self._metrics.reassign_labels(time.monotonic())
         self._show_summaries()
 
     def _count(self, report: Report, now: float) -> None:

@@ -99,7 +99,9 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     label_limit: Annotated[
         int,
         Described(
-            description="distinct values of a label from the wire; further ones are counted as other", ge=1
+            description="distinct values of a label from the wire, and a tenth of that in versions of each "
+            "client software; others are counted as other",
+            ge=1,
         ),
     ] = LABEL_LIMIT
     master: Annotated[

@@ -46,8 +46,8 @@ USUAL_DELAY: Final = 60.0
 FEEDER_MEBIBYTES: Final = 1_024
 """The limit of the systemd unit."""
 LONGEST_FINDING: Final = 64 * 1024
-SOFTWARE_LIMIT: Final = 101
-"""Names of client software among metrics, with the one for all others."""
+SOFTWARE_LIMIT: Final = 103
+"""Names of client software among metrics, with `other`, `invalid` and `unknown`."""
 
 
 class Judged(NamedTuple):

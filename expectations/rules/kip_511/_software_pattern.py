@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from expectations.conversation.bodies import SoftwareClaim
 from expectations.conversation.negotiation import Asked
+from expectations.conversation.software_pattern import IN_TEXT, RELEASED
 from expectations.rules.base.rule import Judgement, Spec, Verdict, conforms
 
-PATTERNS = {
-    Spec.SHIPPED: re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?"),
-    Spec.TEXT: re.compile(r"[.\-a-zA-Z0-9]+"),
-}
-"""Released Kafka demands a letter or digit at both ends, the KIP's text does not."""
+PATTERNS = {Spec.SHIPPED: RELEASED, Spec.TEXT: IN_TEXT}
 
 
 def is_well_formed(text: str, spec: Spec) -> bool:

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from expectations.rules.base.rule import Verdict
 from streaming.feeder.feeder_metrics import FeederMetrics
-from streaming.metrics.definitions import FINDINGS, METRICS
+from streaming.metrics.definitions import METRICS
 from streaming.metrics.exposition import Exposition, serve
 from streaming.metrics.label_values import LONGEST, OTHER, UNKNOWN, label_value
 from streaming.query.application_metrics import ApplicationMetrics
@@ -88,28 +88,6 @@ def test_no_label_can_name_a_single_connection_or_client() -> None:
     assert labels.isdisjoint(
         {"connection", "client_id", "client_instance_id", "member_id", "client", "address"}
     )
-
-
-@given(
-    st.lists(
-        st.tuples(st.text(max_size=4) | st.none(), st.text(max_size=3) | st.none(), st.integers(1, 9)),
-        max_size=12,
-    )
-)
-def test_sums_stay_exact_whatever_clients_call_themselves(
-    findings: list[tuple[str | None, str | None, int]],
-) -> None:
-    """Folding into `other` loses no occurrence and never makes more series than there are places."""
-    metrics = application(label_limit=3)
-    for name, version, amount in findings:
-        metrics.count_findings(RULES[0], "violation", "client", (name, version), amount)
-    samples = {
-        labels: value for (name, labels), value in page(metrics.registry).items() if name == FINDINGS.name
-    }
-    assert sum(samples.values()) == sum(amount for *_, amount in findings)
-    assert len(samples) <= 3 + 1
-    folded = sum(value for labels, value in samples.items() if labels[:2] == (OTHER, OTHER))
-    assert page(metrics.registry)["kipwatch_label_overflow_total", ()] == folded
 
 
 @given(st.text(alphabet=st.characters(), max_size=200))
