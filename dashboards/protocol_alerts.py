@@ -10,10 +10,19 @@ from dashboards.alert import Alert, Severity, Watches
 from dashboards.links import CLIENTS, RULE, SECTION_OF_LABEL, Places
 from dashboards.promql import level, none_of, one_of, role, select, total, verdict
 from dashboards.recordings import OFFENCES, SOFTWARE
-from dashboards.thresholds import KEEP_FIRING, KNOWN_FOR, MISROUTED_STORM, NEW_FOR
+from dashboards.thresholds import (
+    KEEP_FIRING,
+    KNOWN_FOR,
+    MISROUTED_STORM,
+    NEW_FOR,
+    UNIDENTIFIED_FOR,
+    UNIDENTIFIED_TIMES,
+)
 from expectations.rules.base.rule import Level, Role, Verdict
 from streaming.metrics import definitions as metrics
+from streaming.metrics.label_values import UNKNOWN
 
+CLIENT_VIOLATION = "KafkaClientProtocolViolation"
 INSTANCE_ID_SHARED = "kip1313/instance-id-shared"
 MEMBER_ID_SHARED = "kip1082/member-id-shared"
 MISROUTED = "kip1242/misrouted"
@@ -22,6 +31,9 @@ SHARED = (INSTANCE_ID_SHARED, MEMBER_ID_SHARED)
 
 BY_RULE = ("job", "rule")
 BY_SOFTWARE = (*BY_RULE, "client_software_name")
+IDENTIFIED = none_of("client_software_name", [UNKNOWN])
+UNIDENTIFIED = one_of("client_software_name", [UNKNOWN])
+"""Of connections that sent no ApiVersions with a name: old clients, scanners, strays."""
 ABOUT = '{{ printf "%.0f" $value }}'
 
 
@@ -29,6 +41,7 @@ def alerts(places: Places) -> list[Alert]:
     """Return the alerts on clients and brokers."""
     return [
         _client_violation(places),
+        _unidentified_violation(places),
         _broker_violation(places),
         _new_software(places),
         _instance_id_shared(places),
@@ -42,9 +55,9 @@ def _offences(*matchers: str) -> str:
 
 
 def _client_violation(places: Places) -> Alert:
-    offences = _offences(role(Role.CLIENT), none_of("rule", SHARED))
+    offences = _offences(role(Role.CLIENT), none_of("rule", SHARED), IDENTIFIED)
     return Alert(
-        "KafkaClientProtocolViolation",
+        CLIENT_VIOLATION,
         Watches.KAFKA,
         Severity.WARNING,
         f"{total(offences, *BY_SOFTWARE)} > 0",
@@ -56,6 +69,28 @@ def _client_violation(places: Places) -> Alert:
         runbook=places.section(SECTION_OF_LABEL),
         dashboard=places.dashboard(RULE, *BY_SOFTWARE),
         keep=KEEP_FIRING,
+    )
+
+
+def _unidentified_violation(places: Places) -> Alert:
+    """One packet of a scanner is an offence; an old client that never says its name goes on to offend."""
+    offences = _offences(role(Role.CLIENT), none_of("rule", SHARED), UNIDENTIFIED)
+    times = f"count_over_time(({total(offences, *BY_SOFTWARE)} > 0)[{UNIDENTIFIED_FOR}:5m])"
+    return Alert(
+        CLIENT_VIOLATION,
+        Watches.KAFKA,
+        Severity.WARNING,
+        f"{times} >= {UNIDENTIFIED_TIMES}",
+        summary="A Kafka client that never says which software it is breaks a rule of the protocol.",
+        description=(
+            f"Connections without a name broke {{{{ $labels.rule }}}} again and again: in {ABOUT} periods of "
+            f"5 minutes within {UNIDENTIFIED_FOR}. The topic kipwatch.findings holds their addresses and the "
+            "bytes."
+        ),
+        runbook=places.section(SECTION_OF_LABEL),
+        dashboard=places.dashboard(RULE, *BY_SOFTWARE),
+        keep=KEEP_FIRING,
+        labels={"identified": "false"},
     )
 
 
@@ -77,7 +112,7 @@ def _broker_violation(places: Places) -> Alert:
 
 
 def _new_software(places: Places) -> Alert:
-    offences, software = _offences(role(Role.CLIENT)), ("job", *SOFTWARE)
+    offences, software = _offences(role(Role.CLIENT), IDENTIFIED), ("job", *SOFTWARE)
     known = total(f"max_over_time({offences}[{KNOWN_FOR}] offset {NEW_FOR})", *software)
     return Alert(
         "KafkaClientSoftwareNewlyViolating",
