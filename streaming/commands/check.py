@@ -20,6 +20,7 @@ from streaming.check.examination import Examination, examine
 from streaming.check.reading_progress import showing_progress
 from streaming.check.summary import Summary, summary_of
 from streaming.check.text import show_summary
+from streaming.settings.address import HIGHEST_PORT
 from streaming.settings.configuration import add_flags, configure
 from streaming.settings.decisions import Decisions
 from streaming.settings.release import load_schemas
@@ -27,7 +28,6 @@ from streaming.user_error import UserError
 
 PASSED, FAILED, INCOMPLETE = 0, 1, 2
 NEVER = "never"
-HIGHEST_PORT = 65_535
 SETTINGS = ("schemas", "spec", "max_request_bytes")
 _MOST_SEVERE_FIRST = list(Level)
 

@@ -22,7 +22,9 @@ from streaming.feeder.publisher import Publisher
 from streaming.feeder.source import open_capture, run_of_file
 from streaming.feeder.standard_input import standard_input
 from streaming.metrics.exposition import Exposition, serve
-from streaming.settings.configuration import Configuration, add_flags, configure, host_and_port
+from streaming.settings.address import host_and_port
+from streaming.settings.configuration import Configuration, add_flags, configure
+from streaming.settings.metrics_tls import server_certificate
 from streaming.user_error import UserError
 
 SETTINGS = (
@@ -129,7 +131,17 @@ def _feed(
 def _serve(configuration: Configuration, feeder: Feeder) -> Exposition:
     host, port = host_and_port(configuration.feeder_metrics_address)
     flag = "--feeder-metrics-address"
-    return serve(feeder.registry, port, feeder.is_healthy, feeder.is_ready, host=host, flag=flag)
+    certificate = server_certificate(configuration.metrics_tls)
+    make_context = certificate.context if certificate else None
+    return serve(
+        feeder.registry,
+        port,
+        feeder.is_healthy,
+        feeder.is_ready,
+        host=host,
+        flag=flag,
+        make_context=make_context,
+    )
 
 
 def _publisher(configuration: Configuration, feeder: Feeder) -> Publisher:

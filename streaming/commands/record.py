@@ -17,7 +17,7 @@ from streaming.commands import check
 from streaming.feeder.feeder import open_save
 from streaming.feeder.relay import Encryption
 from streaming.record.relays import Relays
-from streaming.settings.configuration import host_and_port
+from streaming.settings.address import address_text, host_and_port
 from streaming.user_error import UserError
 
 BOOTSTRAP_VARIABLE, BOOTSTRAP_FIELD = "KIPWATCH_BOOTSTRAP", "{bootstrap}"
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         Relays(Schemas.load(), stream, encryption) as relays,
     ):
         own = [relays.address_of(broker) for broker in brokers]
-        status = _run(command, ",".join(f"{host}:{port}" for host, port in own))
+        status = _run(command, ",".join(address_text(*address) for address in own))
     checked = _check(arguments.save, as_json=arguments.json)
     if status:
         print(f"kipwatch: the command ended with status {status}", file=sys.stderr)

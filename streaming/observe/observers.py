@@ -18,6 +18,7 @@ from streaming.broker.ports import free_ports
 from streaming.observe.server import Server
 from streaming.observe.settings import RULES, alertmanager_settings, prometheus_settings
 from streaming.settings.configuration import Configuration
+from streaming.settings.metrics_tls import MetricsTls
 from streaming.user_error import UserError
 
 PROMETHEUS = ("prometheus",)
@@ -35,8 +36,10 @@ class Observers:
     ) -> None:
         """`rules` is the rule file, `routing` a configuration of Alertmanager; by default it notifies nobody.
 
-        Raises UserError if one of the two programs is not installed.
+        Raises UserError if one of the two programs is not installed, or the pages are served by TLS.
         """
+        if configuration.metrics_tls != MetricsTls():
+            raise UserError("--observe does not read pages that are served by TLS: leave [metrics_tls] out")
         self._programs = _installed(PROMETHEUS), _installed(ALERTMANAGER)
         self._targets = {
             "kipwatch": configuration.metrics_address,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from streaming.settings.configuration import host_and_port
+from streaming.settings.address import address_text, host_and_port
 
 RULES = Path(__file__).parents[2] / "dashboards/generated/alerts.yml"
 INTERVAL = "5s"
 """Between two scrapes, and between two evaluations of the rules: short, as somebody is watching."""
 LOOPBACK = "127.0.0.1"
-WILDCARDS = ("0.0.0.0", "[::]", "")
+WILDCARDS = ("0.0.0.0", "::")
 
 
 def prometheus_settings(targets: dict[str, str], alertmanager: str, rules: Path = RULES) -> dict[str, Any]:
@@ -38,4 +38,4 @@ def alertmanager_settings() -> dict[str, Any]:
 def reachable(address: str) -> str:
     """Return the address to connect to: loopback for a server that listens on every interface."""
     host, port = host_and_port(address)
-    return f"{LOOPBACK if host in WILDCARDS else host}:{port}"
+    return address_text(LOOPBACK if host in WILDCARDS else host, port)

@@ -14,10 +14,10 @@ from decoders.frame.record import NAME_BYTES
 from decoders.wire.assembly import MAX_FRAME
 from expectations.rules.base.rule import Level
 from streaming.metrics.label_values import LABEL_LIMIT
+from streaming.settings.address import HIGHEST_PORT
+from streaming.settings.metrics_tls import MetricsTls
 from streaming.settings.topic_settings import Topics
 from streaming.user_error import UserError
-
-HIGHEST_PORT = 0xFFFF
 
 _LISTS = frozenset({"interface", "ports", "spec"})
 Described = msgspec.Meta
@@ -131,6 +131,7 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         ),
     ] = []
     topics: Topics = Topics()
+    metrics_tls: MetricsTls = MetricsTls()
     listener: list[Listener] = []
     disable: list[str] = []
     levels: dict[str, Level] = {}
@@ -187,14 +188,6 @@ def configure(flags: argparse.Namespace) -> Configuration:
         )
     except msgspec.ValidationError as error:
         raise UserError(f"the value of a flag is invalid: {error}") from error
-
-
-def host_and_port(address: str) -> tuple[str, int]:
-    """Split `host:port`. Raises UserError if the text is not of that form."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > HIGHEST_PORT:
-        raise UserError(f"{address!r} is not host:port, with a port up to {HIGHEST_PORT}")
-    return host, int(port)
 
 
 def _read(path: Path) -> Mapping[str, Any]:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.settings.configuration import Configuration, host_and_port
+from streaming.settings.address import host_and_port
+from streaming.settings.configuration import Configuration
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1_200)]
 

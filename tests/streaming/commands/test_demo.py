@@ -8,7 +8,8 @@ import socket
 from pathlib import Path
 
 from streaming.commands import demo
-from streaming.settings.configuration import Configuration, configure, host_and_port
+from streaming.settings.address import host_and_port
+from streaming.settings.configuration import Configuration, configure
 
 
 def addresses(*flags: str) -> tuple[str, str]:

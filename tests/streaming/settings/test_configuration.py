@@ -6,13 +6,11 @@ import argparse
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from streaming.settings.configuration import Configuration, Listener, add_flags, configure, host_and_port
+from streaming.settings.configuration import Configuration, Listener, add_flags, configure
 from streaming.user_error import UserError
 
-TABLES = {"topics", "listener", "disable", "levels", "suppress"}
+TABLES = {"topics", "metrics_tls", "listener", "disable", "levels", "suppress"}
 FLAGS = [name for name in Configuration.__struct_fields__ if name not in TABLES]
 
 
@@ -72,18 +70,3 @@ def test_names_may_fill_the_envelope_and_no_more(name: str) -> None:
     assert getattr(given_flags(f"--{name}", "é" * 12), name) == "é" * 12
     with pytest.raises(UserError, match=rf"Expected at most 24 bytes - at `\$\.{name}`"):
         given_flags(f"--{name}", "é" * 12 + "x")
-
-
-@given(st.integers(0, 65535), st.sampled_from(["localhost", "10.0.0.1", "::1", "broker.example"]))
-def test_an_address_is_split_into_host_and_port(port: int, host: str) -> None:
-    assert host_and_port(f"{host}:{port}") == (host, port)
-
-
-@given(st.text(max_size=12))
-def test_any_other_text_is_a_user_error(text: str) -> None:
-    try:
-        host, port = host_and_port(text)
-    except UserError as error:
-        assert "host:port" in str(error)
-    else:
-        assert host and 0 <= port <= 65535

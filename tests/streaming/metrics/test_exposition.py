@@ -1,0 +1,144 @@
+"""The pages are served by TLS and IPv6, and metrics only to clients with a certificate if one is demanded."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, Gauge
+
+from streaming.metrics.exposition import Exposition, serve
+from streaming.settings.metrics_tls import MetricsTls, ServerCertificate, server_certificate
+from streaming.user_error import UserError
+from tests.streaming.secure_broker import make_certificate
+
+Pair = tuple[Path, Path]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    return make_certificate(tmp_path_factory.mktemp("server"), "server")
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    return make_certificate(tmp_path_factory.mktemp("client"), "client")
+
+
+def exposed(tls: ServerCertificate | None, host: str = "127.0.0.1") -> Exposition:
+    registry = CollectorRegistry()
+    Gauge("told", "A value.", registry=registry).set(7)
+    return serve(
+        registry,
+        0,
+        lambda: True,
+        lambda: True,
+        host=host,
+        make_context=tls.context if tls else None,
+    )
+
+
+@pytest.fixture
+def mutual(server: Pair, client: Pair) -> Iterator[Exposition]:
+    files = MetricsTls(certificate=str(server[0]), key=str(server[1]), client_ca=str(client[0]))
+    with closing(exposed(server_certificate(files))) as exposition:
+        yield exposition
+
+
+def trusting(server: Pair, shown: Pair | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(server[0]))
+    if shown:
+        context.load_cert_chain(*map(str, shown))
+    return context
+
+
+def get(exposition: Exposition, path: str, context: ssl.SSLContext) -> tuple[int, str]:
+    url = f"https://127.0.0.1:{exposition.port}{path}"
+    try:
+        with urllib.request.urlopen(url, timeout=5, context=context) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_pages_are_served_by_tls(server: Pair) -> None:
+    files = MetricsTls(certificate=str(server[0]), key=str(server[1]))
+    with closing(exposed(server_certificate(files))) as exposition:
+        status, text = get(exposition, "/metrics", trusting(server))
+        assert (status, "told 7.0" in text) == (200, True)
+        with pytest.raises((urllib.error.URLError, OSError)):
+            urllib.request.urlopen(f"http://127.0.0.1:{exposition.port}/metrics", timeout=5)
+
+
+def test_metrics_demand_a_certificate_and_probes_do_not(
+    mutual: Exposition, server: Pair, client: Pair
+) -> None:
+    assert get(mutual, "/metrics", trusting(server, client))[0] == 200
+    assert get(mutual, "/metrics", trusting(server))[0] == 403
+    assert get(mutual, "/healthz", trusting(server))[0] == 200
+
+
+def test_a_certificate_of_another_authority_is_refused(mutual: Exposition, server: Pair) -> None:
+    with pytest.raises((urllib.error.URLError, OSError)):
+        get(mutual, "/metrics", trusting(server, server))
+
+
+def test_a_client_that_does_not_shake_hands_delays_nobody(
+    mutual: Exposition, server: Pair, client: Pair, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with (
+        socket.create_connection(("127.0.0.1", mutual.port)),
+        closing(socket.create_connection(("127.0.0.1", mutual.port))) as noisy,
+    ):
+        noisy.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        began = time.monotonic()
+        assert get(mutual, "/metrics", trusting(server, client))[0] == 200
+        assert time.monotonic() - began < 5
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_renewed_certificate_is_taken_over(server: Pair, client: Pair, tmp_path: Path) -> None:
+    files = tmp_path / "certificate.pem", tmp_path / "key.pem"
+
+    def install(pair: Pair, time_: int) -> None:
+        for target, source in zip(files, pair, strict=True):
+            target.write_bytes(source.read_bytes())
+            os.utime(target, (time_, time_))
+
+    install(server, 1)
+    tls = MetricsTls(certificate=str(files[0]), key=str(files[1]))
+    with closing(exposed(server_certificate(tls))) as exposition:
+        assert get(exposition, "/healthz", trusting(server))[0] == 200
+        install(client, 2)
+        assert get(exposition, "/healthz", trusting(client))[0] == 200
+        files[0].write_text("no certificate")
+        assert get(exposition, "/healthz", trusting(client))[0] == 200
+
+
+def test_pages_are_served_on_ipv6() -> None:
+    with closing(exposed(None, "::1")) as exposition:
+        with urllib.request.urlopen(f"http://[::1]:{exposition.port}/metrics", timeout=5) as response:
+            assert response.status == 200
+        with pytest.raises(UserError, match=r"\[::1\]:\d+: the port is in use"):
+            serve(CollectorRegistry(), exposition.port, lambda: True, lambda: True, host="::1")
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        (MetricsTls(key="key.pem"), "needs `certificate`"),
+        (MetricsTls(certificate="/nowhere/certificate.pem"), "No such file"),
+    ],
+)
+def test_files_that_cannot_be_used_are_one_line(files: MetricsTls, reason: str) -> None:
+    with pytest.raises(UserError, match=reason) as raised:
+        server_certificate(files)
+    assert "\n" not in str(raised.value)
