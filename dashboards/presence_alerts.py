@@ -122,7 +122,8 @@ def _no_feeder(places: Places) -> Alert:
 
 
 def _no_traffic(places: Places) -> Alert:
-    not_watched = [f"skipped-{reason}" for reason in (SkipReason.OWN, SkipReason.OTHER_PORT)]
+    reasons = (SkipReason.OWN, SkipReason.EXCLUDED, SkipReason.OTHER_PORT)
+    not_watched = [f"skipped-{reason}" for reason in reasons]
     captured = select(metrics.CAPTURE_BYTES, none_of("fate", not_watched))
     return Alert(
         "KipwatchNoTraffic",

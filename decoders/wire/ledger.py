@@ -35,6 +35,8 @@ class SkipReason(enum.StrEnum):
     """In a segment of a connection that is closed."""
     OWN = "own"
     """On the feeder's own connection to Kafka."""
+    EXCLUDED = "excluded"
+    """On a connection that the configuration excludes."""
     OTHER_PORT = "other-port"
     """Between two ports that are not watched."""
     UNORIENTED = "unoriented"

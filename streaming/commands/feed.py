@@ -98,7 +98,8 @@ def _open(
 ) -> PacketSource:
     if name is None:
         ring_bytes = configuration.ring_mebibytes * MEBIBYTE
-        capture = InterfaceCapture(configuration.interface, configuration.ports, ring_bytes)
+        excluded = configuration.excluded_networks
+        capture = InterfaceCapture(configuration.interface, configuration.ports, ring_bytes, excluded)
         return PacketSource(_polls(stack.enter_context(capture)), time.time_ns(), capture)
     if name == "-":
         return PacketSource(standard_input(stopping.is_set), time.time_ns())

@@ -10,11 +10,13 @@ import sys
 from streaming.broker.java import java
 from streaming.observe.observers import add_observe_flag, observed
 from streaming.query.log import log_event
-from streaming.settings.configuration import add_flags, configure
+from streaming.settings.configuration import Configuration, add_flags, configure
 from streaming.settings.decisions import Decisions
+from streaming.user_error import UserError
 
 SETTINGS = (
     "bootstrap",
+    "allow_watched_bootstrap",
     "frames_topic",
     "findings_topic",
     "metrics_address",
@@ -40,11 +42,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _refuse_watched_bootstrap(configuration: Configuration) -> None:
+    """Raise UserError if the feeder of the same configuration would capture what the query fetches."""
+    if configuration.allow_watched_bootstrap:
+        return
+    watched = set(map(str, configuration.ports))
+    for broker in configuration.bootstrap.split(","):
+        port = broker.rpartition(":")[2].strip()
+        if port in watched or not watched:
+            raise UserError(
+                f"the query reads at {broker.strip()}, and the feeder of this configuration watches "
+                f"port {port}: each fetch would become more frames. Name a listener that is not watched as "
+                "`bootstrap`, or exclude the query's address from the capture ([[exclude]]) and set "
+                "`allow_watched_bootstrap`"
+            )
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Run until SIGTERM or SIGINT, or show the plan."""
     configuration = configure(arguments)
     for warning in Decisions(configuration).expired():
         print(f"kipwatch: {warning}", file=sys.stderr)
+    if arguments.config and not arguments.dry_run:
+        _refuse_watched_bootstrap(configuration)
     java()
     if arguments.dry_run:
         from streaming.query.dry_run import show_plan  # noqa: PLC0415  # as below

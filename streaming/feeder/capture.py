@@ -15,7 +15,7 @@ import numpy as np
 
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.segment import LinkType
-from streaming.feeder.packet_filter import machine_code, tcp_ports_filter
+from streaming.feeder.packet_filter import Network, machine_code, tcp_ports_filter
 from streaming.feeder.ring import Ring
 
 BUFFER_BYTES = 64 * 1024 * 1024
@@ -47,18 +47,23 @@ def can_capture() -> bool:
 class InterfaceCapture:
     """TCP packets from and to some ports of some interfaces. A context manager that captures once it is made.
 
-    Without `ports` it captures all TCP. Raises CaptureError if an interface or the privilege to capture is
-    missing. The sockets stay open when the process gives up the privilege.
+    Without `ports` it captures all TCP. Packets of the networks `excluded` are cut behind their headers.
+    Raises CaptureError if an interface or the privilege to capture is missing. The sockets stay open when
+    the process gives up the privilege.
     """
 
     def __init__(
-        self, interfaces: Sequence[str], ports: Collection[int], buffer_bytes: int = BUFFER_BYTES
+        self,
+        interfaces: Sequence[str],
+        ports: Collection[int],
+        buffer_bytes: int = BUFFER_BYTES,
+        excluded: Sequence[Network] = (),
     ) -> None:
         self._sources: dict[int, _InterfaceSocket] = {}
         self._poll = select.poll()
         with ExitStack() as undo:
             for name in interfaces:
-                source = undo.enter_context(_InterfaceSocket(name, ports, buffer_bytes))
+                source = undo.enter_context(_InterfaceSocket(name, ports, buffer_bytes, excluded))
                 self._sources[source.descriptor] = source
                 self._poll.register(source.descriptor, select.POLLIN)
             self._undo = undo.pop_all()
@@ -107,11 +112,13 @@ class InterfaceCapture:
 class _InterfaceSocket:
     """One interface: its socket and its ring."""
 
-    def __init__(self, name: str, ports: Collection[int], buffer_bytes: int) -> None:
+    def __init__(
+        self, name: str, ports: Collection[int], buffer_bytes: int, excluded: Sequence[Network]
+    ) -> None:
         self._name = name
         self._socket = _packet_socket()
         try:
-            self._listen(ports, buffer_bytes)
+            self._listen(ports, buffer_bytes, excluded)
         except OSError as error:
             self._socket.close()
             raise CaptureError(f"cannot capture on interface {name}: {error.strerror}") from error
@@ -138,22 +145,22 @@ class _InterfaceSocket:
         if error := self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             raise CaptureError(f"capture on interface {self._name} ended: {os.strerror(error)}")
 
-    def _listen(self, ports: Collection[int], buffer_bytes: int) -> None:
+    def _listen(self, ports: Collection[int], buffer_bytes: int, excluded: Sequence[Network]) -> None:
         # Without a protocol the socket receives nothing before the filter is attached.
         self._socket.bind((self._name, _ETH_P_NONE))
         kind = self._socket.getsockname()[3]
         if kind not in _LINKS:
             raise CaptureError(f"its link layer ({kind}) is not supported; use tcpdump -w instead")
         self.link_type = _LINKS[kind]
-        self._attach_filter(ports)
+        self._attach_filter(ports, excluded)
         if kind == _ARPHRD_LOOPBACK:
             # Every packet of loopback is both outgoing and incoming.
             self._socket.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
         self.ring = Ring(self._socket, self.link_type, buffer_bytes)
         self._socket.bind((self._name, _ETH_P_ALL))
 
-    def _attach_filter(self, ports: Collection[int]) -> None:
-        program = tcp_ports_filter(ports, self.link_type)
+    def _attach_filter(self, ports: Collection[int], excluded: Sequence[Network]) -> None:
+        program = tcp_ports_filter(ports, self.link_type, excluded)
         code = ctypes.create_string_buffer(machine_code(program))
         pointer = struct.pack("@HP", len(program), ctypes.addressof(code))
         self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, pointer)

@@ -16,6 +16,7 @@ from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.pcap import PcapWriter
 from streaming.feeder.capture import InterfaceCapture
+from streaming.feeder.excluded_traffic import ExcludedTraffic
 from streaming.feeder.feeder_metrics import FeederMetrics
 from streaming.feeder.heartbeat import INTERVAL, FeederHeartbeats
 from streaming.feeder.log import log_event
@@ -73,6 +74,7 @@ class Feeder:
         self._save = save
         self._writer: PcapWriter | None = None
         self._capture = capture
+        self._excluded = ExcludedTraffic(configuration.excluded_networks)
         self._own = own
         self._port_watch = PortWatch(_source(configuration, capture))
         self._heartbeats = FeederHeartbeats(run, cluster, feeder)
@@ -138,9 +140,11 @@ class Feeder:
         return takes_too_long
 
     def _process(self, packets: PacketBatch) -> None:
+        ledger = self._tracker.ledger
+        packets = self._excluded.without_excluded(packets, ledger)
         if self._save is not None:
             self._write(packets, self._save)
-        others = self._own.without_own(packets, self._tracker.ledger) if self._own else packets
+        others = self._own.without_own(packets, ledger) if self._own else packets
         self._outlet.publish_batch(self._cutter.cut(self._tracker.feed(others)))
         if self._capture and time.monotonic() - self._heartbeat_at > INTERVAL:
             self._heartbeat_at = time.monotonic()

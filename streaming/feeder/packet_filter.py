@@ -7,16 +7,22 @@ here; `assemble` turns them into distances.
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from ipaddress import IPv4Network, IPv6Network
 from typing import NamedTuple
 
 from decoders.wire.segment import LinkType
 
 MAX_PORTS = 50
 """A conditional jump reaches 255 instructions ahead, and each port is compared in four places."""
+MAX_NETWORKS = 40
+"""A program has at most 4,096 instructions, and each IPv6 network takes up to 78."""
+EXCLUDED_BYTES = 142
+"""Bytes of an excluded packet that are captured, to count it: the longest Ethernet, IP and TCP headers."""
 ACCEPTED_BYTES = 0x40000
 """Bytes of an accepted packet that are captured: more than any packet has."""
 
+LOAD_WORD = 0x20
 LOAD_BYTE = 0x30
 LOAD_HALF = 0x28
 LOAD_HALF_INDEXED = 0x48
@@ -35,6 +41,9 @@ _MOST_VLAN_TAGS = 2
 _PROTOCOL_TCP = 6
 _IPV6_EXTENSIONS = (0, 43, 44, 60)
 _FRAGMENT_OFFSET = 0x1FFF
+
+
+Network = IPv4Network | IPv6Network
 
 
 class BpfInstruction(NamedTuple):
@@ -56,23 +65,27 @@ class LabelledInstruction(NamedTuple):
     label: str = ""
 
 
-def tcp_ports_filter(ports: Collection[int], link_type: LinkType) -> list[BpfInstruction]:
+def tcp_ports_filter(
+    ports: Collection[int], link_type: LinkType, excluded: Sequence[Network] = ()
+) -> list[BpfInstruction]:
     """Accept TCP over IPv4 and IPv6 from or to any of the ports, or all TCP if there are none.
 
     Only the first fragment of a packet has ports: the others are rejected. Packets with IPv6 extension
-    headers are accepted, since the filter does not parse those. Raises ValueError for more than MAX_PORTS
-    ports, and for link layers other than Ethernet and raw IP.
+    headers are accepted, since the filter does not parse those. Packets from or to the networks `excluded`,
+    of which the first MAX_NETWORKS are regarded, are cut behind their headers. Raises ValueError for more
+    than MAX_PORTS ports, and for link layers other than Ethernet and raw IP.
     """
     if len(ports) > MAX_PORTS:
         raise ValueError(f"a filter accepts at most {MAX_PORTS} ports, not {len(ports)}")
+    checks = _IpChecks(ports, excluded[:MAX_NETWORKS])
     if link_type is LinkType.RAW:
-        return assemble(_ip_checks(ports, 0))
+        return assemble(checks.at(0))
     if link_type is LinkType.ETHERNET:
-        return assemble(_ethernet_checks(ports))
+        return assemble(_ethernet_checks(checks))
     raise ValueError(f"there is no filter for link type {link_type}")
 
 
-def _ethernet_checks(ports: Collection[int]) -> Iterator[LabelledInstruction]:
+def _ethernet_checks(checks: _IpChecks) -> Iterator[LabelledInstruction]:
     """Find IP behind VLAN tags: the kernel removes only the outer tag, and not of all outgoing packets."""
     for tags in range(_MOST_VLAN_TAGS):
         ethertype_at = _ETHERTYPE_AT + 4 * tags
@@ -81,44 +94,83 @@ def _ethernet_checks(ports: Collection[int]) -> Iterator[LabelledInstruction]:
             yield LabelledInstruction(JUMP_IF_EQUAL, tag, when_true=f"tag {tags}")
         yield LabelledInstruction(JUMP, when_true=f"IP at {ethertype_at + 2}")
         yield LabelledInstruction(JUMP, when_true=f"behind {tags + 1} tags", label=f"tag {tags}")
-        yield from _ip_checks(ports, ethertype_at + 2)
+        yield from checks.at(ethertype_at + 2)
     ethertype_at = _ETHERTYPE_AT + 4 * _MOST_VLAN_TAGS
     yield LabelledInstruction(
         JUMP, when_true=f"IP at {ethertype_at + 2}", label=f"behind {_MOST_VLAN_TAGS} tags"
     )
-    yield from _ip_checks(ports, ethertype_at + 2)
+    yield from checks.at(ethertype_at + 2)
 
 
-def _ip_checks(ports: Collection[int], ip: int) -> Iterator[LabelledInstruction]:
-    """Check the packet whose IP header is at byte `ip`; every path returns."""
-    accept, reject, ipv4, ipv6 = (f"{name} at {ip}" for name in ("accept", "reject", "IPv4", "IPv6"))
-    yield LabelledInstruction(LOAD_BYTE, ip, label=f"IP at {ip}")
-    yield LabelledInstruction(AND, 0xF0)
-    yield LabelledInstruction(JUMP_IF_EQUAL, 0x40, when_true=ipv4)
-    yield LabelledInstruction(JUMP_IF_EQUAL, 0x60, when_true=ipv6, when_false=reject)
-    yield LabelledInstruction(LOAD_BYTE, ip + 9, label=ipv4)
-    yield LabelledInstruction(JUMP_IF_EQUAL, _PROTOCOL_TCP, when_false=reject)
-    yield LabelledInstruction(LOAD_HALF, ip + 6)
-    yield LabelledInstruction(JUMP_IF_ANY_BIT, _FRAGMENT_OFFSET, when_true=reject)
-    yield LabelledInstruction(LOAD_IP_HEADER_LENGTH, ip)
-    yield from _port_checks(ports, LOAD_HALF_INDEXED, ip, accept)
-    yield LabelledInstruction(LOAD_BYTE, ip + 6, label=ipv6)
-    for extension in _IPV6_EXTENSIONS:
-        yield LabelledInstruction(JUMP_IF_EQUAL, extension, when_true=accept)
-    yield LabelledInstruction(JUMP_IF_EQUAL, _PROTOCOL_TCP, when_false=reject)
-    yield from _port_checks(ports, LOAD_HALF, ip + 40, accept)
-    yield LabelledInstruction(RETURN, 0, label=reject)
-    yield LabelledInstruction(RETURN, ACCEPTED_BYTES, label=accept)
+class _IpChecks(NamedTuple):
+    """What is checked of a packet, wherever its IP header is."""
+
+    ports: Collection[int]
+    excluded: Sequence[Network]
+
+    def at(self, ip: int) -> Iterator[LabelledInstruction]:
+        """Check the packet whose IP header is at byte `ip`; every path returns."""
+        reject, ipv4, ipv6 = (f"{name} at {ip}" for name in ("reject", "IPv4", "IPv6"))
+        accept4, accept6 = (f"accept {version}" for version in (ipv4, ipv6))
+        yield LabelledInstruction(LOAD_BYTE, ip, label=f"IP at {ip}")
+        yield LabelledInstruction(AND, 0xF0)
+        yield LabelledInstruction(JUMP_IF_EQUAL, 0x40, when_true=ipv4)
+        yield LabelledInstruction(JUMP_IF_EQUAL, 0x60, when_true=ipv6, when_false=reject)
+        yield LabelledInstruction(LOAD_BYTE, ip + 9, label=ipv4)
+        yield LabelledInstruction(JUMP_IF_EQUAL, _PROTOCOL_TCP, when_false=reject)
+        yield LabelledInstruction(LOAD_HALF, ip + 6)
+        yield LabelledInstruction(JUMP_IF_ANY_BIT, _FRAGMENT_OFFSET, when_true=reject)
+        yield LabelledInstruction(LOAD_IP_HEADER_LENGTH, ip)
+        yield from _port_checks(self.ports, LOAD_HALF_INDEXED, ip, accept4, reject)
+        yield LabelledInstruction(LOAD_BYTE, ip + 6, label=ipv6)
+        for extension in _IPV6_EXTENSIONS:
+            yield LabelledInstruction(JUMP_IF_EQUAL, extension, when_true=accept6)
+        yield LabelledInstruction(JUMP_IF_EQUAL, _PROTOCOL_TCP, when_false=reject)
+        yield from _port_checks(self.ports, LOAD_HALF, ip + 40, accept6, reject)
+        yield LabelledInstruction(RETURN, 0, label=reject)
+        # A conditional jump does not reach beyond many networks.
+        for accept in (accept4, accept6):
+            yield LabelledInstruction(JUMP, when_true=f"{accept}, unless excluded", label=accept)
+        yield from self._addresses(IPv4Network, f"{accept4}, unless excluded", ip + 12)
+        yield from self._addresses(IPv6Network, f"{accept6}, unless excluded", ip + 8)
+
+    def _addresses(self, version: type[Network], label: str, at: int) -> Iterator[LabelledInstruction]:
+        """Accept the packet whose addresses begin at byte `at`, or cut it if one of them is excluded.
+
+        Loads of single bytes only hold labels.
+        """
+        networks = [network for network in self.excluded if isinstance(network, version)]
+        yield LabelledInstruction(LOAD_BYTE, at, label=label)
+        for number, network in enumerate(networks):
+            for place in (at, at + network.max_prefixlen // 8):
+                yield from _network_check(network, place, f"{label}: {number} at {place} differs")
+        yield LabelledInstruction(RETURN, ACCEPTED_BYTES)
+
+
+def _network_check(network: Network, at: int, differs: str) -> Iterator[LabelledInstruction]:
+    """Cut the packet if the address at byte `at` is in a network, else go on at the label `differs`."""
+    words = zip(
+        struct.iter_unpack(">I", network.netmask.packed),
+        struct.iter_unpack(">I", network.network_address.packed),
+        strict=True,
+    )
+    for index, ((mask,), (value,)) in enumerate(words):
+        if mask:
+            yield LabelledInstruction(LOAD_WORD, at + 4 * index)
+            yield LabelledInstruction(AND, mask)
+            yield LabelledInstruction(JUMP_IF_EQUAL, value, when_false=differs)
+    yield LabelledInstruction(RETURN, EXCLUDED_BYTES)
+    yield LabelledInstruction(LOAD_BYTE, at, label=differs)
 
 
 def _port_checks(
-    ports: Collection[int], load: int, tcp_header: int, accept: str
+    ports: Collection[int], load: int, tcp_header: int, accept: str, reject: str
 ) -> Iterator[LabelledInstruction]:
     for place in (tcp_header, tcp_header + 2):
         yield LabelledInstruction(load, place)
         for port in sorted(ports):
             yield LabelledInstruction(JUMP_IF_EQUAL, port, when_true=accept)
-    yield LabelledInstruction(RETURN, 0 if ports else ACCEPTED_BYTES)
+    yield LabelledInstruction(JUMP, when_true=reject if ports else accept)
 
 
 def assemble(steps: Iterable[LabelledInstruction]) -> list[BpfInstruction]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from datetime import date
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -33,6 +34,19 @@ class Listener(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     node_id: int | None = None
 
 
+class Exclude(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Connections that the feeder does not watch: of an address or network, at either end."""
+
+    address: str
+
+    def __post_init__(self) -> None:
+        """Refuse what is no address."""
+        try:
+            ip_network(self.address)
+        except ValueError as error:
+            raise ValueError(f"{error}; write an address or a network such as 10.0.0.0/8") from None
+
+
 class Suppression(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Findings of a rule that are known and accepted, until and including a day.
 
@@ -53,6 +67,10 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Every setting, with its default. A flag's help is the setting's description."""
 
     bootstrap: Annotated[str, Described(description="Kafka's host:port for the topics")] = "127.0.0.1:9092"
+    allow_watched_bootstrap: Annotated[
+        bool,
+        Described(description="true if the query may read from brokers whose ports the feeder watches"),
+    ] = False
     frames_topic: Annotated[str, Described(description="topic of the captured frames")] = "kipwatch.frames"
     findings_topic: Annotated[str, Described(description="topic of the findings")] = "kipwatch.findings"
     interface: Annotated[
@@ -132,10 +150,16 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     ] = []
     topics: Topics = Topics()
     metrics_tls: MetricsTls = MetricsTls()
+    exclude: list[Exclude] = []
     listener: list[Listener] = []
     disable: list[str] = []
     levels: dict[str, Level] = {}
     suppress: list[Suppression] = []
+
+    @property
+    def excluded_networks(self) -> list[IPv4Network | IPv6Network]:
+        """The networks of `exclude`; an address is a network of its own."""
+        return [ip_network(each.address) for each in self.exclude]
 
     def __post_init__(self) -> None:
         """Refuse names that do not fit into the envelope of records."""

@@ -62,6 +62,8 @@ CONFIGURATIONS = [
     (b"buckets = 'many'", "Expected `int`, got `str` - at `$.buckets`"),
     (b"ports = 9092", "Expected `array`, got `int` - at `$.ports`"),
     (b"cluster = 'a name that is far too long'", "Expected at most 24 bytes - at `$.cluster`"),
+    (b"[[exclude]]\naddress = '10.0.0.300'", "write an address or a network such as 10.0.0.0/8 - at"),
+    (b"[[exclude]]\naddress = '10.0.0.1/8'", "10.0.0.1/8 has host bits set; write"),
     (b"buckets == 3", "is not TOML"),
     (b"\xff\xfe", "is not TOML"),
 ]
@@ -122,6 +124,22 @@ def test_a_mistaken_configuration(kipwatch: Kipwatch, tmp_path: Path, content: b
     line = kipwatch("run", "--config", path).error_line
     assert line.startswith(str(path))
     assert expected in line
+
+
+@pytest.mark.parametrize("bootstrap", ["kafka-1:9092", "other:1, kafka-1:9093"])
+def test_the_query_does_not_read_where_the_feeder_of_its_configuration_watches(
+    kipwatch: Kipwatch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bootstrap: str
+) -> None:
+    """Unless it is told so: then Java is what is missing."""
+    for name, value in WITHOUT_JAVA.items():
+        monkeypatch.setenv(name, value)
+    path = tmp_path / "kipwatch.toml"
+    path.write_text(f'bootstrap = "{bootstrap}"\nports = [9092, 9093]')
+    refused = kipwatch("run", "--config", path).error_line
+    assert f"reads at kafka-1:{bootstrap[-4:]}, and the feeder of this configuration watches port" in refused
+    assert "[[exclude]]" in refused and "allow_watched_bootstrap" in refused
+    for told in (["--allow-watched-bootstrap", "true"], ["--bootstrap", "kafka-1:9094"]):
+        assert kipwatch("run", "--config", path, *told).error_line.startswith("no Java 17+")
 
 
 @pytest.mark.parametrize("command", ["run", "demo"])

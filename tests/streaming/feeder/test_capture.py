@@ -6,14 +6,18 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from ipaddress import ip_network
 
 import pytest
 
 from decoders.frame.record import Closing, Kind, Record
 from decoders.schema.registry import default_schemas
 from decoders.wire.columnar.tracker import ColumnarTracker
+from decoders.wire.ledger import Ledger
 from decoders.wire.segment import LinkType
 from streaming.feeder.capture import CaptureError, InterfaceCapture, can_capture
+from streaming.feeder.excluded_traffic import ExcludedTraffic
+from streaming.feeder.packet_filter import EXCLUDED_BYTES
 from tests.decoders.wire.conversation import metadata, metadata_response, prefixed
 from tests.streaming.feeder.live import captures
 
@@ -80,6 +84,30 @@ def test_packets_at_a_low_rate_are_kept_for_seconds_until_they_are_read(listener
         unread = capture.unread
         assert sum(capture.packets(0.2).size for _ in range(3)) == unread > 50 * 6
         assert capture.unread == 0
+
+
+@captures
+@pytest.mark.parametrize("network", ["127.0.0.1", "127.0.0.0/8"])
+def test_packets_of_excluded_addresses_are_cut_by_the_kernel_and_counted(
+    listener: socket.socket, network: str
+) -> None:
+    """With the size that they had."""
+    response, excluded, ledger = (
+        prefixed(metadata_response(1) + bytes(200_000)),
+        [ip_network(network)],
+        Ledger(),
+    )
+    with InterfaceCapture(["lo"], {listener.getsockname()[1]}, excluded=excluded) as capture:
+        converse(listener, response)
+        time.sleep(0.2)
+        captured = capture.packets(0.2)
+    assert captured.size and max(captured.lengths) <= EXCLUDED_BYTES < max(captured.original_lengths)
+    assert ExcludedTraffic(excluded).without_excluded(captured, ledger).size == 0
+    assert ledger.fates() == {
+        "framed": 0,
+        "skipped-excluded": len(prefixed(metadata(1))) + len(response),
+        "lost": 0,
+    }
 
 
 @captures

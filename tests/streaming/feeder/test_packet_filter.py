@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import struct
+from ipaddress import ip_network
 
 import pytest
 
@@ -11,12 +11,16 @@ from decoders.wire.synthesis import SyntheticConnection
 from streaming.feeder import packet_filter
 from streaming.feeder.packet_filter import (
     ACCEPTED_BYTES,
+    EXCLUDED_BYTES,
+    MAX_NETWORKS,
     MAX_PORTS,
     BpfInstruction,
     machine_code,
     tcp_ports_filter,
 )
 
+MOST_INSTRUCTIONS = 4096
+"""BPF_MAXINSNS of linux/bpf_common.h."""
 V4 = (bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2]))
 V6 = (bytes(15) + b"\x01", bytes(15) + b"\x02")
 
@@ -45,10 +49,11 @@ def run(program: list[BpfInstruction], packet: bytes) -> int:
                 accumulator = packet[place]
             case packet_filter.LOAD_IP_HEADER_LENGTH:
                 index = 4 * (packet[place] & 0x0F)
-            case packet_filter.LOAD_HALF | packet_filter.LOAD_HALF_INDEXED:
-                if place + 2 > len(packet):
+            case packet_filter.LOAD_WORD | packet_filter.LOAD_HALF | packet_filter.LOAD_HALF_INDEXED:
+                size = 4 if code == packet_filter.LOAD_WORD else 2
+                if place + size > len(packet):
                     return 0
-                (accumulator,) = struct.unpack_from(">H", packet, place)
+                accumulator = int.from_bytes(packet[place : place + size])
             case _:
                 raise AssertionError(f"unknown instruction {code:#x}")
 
@@ -118,6 +123,50 @@ def test_other_protocols_and_later_fragments_are_rejected() -> None:
         udp6 = bytearray(packets(V6, 40_000, 9092)[0])
         udp6[14 + 6] = 17
         assert [run(program, bytes(data)) for data in (udp, fragment, arp, udp6, packet[:20])] == [0] * 5
+
+
+@pytest.mark.parametrize(
+    ("addresses", "network", "is_excluded"),
+    [
+        (V4, "10.0.0.1", True),
+        (V4, "10.0.0.2/32", True),
+        (V4, "10.0.0.0/8", True),
+        (V4, "0.0.0.0/0", True),
+        (V4, "10.0.0.3", False),
+        (V4, "::/0", False),
+        (V6, "::1", True),
+        (V6, "::/64", True),
+        (V6, "::/0", True),
+        (V6, "::3", False),
+        (V6, "fe80::/10", False),
+        (V6, "0.0.0.0/0", False),
+    ],
+)
+def test_packets_of_excluded_networks_are_cut_in_both_directions(
+    addresses: tuple[bytes, bytes], network: str, is_excluded: bool
+) -> None:
+    """Those of other ports are rejected all the same."""
+    excluded = [ip_network("192.0.2.0/24"), ip_network("2001:db8::/32"), ip_network(network)]
+    program = tcp_ports_filter({9092}, LinkType.ETHERNET, excluded)
+    raw = tcp_ports_filter({9092}, LinkType.RAW, excluded)
+    for packet in packets(addresses, 40_000, 9092):
+        expected = EXCLUDED_BYTES if is_excluded else ACCEPTED_BYTES
+        assert run(program, packet) == run(raw, packet[14:]) == expected
+        assert run(program, packet[:12] + b"\x81\x00\x00\x07" + packet[12:]) == expected
+    assert not any(run(program, packet) for packet in packets(addresses, 40_000, 9093))
+
+
+@pytest.mark.parametrize("base", ["10.1.0.0/32", "2001:db8::/128"])
+def test_the_maximum_of_networks_fits_beside_the_maximum_of_ports(base: str) -> None:
+    first = ip_network(base).network_address
+    many = [ip_network(first + number) for number in range(MAX_NETWORKS + 1)]
+    program = tcp_ports_filter(range(9043, 9043 + MAX_PORTS), LinkType.ETHERNET, many)
+    assert len(program) <= MOST_INSTRUCTIONS
+    assert max(max(step.jump_true, step.jump_false) for step in program) <= 255
+    for number, network in enumerate(many):
+        ends = (network.network_address.packed, V4[0] if network.version == 4 else V6[0])
+        cut = EXCLUDED_BYTES if number < MAX_NETWORKS else ACCEPTED_BYTES
+        assert [run(program, packet) for packet in packets(ends, 40_000, 9092)] == [cut, cut]
 
 
 def test_the_maximum_of_ports_fits_and_more_are_refused() -> None:

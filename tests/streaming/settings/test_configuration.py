@@ -10,7 +10,7 @@ import pytest
 from streaming.settings.configuration import Configuration, Listener, add_flags, configure
 from streaming.user_error import UserError
 
-TABLES = {"topics", "metrics_tls", "listener", "disable", "levels", "suppress"}
+TABLES = {"topics", "metrics_tls", "exclude", "listener", "disable", "levels", "suppress"}
 FLAGS = [name for name in Configuration.__struct_fields__ if name not in TABLES]
 
 
