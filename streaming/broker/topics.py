@@ -42,7 +42,7 @@ def create_topics(
     """
     admin = made(AdminClient, {**librdkafka_settings(bootstrap, settings), "log_level": 0})
     wanted = (
-        _new_topic(frames, topics.frames, "delete"),
+        frames_topic(frames, topics),
         # The key is the finding's id: the latest state of each finding is kept, until it expires.
         _new_topic(findings, topics.findings, "compact,delete"),
     )
@@ -52,6 +52,16 @@ def create_topics(
             # Another process may have created it meanwhile.
             with _explaining("create", name, bootstrap, KafkaError.TOPIC_ALREADY_EXISTS):
                 created.result()
+
+
+def frames_topic(name: str, topics: Topics) -> NewTopic:
+    """Return the request to create the frames topic."""
+    return _new_topic(name, topics.frames, "delete")
+
+
+def reason(verb: str, topic: str, bootstrap: str, cause: KafkaError) -> str:
+    """Say in one line why a topic cannot be used or created, and what to do."""
+    return f"cannot {verb} the topic {topic} at {bootstrap}: {cause.str()}; {_remedy(verb, cause)}"
 
 
 def _exists(admin: AdminClient, name: str, bootstrap: str) -> bool:
@@ -88,8 +98,7 @@ def _explaining(verb: str, topic: str, bootstrap: str, harmless: int) -> Iterato
     except KafkaException as error:
         cause: KafkaError = error.args[0]
         if cause.code() != harmless:
-            reason = f"cannot {verb} the topic {topic} at {bootstrap}: {cause.str()}"
-            raise UserError(f"{reason}; {_remedy(verb, cause)}") from error
+            raise UserError(reason(verb, topic, bootstrap, cause)) from error
 
 
 def _remedy(verb: str, cause: KafkaError) -> str:

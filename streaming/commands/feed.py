@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from decoders.wire.columnar.packets import PacketBatch
+from streaming.broker.frames_topic import FramesTopic
 from streaming.feeder.capture import CaptureError, InterfaceCapture
 from streaming.feeder.feeder import Batches, Feeder, open_save
 from streaming.feeder.folder import follow
+from streaming.feeder.log import log_event
 from streaming.feeder.outlet import DryRun
 from streaming.feeder.own_traffic import OwnTraffic
 from streaming.feeder.privileges import become
@@ -42,6 +44,8 @@ SETTINGS = (
     "schemas",
 )
 POLL_SECONDS = 0.2
+TOPIC_SECONDS = 3.0
+"""How long the feeder waits at its start for Kafka to say whether the frames topic exists."""
 MEBIBYTE = 1024 * 1024
 
 
@@ -146,12 +150,20 @@ def _serve(configuration: Configuration, feeder: Feeder) -> Exposition:
 
 
 def _publisher(configuration: Configuration, feeder: Feeder) -> Publisher:
+    topic = FramesTopic(
+        configuration.bootstrap, configuration.frames_topic, configuration.topics, configuration.kafka
+    )
+    if problem := topic.wait(TOPIC_SECONDS):
+        raise UserError(problem)
+    if topic.is_created:
+        log_event("topic-created", topic=configuration.frames_topic)
     return Publisher(
         configuration.bootstrap,
         configuration.frames_topic,
         configuration.kafka,
         configuration.queue_mebibytes * MEBIBYTE,
         feeder.waits,
+        topic_problem=topic.problem,
     )
 
 

@@ -162,9 +162,7 @@ class Feeder:
     def _poll_outlet(self) -> None:
         self._outlet.poll()
         if self._outlet.fatal:
-            raise UserError(
-                f"Kafka accepts no more records of this run: {self._outlet.fatal}; start the feeder again"
-            )
+            raise UserError(self._outlet.fatal)
 
     def _measure_if_due(self) -> None:
         if time.monotonic() - self._measured_at >= METRICS_INTERVAL:
@@ -203,7 +201,8 @@ class Feeder:
         log_event("stopped", records=fates, left=left, **packets, bytes=ledger)
         lost = left + fates.get("refused", 0)
         if lost:
-            raise UserError(f"Kafka did not accept {lost} records; check that it runs, and its errors above")
+            reason = f"Kafka did not accept {lost} records; check that it runs, and its errors above"
+            raise UserError(self._outlet.fatal or reason)
 
 
 def _source(configuration: Configuration, capture: InterfaceCapture | None) -> str:

@@ -45,7 +45,7 @@ class Outlet(Protocol):
 
     @property
     def fatal(self) -> str:
-        """Why no record can be published any more; "" while records can be."""
+        """Why no record can be published any more, and what to do; "" while records can be."""
 
 
 class DryRun:

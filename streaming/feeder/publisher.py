@@ -27,6 +27,8 @@ OVERHEAD = 512
 """Approximate memory of a waiting record beside its own bytes."""
 POLL_EVERY = 256
 """Records of a batch between two polls for delivery reports."""
+FLUSH_STEP = 0.2
+"""Seconds between two looks at the topic while the feeder waits for Kafka at its end."""
 
 _DEFAULTS: Mapping[str, Setting] = {
     "client.id": "kipwatch-feeder",
@@ -39,7 +41,8 @@ class Publisher:
     """Publishes records to Kafka.
 
     `delivered` and `refused` count the records that Kafka accepted and finally refused, `shedding` those that
-    were never sent. `fatal` says why no record can be published any more, "" while records can be.
+    were never sent. `fatal` says why no record can be published any more and what to do, "" while records can
+    be.
     """
 
     def __init__(
@@ -49,16 +52,20 @@ class Publisher:
         settings: Mapping[str, Setting],
         buffer_bytes: int,
         waits: Callable[[], bool],
+        *,
+        topic_problem: Callable[[], str] = lambda: "",
     ) -> None:
         """Connect. `settings` are librdkafka's, as `kafka_client` describes them.
 
-        `waits` is called repeatedly while there is no room, and returns whether to go on waiting. Raises
+        `waits` is called repeatedly while there is no room, and returns whether to go on waiting.
+        `topic_problem` is called often, and says why the topic cannot be published to, "" otherwise. Raises
         UserError for settings that librdkafka refuses, or that the publisher itself must set.
         """
         self.shedding = Shedding()
         self.delivered, self.refused, self.waiting_bytes = 0, 0, 0
         self.fatal = ""
         self._topic, self._buffer_bytes, self._waits = topic, buffer_bytes, waits
+        self._topic_problem = topic_problem
         self._overfull = self._unreachable = False
         self._logged: set[int] = set()
         """Codes of the errors that were logged since Kafka last accepted a record."""
@@ -110,6 +117,7 @@ class Publisher:
     def poll(self) -> None:
         """Process delivery reports, and begin or end shedding. To be called often."""
         self._producer.poll(0)
+        self._check_topic()
         if self.waiting_bytes > SHED_ABOVE * self._buffer_bytes and not self._overfull:
             self._overfull = True
             log_event("shedding", waiting_bytes=self.waiting_bytes)
@@ -117,13 +125,27 @@ class Publisher:
             self._recover()
 
     def flush(self, seconds: float) -> int:
-        """Wait until Kafka has all records, within a time limit. Returns how many remain."""
+        """Wait until Kafka has all records, within a time limit. Returns how many remain.
+
+        It ends at once when no record can be published any more.
+        """
         ends_at = time.monotonic() + seconds
-        left: int = self._producer.flush(seconds)
+        left = self._flush_until(ends_at)
         if not left and self._overfull:
             self._recover()
-            left = self._producer.flush(max(0.0, ends_at - time.monotonic()))
+            left = self._flush_until(ends_at)
         return left
+
+    def _flush_until(self, ends_at: float) -> int:
+        while True:
+            self._check_topic()
+            left = len(self._producer)
+            if not left or self.fatal or time.monotonic() >= ends_at:
+                return left
+            self._producer.flush(FLUSH_STEP)
+
+    def _check_topic(self) -> None:
+        self.fatal = self.fatal or self._topic_problem()
 
     def _recover(self) -> None:
         self._overfull = False
@@ -139,7 +161,8 @@ class Publisher:
             try:
                 self._producer.produce(self._topic, key=key, value=value, on_delivery=self._on_delivery)
             except BufferError:
-                if not self._waits():
+                self._check_topic()
+                if self.fatal or not self._waits():
                     self.refused += 1
                     return
                 self._producer.poll(0.1)
@@ -166,7 +189,7 @@ class Publisher:
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
-            self.fatal = error.str()
+            self.fatal = f"Kafka accepts no more records of this run: {error.str()}; start the feeder again"
         if error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION):
             self._unreachable = True
         if error.code() not in self._logged:

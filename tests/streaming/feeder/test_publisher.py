@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from confluent_kafka import KafkaError, Message
@@ -88,3 +89,14 @@ def test_a_batch_is_shed_from_its_first_record_without_room() -> None:
     assert POLL_EVERY <= admitted < len(records)
     assert away.waiting_bytes == sum(len(pack(record)) + OVERHEAD for record in records[:admitted])
     assert away.shed_bytes == sum(record.true_length + 4 for record in records[admitted:])
+
+
+def test_a_topic_that_cannot_be_published_to_ends_the_waiting() -> None:
+    """At once, whether the feeder waits for room or for Kafka to accept what is left."""
+    full = Publisher(NOWHERE, "frames", {}, BUFFER, lambda: True, topic_problem=lambda: "no such topic")
+    for sequence in range(1, 1_000):
+        full.publish(record(Kind.CLOSED, sequence))
+    started = time.monotonic()
+    assert full.flush(30.0) > 0
+    assert time.monotonic() - started < 5
+    assert (full.fatal, full.is_accepting) == ("no such topic", False)
