@@ -8,6 +8,8 @@ from expectations.report.coverage import Coverage
 
 Software = tuple[str | None, str | None]
 """The name and version of client software; None where no connection gave them."""
+EMPTY = '""'
+"""How an empty name or version is shown: it was given, so it is not unknown."""
 
 
 class VersionUse(msgspec.Struct, frozen=True):
@@ -57,4 +59,4 @@ def software_order(software: Software) -> tuple[bool, str, str]:
 
 def software_text(software: Software) -> str:
     """Return name and version of client software as one text, "unknown" if both are."""
-    return " ".join(part for part in software if part) or "unknown"
+    return " ".join(part or EMPTY for part in software if part is not None) or "unknown"

@@ -13,7 +13,7 @@ from expectations.judging.finding import printable
 from expectations.report.broker import ranges_by_key
 from expectations.report.client import Client, software_text
 from expectations.report.coverage import Coverage, state_in_words
-from expectations.report.tables import LEVEL_STYLES, STATE_STYLES
+from expectations.report.tables import LEVEL_STYLES, STATE_STYLES, counted
 from expectations.report.versions import FeatureUse, VersionsView
 from expectations.rules.catalogue import RULES
 
@@ -84,7 +84,7 @@ def column_name(index: int) -> str:
 def client_text(client: Client) -> str:
     """Return the name of a client software and how much of it was seen."""
     name = printable(software_text(client.software))
-    return f"{name}: {client.connections} connections, {client.requests} requests"
+    return f"{name}: {counted(client.connections, 'connection')}, {counted(client.requests, 'request')}"
 
 
 def cell_text(row: Coverage) -> str:

@@ -9,11 +9,11 @@ from itertools import groupby
 
 from expectations.judging.finding import Finding, printable
 from expectations.report.broker import ranges_by_key
-from expectations.report.client import Client, software_text
+from expectations.report.client import EMPTY, Client, software_text
 from expectations.report.coverage import Coverage, state_in_words
 from expectations.report.finding_group import FindingGroup, groups_of
 from expectations.report.matrix import cell_text, facts_of, feature_lines
-from expectations.report.tables import times_seen
+from expectations.report.tables import counted, times_seen
 from expectations.report.versions import FeatureUse, VersionsView
 from expectations.rules.base.rule import Level
 from expectations.rules.catalogue import RULES
@@ -86,12 +86,9 @@ def _matrix(clients: Sequence[Client]) -> str:
 
 def _client_head(client: Client) -> str:
     name, version = client.software
-    title = f"<b>{_text(name or 'unknown')}</b> {_text(version or '')}"
-    return f"{title}<small>{_counted(client.connections, 'connection')}</small>"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+    shown = "unknown" if name is None else name or EMPTY
+    title = f"<b>{_text(shown)}</b> {_text(EMPTY if version == '' else version or '')}"
+    return f"{title}<small>{counted(client.connections, 'connection')}</small>"
 
 
 def _family(family: str, rows: Iterable[tuple[Coverage, ...]], width: int) -> str:
@@ -160,7 +157,7 @@ def _facts(clients: Sequence[Client]) -> str:
 
 def _client_facts(client: Client) -> str:
     facts = "".join(f"<li>{escape(fact)}</li>" for fact in facts_of(client))
-    seen = f"{_counted(client.connections, 'connection')}, {_counted(client.requests, 'request')}"
+    seen = f"{counted(client.connections, 'connection')}, {counted(client.requests, 'request')}"
     used = "".join(
         f"<tr><td>{escape(use.api)}</td><td>{', '.join(map(str, use.versions))}</td>"
         f"<td>{'' if use.highest_offered is None else use.highest_offered}</td><td>{use.requests:,}</td></tr>"
@@ -182,7 +179,7 @@ def _versions(view: VersionsView) -> str:
     rows = "".join(_api_row(key, names[key], columns) for key in sorted(names))
     table = f"<thead><tr><th>API</th><th>all</th>{heads}</tr></thead><tbody>{rows}</tbody>"
     return (
-        f"{_features(view.features)}<details open><summary>{_counted(len(view.brokers), 'broker')}</summary>"
+        f"{_features(view.features)}<details open><summary>{counted(len(view.brokers), 'broker')}</summary>"
         f'<div class="wide"><table class="versions">{table}</table></div></details>'
     )
 

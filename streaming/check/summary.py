@@ -7,6 +7,7 @@ import msgspec
 from expectations.judging.finding import Finding
 from expectations.report.client import Client
 from expectations.report.coverage import Coverage
+from expectations.report.tables import counted
 from streaming.check.examination import Examination, FileRead
 from streaming.settings.decisions import Decisions, SuppressionUse
 
@@ -38,7 +39,7 @@ class Summary(msgspec.Struct, frozen=True):
 
 def frame_counts(file: FileRead) -> str:
     """Return the numbers of frames and connections of a file as text."""
-    return f"{file.frames} frames on {file.connections} connections"
+    return f"{counted(file.frames, 'frame')} on {counted(file.connections, 'connection')}"
 
 
 def summary_of(examination: Examination, decisions: Decisions) -> Summary:

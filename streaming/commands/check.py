@@ -19,7 +19,7 @@ from streaming.check.evidence import CheckedCapture, write_evidence
 from streaming.check.examination import Examination, examine
 from streaming.check.reading_progress import showing_progress
 from streaming.check.summary import Summary, summary_of
-from streaming.check.text import show_summary
+from streaming.check.text import show_summary, show_verdict
 from streaming.settings.address import HIGHEST_PORT
 from streaming.settings.configuration import add_flags, configure
 from streaming.settings.decisions import Decisions
@@ -46,6 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="print one JSON object")
     output.add_argument("--jsonl", action="store_true", help="print one JSON object per finding")
+    output.add_argument("--quiet", action="store_true", help="print only the verdict, one line")
+    output.add_argument(
+        "--coverage", action="store_true", help="also list the rules that had nothing to judge"
+    )
     parser.add_argument(
         "--junit", type=Path, metavar="FILE", help="write a JUnit report with one test case per rule"
     )
@@ -89,6 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
     problems = list(_problems(summary, arguments.files))
     for problem in problems:
         print(f"kipwatch: {problem}", file=sys.stderr)
+    if not (arguments.json or arguments.jsonl):
+        show_verdict(summary, Console(highlight=False))
     if problems:
         return INCOMPLETE
     return FAILED if failing else PASSED
@@ -123,8 +129,8 @@ def _print(summary: Summary, arguments: argparse.Namespace) -> None:
     elif arguments.jsonl:
         for finding in (*summary.findings, *summary.suppressed):
             sys.stdout.write(msgspec.json.encode(finding).decode() + "\n")
-    else:
-        show_summary(summary, Console(highlight=False))
+    elif not arguments.quiet:
+        show_summary(summary, Console(highlight=False), every_rule=arguments.coverage)
         return
     for use in summary.suppressions:
         if use.warning:

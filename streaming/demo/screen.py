@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from string import digits
 
 from rich.console import Console, RenderableType
@@ -66,14 +66,14 @@ class Screen:
 
     def tables(
         self,
-        findings: Iterable[Finding],
+        findings: Sequence[Finding],
         coverage: Sequence[Coverage],
         planted: Sequence[tuple[PlantedOffence, bool]],
     ) -> None:
         """Print the tables of findings, of planted offences, and of rule coverage."""
-        self.part("Findings", findings_list(findings))
+        self.part("Findings", findings_list(findings, self._console.width))
         self.part("Planted", _planted_table(planted))
-        self.part("Rule coverage", coverage_table(coverage))
+        self.part("Rule coverage", coverage_table(coverage, findings, self._console.width))
 
     def verdict(self, succeeded: bool, found: int, planted: int) -> None:
         """Print the result in one line."""

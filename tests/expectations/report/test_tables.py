@@ -8,6 +8,7 @@ import msgspec
 from rich.console import Console, RenderableType
 
 from expectations.judging.finding import Finding, Suppressed
+from expectations.report.client import software_text
 from expectations.report.coverage import coverage_of
 from expectations.report.tables import coverage_table, finding_line, findings_list
 from expectations.rules.catalogue import RULES
@@ -73,7 +74,7 @@ def test_a_broken_client_with_many_connections_is_told_of_in_a_few_lines() -> No
 
 def test_a_rule_is_never_folded_however_narrow_the_terminal() -> None:
     """It is what a person copies into `kipwatch rules`."""
-    text = shown(findings_list(FINDINGS), width=60)
+    text = shown(findings_list(FINDINGS, 60), width=60)
     assert all(finding.rule in text for finding in FINDINGS)
 
 
@@ -89,3 +90,37 @@ def test_the_coverage_table_has_a_row_a_rule_with_its_word() -> None:
     assert rows.keys() == {rule.id for rule in RULES}
     assert rows["wire/malformed-request"] == ["12", "0", "0", "conforms"]
     assert rows["kip1313/instance-id-zero"] == ["0", "0", "0", "not", "exercised"]
+
+
+def test_a_rule_of_a_lower_level_is_not_violated_and_a_level_of_the_users_counts() -> None:
+    improvement, information = "kip1313/instance-id-reserved", "kip1313/instance-id-not-lifelong"
+    coverage = coverage_of({(improvement, "violates"): 1, (information, "violates"): 1})
+    states = {line.split()[0]: line.split()[-1] for line in lines(coverage_table(coverage))[1:]}
+    assert (states[improvement], states[information]) == ("improvement", "information")
+    raised = msgspec.structs.replace(FINDINGS[0], rule=improvement, level="violation")
+    states = {line.split()[0]: line.split()[-1] for line in lines(coverage_table(coverage, [raised]))[1:]}
+    assert states[improvement] == "violated"
+
+
+def test_the_coverage_fits_a_narrow_terminal() -> None:
+    coverage = coverage_of(
+        {("wire/malformed-request", "conforms"): 12, ("wire/malformed-request", "violates"): 3}
+    )
+    text = shown(coverage_table(coverage, width=60), width=60)
+    rows = {line.split()[0]: line.split()[1:] for line in text.splitlines() if "/" in line}
+    assert rows["wire/malformed-request"] == ["3", "violated"]
+    assert rows.keys() == {rule.id for rule in RULES}
+
+
+def test_what_was_neither_expected_nor_observed_is_not_mentioned() -> None:
+    bare = msgspec.structs.replace(FINDINGS[0], observed="")
+    text = " ".join(shown(findings_list([bare])).split())
+    assert f"expected {bare.expected} " in text
+    assert "observed" not in text
+    assert "expected" not in shown(findings_list([msgspec.structs.replace(bare, expected="")]))
+
+
+def test_a_client_without_a_name_and_one_with_an_empty_name_are_told_apart() -> None:
+    assert software_text((None, None)) == "unknown"
+    assert software_text(("", "")) == '"" ""'
+    assert software_text(("RP Console", "")) == 'RP Console ""'

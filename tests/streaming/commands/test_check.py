@@ -22,7 +22,7 @@ FOUND = {"kip511/software-name-malformed": 1, "kip1313/instance-id-changed": 2}
 def test_nothing_violated_is_0(kipwatch: Kipwatch, captures: Path) -> None:
     ran = kipwatch("check", captures / "clean.pcap")
     assert (ran.status, ran.errors) == (0, "")
-    assert "3 frames on 1 connections, 0 findings" in ran.output
+    assert "3 frames on 1 connection, 0 findings" in ran.output
 
 
 def test_a_violation_is_1_and_is_shown(kipwatch: Kipwatch, captures: Path) -> None:
@@ -153,6 +153,10 @@ def test_the_same_file_gives_the_same_report_under_any_name(kipwatch: Kipwatch, 
 def test_a_capture_that_conforms_says_what_it_exercised(kipwatch: Kipwatch, tmp_path: Path) -> None:
     """A rule without an opportunity is distinct from one that everything conformed to."""
     path = write_capture(tmp_path / "clean.pcap", conforming())
-    lines = {line.split()[0]: line for line in kipwatch("check", path).output.splitlines() if "/" in line}
+    lines = {
+        line.split()[0]: line
+        for line in kipwatch("check", "--coverage", path).output.splitlines()
+        if "/" in line
+    }
     assert lines["kip511/software-name-malformed"].rstrip().endswith("conforms")
     assert lines["kip1313/instance-id-zero"].rstrip().endswith("not exercised")

@@ -1,0 +1,97 @@
+"""What `check` prints for people, on narrow and wide terminals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from expectations.rules.catalogue import RULES
+from tests.captures import planted, real_clients
+from tests.streaming.captures import conforming, write_capture
+from tests.streaming.commands.ran import Ran, run_process
+
+WIDTHS = (60, 100, 200)
+
+
+def lines_of(*arguments: object, width: int = 100) -> list[str]:
+    return run_process("check", *arguments, COLUMNS=str(width)).output.splitlines()
+
+
+def test_the_verdict_is_the_last_line(tmp_path: Path) -> None:
+    last = lines_of(planted.CAPTURE)[-1]
+    found = r"\d+ violations, \d+ improvements, \d+ information by \d+ clients and 1 broker"
+    expected = rf"{found}; (\d+) of (\d+) rules exercised"
+    matched = re.fullmatch(expected, last)
+    assert matched, last
+    assert int(matched[1]) < int(matched[2]) == len(RULES)
+    clean = write_capture(tmp_path / "clean.pcap", conforming())
+    assert re.fullmatch(rf"no findings; \d+ of {len(RULES)} rules exercised", lines_of(clean)[-1])
+
+
+def test_the_verdict_counts_what_json_lists(kipwatch: Callable[..., Ran], captures: Path) -> None:
+    last = kipwatch("check", captures / "violating.pcap").output.splitlines()[-1]
+    assert last.startswith("2 violations by 1 client; ")
+
+
+@pytest.mark.parametrize(("name", "status"), [("clean.pcap", 0), ("violating.pcap", 1), ("empty.pcap", 2)])
+def test_quiet_is_the_verdict_alone(
+    kipwatch: Callable[..., Ran], captures: Path, name: str, status: int
+) -> None:
+    loud, quiet = kipwatch("check", captures / name), kipwatch("check", "--quiet", captures / name)
+    assert (loud.status, quiet.status) == (status, status)
+    assert quiet.output.splitlines() == loud.output.splitlines()[-1:]
+
+
+def test_what_is_suppressed_is_counted_apart(
+    kipwatch: Callable[..., Ran], captures: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "kipwatch.toml"
+    config.write_text('[[suppress]]\nrule = "kip511/*"\nreason = "known"\nuntil = 2999-01-01')
+    ran = kipwatch("check", "--quiet", "--config", config, captures / "violating.pcap")
+    assert ran.output.startswith("1 violation by 1 client; 1 finding suppressed; ")
+
+
+def test_rules_that_had_nothing_to_judge_are_a_number_unless_asked_for() -> None:
+    short, long = ("\n".join(lines_of(planted.CAPTURE, *flags)) for flags in ([], ["--coverage"]))
+    silent = re.search(r"(\d+) rules? had nothing to judge; --coverage lists all", short)
+    assert silent
+    assert long.count("not exercised") == int(silent[1])
+    assert "not exercised" not in short
+    assert "had nothing to judge" not in long
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("capture", [planted.CAPTURE, real_clients.CAPTURE], ids=["planted", "real"])
+def test_nothing_is_cut_off_however_wide_the_terminal_is(capture: Path, width: int) -> None:
+    lines = lines_of(capture, "--coverage", width=width)
+    assert not [line for line in lines if "…" in line]
+    assert {rule.id for rule in RULES} <= {line.split()[0] for line in lines if line}
+    # Lines that people and scripts copy are not broken: those with a file's name, the ledger, the verdict.
+    assert not [line for line in lines[3:-1] if len(line) > width]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_numbers_stand_under_each_other(width: int) -> None:
+    lines = lines_of(planted.CAPTURE, width=width)
+    start = next(number for number, line in enumerate(lines) if line.startswith("rule "))
+    rows = [line for line in lines[start + 1 :] if re.match(r"(kip\d+|wire)/", line)]
+    ends = {tuple(found.end() for found in re.finditer(r"(?<=\s)\d+(?=\s)", row)) for row in rows}
+    assert len(rows) > 30
+    assert len(ends) == 1
+
+
+def test_only_violations_are_called_violated() -> None:
+    states = {line.split()[0]: line.split()[-1] for line in lines_of(planted.CAPTURE) if "/" in line}
+    assert states["kip1313/instance-id-changed"] == "violated"
+    assert states["kip1313/instance-id-not-lifelong"] == "information"
+    assert states["kip1313/instance-id-reserved"] == "improvement"
+
+
+def test_one_is_not_many() -> None:
+    for capture in (planted.CAPTURE, real_clients.CAPTURE):
+        assert not re.search(
+            r"\b1 (findings|frames|connections|violations|times)\b", "\n".join(lines_of(capture))
+        )
