@@ -17,6 +17,7 @@ COMMANDS = {
     "check": "judge captures without Spark or Java",
     "decode": "show every frame of a capture",
     "record": "run a command behind relays, save its traffic to a file and check it",
+    "init": "write the configuration for a cluster of your own",
     "feed": "capture packets and publish frames to Kafka",
     "run": "run the streaming query: decode, judge, publish findings and metrics",
     "report": "show client software by rule, and what brokers advertise",

@@ -1,0 +1,102 @@
+"""`kipwatch init` chooses what to watch, and writes files that the feeder and the query can read."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from streaming.broker.cluster import Broker, BrokerListener, Cluster, parse_listeners
+from streaming.settings.configuration import Configuration, configure
+from streaming.settings.kafka_client import Setting
+from streaming.starter.addresses import address_towards, interfaces_with, resolved
+from streaming.starter.files import feeder_file, query_file
+from streaming.starter.plan import Plan, plan
+
+CLIENTS = BrokerListener("CLIENTS", "kafka-1", 9092, "SASL_PLAINTEXT")
+INTERNAL = BrokerListener("INTERNAL", "kafka-1", 9093, "PLAINTEXT")
+SECURE = BrokerListener("SECURE", "kafka-1", 9094, "SASL_SSL")
+LOGIN: dict[str, Setting] = {"sasl.password": "env:PASSWORD", "security.protocol": "SASL_PLAINTEXT", "linger.ms": 5}
+
+
+def planned(*listeners: BrokerListener, bootstrap: str = "kafka-1:9093") -> Plan:
+    cluster = Cluster("c-1", (Broker(1, "kafka-1", 9093, listeners),))
+    return plan(bootstrap, cluster, lambda host, port: {"kafka-1": "10.0.0.1"}.get(host))
+
+
+def loaded(folder: Path, text: str) -> Configuration:
+    file = folder / "kipwatch.toml"
+    file.write_text(text)
+    return configure(argparse.Namespace(config=file))
+
+
+def test_listeners_are_parsed_with_their_protocols() -> None:
+    found = parse_listeners(
+        "CLIENTS://kafka-1:9092,SSL://[fd00::1]:9094, PLAINTEXT://:9095", "CLIENTS:SASL_PLAINTEXT,SSL:SSL"
+    )
+    assert found == (
+        BrokerListener("CLIENTS", "kafka-1", 9092, "SASL_PLAINTEXT"),
+        BrokerListener("SSL", "fd00::1", 9094, "SSL"),
+        BrokerListener("PLAINTEXT", "", 9095, "PLAINTEXT"),
+    )
+
+
+def test_all_readable_listeners_but_kipwatchs_own_are_watched() -> None:
+    chosen = planned(CLIENTS, INTERNAL, SECURE)
+    assert (chosen.ports, chosen.encrypted, chosen.is_own_watched) == ([9092], (9094,), False)
+
+
+def test_the_only_listener_is_watched_although_it_is_kipwatchs_own() -> None:
+    chosen = planned(INTERNAL)
+    assert (chosen.ports, chosen.is_own_watched) == ([9093], True)
+
+
+def test_a_cluster_that_does_not_tell_its_listeners_is_watched_where_its_brokers_are() -> None:
+    chosen = planned()
+    assert (chosen.ports, chosen.addresses) == ([9093], ["10.0.0.1"])
+
+
+def test_the_files_say_what_was_found(tmp_path: Path) -> None:
+    chosen = planned(CLIENTS, INTERNAL, SECURE)
+    feeder = loaded(tmp_path, feeder_file(chosen, LOGIN, ["eth1", "lo"], "10.0.0.9"))
+    assert (feeder.bootstrap, feeder.ports, feeder.interface) == ("kafka-1:9093", [9092], ["eth1", "lo"])
+    query = loaded(tmp_path, query_file(chosen, LOGIN, tmp_path / "checkpoint"))
+    (listener,) = query.listener
+    assert (listener.address, listener.name, listener.cluster_id, listener.node_id) == (
+        "10.0.0.1:9092",
+        "CLIENTS",
+        "c-1",
+        1,
+    )
+    assert feeder.kafka == query.kafka == LOGIN
+    assert query.ports == [9092]
+    assert query.checkpoint == str(tmp_path / "checkpoint")
+    assert "# Port 9094 carries TLS" in feeder_file(chosen, {}, [], None)
+
+
+def test_a_name_that_this_host_does_not_know_is_marked(tmp_path: Path) -> None:
+    unknown = CLIENTS._replace(host="elsewhere")
+    text = query_file(planned(unknown, INTERNAL), {}, tmp_path)
+    assert "# This host does not know elsewhere" in text
+    assert loaded(tmp_path, text).listener[0].address == "elsewhere:9092"
+
+
+@pytest.mark.parametrize(
+    ("interfaces", "own", "excluded"),
+    [([], "10.0.0.9", True), (["eth0", "lo"], "10.0.0.1", False), ([], None, False)],
+)
+def test_the_host_of_the_query_is_excluded_only_where_that_excludes_no_broker(
+    interfaces: list[str], own: str | None, excluded: bool
+) -> None:
+    lines = feeder_file(planned(INTERNAL), {}, interfaces, own).splitlines()
+    assert ("[[exclude]]" in lines) is excluded
+    assert "exclude" not in feeder_file(planned(CLIENTS, INTERNAL), {}, [], own)
+
+
+def test_addresses_of_this_host_are_found() -> None:
+    assert resolved("127.0.0.1", 9092) == "127.0.0.1"
+    assert resolved("no.such.host.invalid", 9092) is None
+    assert address_towards("127.0.0.1", 9092) == "127.0.0.1"
+    assert interfaces_with(["127.0.0.1"]) == ["lo"]
+    assert interfaces_with(["203.0.113.1"]) == []
