@@ -36,7 +36,10 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = plan(bootstrap, ask_cluster(bootstrap, kafka), resolved)
     interfaces = interfaces_with(chosen.addresses)
     own = address_towards(*host_and_port(bootstrap.split(",")[0].strip()))
-    texts = feeder_file(chosen, kafka, interfaces, own), query_file(chosen, kafka, (arguments.folder / "checkpoint").resolve())
+    texts = (
+        feeder_file(chosen, kafka, interfaces, own),
+        query_file(chosen, kafka, (arguments.folder / "checkpoint").resolve()),
+    )
     for file, text in zip(files, texts, strict=True):
         _write(file, text)
     _explain(chosen, files)

@@ -17,7 +17,11 @@ from streaming.starter.plan import Plan, plan
 CLIENTS = BrokerListener("CLIENTS", "kafka-1", 9092, "SASL_PLAINTEXT")
 INTERNAL = BrokerListener("INTERNAL", "kafka-1", 9093, "PLAINTEXT")
 SECURE = BrokerListener("SECURE", "kafka-1", 9094, "SASL_SSL")
-LOGIN: dict[str, Setting] = {"sasl.password": "env:PASSWORD", "security.protocol": "SASL_PLAINTEXT", "linger.ms": 5}
+LOGIN: dict[str, Setting] = {
+    "sasl.password": "env:PASSWORD",
+    "security.protocol": "SASL_PLAINTEXT",
+    "linger.ms": 5,
+}
 
 
 def planned(*listeners: BrokerListener, bootstrap: str = "kafka-1:9093") -> Plan:
