@@ -26,12 +26,16 @@ LONGEST_API_VERSIONS = 8 * 1024
 """Bytes. Longer frames are no ApiVersions responses: those list some hundred APIs of seven bytes each."""
 _API_KEY = struct.Struct(">h")
 _HEADER = struct.Struct(">hhi")
+_LENGTH = struct.Struct(">h")
+_CLIENT_ID_AT = _HEADER.size
 _SIZE = struct.Struct(">i")
 _SHORTEST_REQUEST = 8
 _SHORTEST_RESPONSE = 4
 
 ExpectsResponse = Callable[[Schemas, bytes], bool | None]
 """Returns whether a request frame expects a response, None if its bytes do not show it."""
+ExcludesClient = Callable[[str], bool]
+"""Returns whether the connections of a client ID are not watched."""
 FindRequest = Callable[[int], RequestInFlight | None]
 """Returns the request in flight with a correlation ID."""
 
@@ -40,11 +44,16 @@ class FrameDetector:
     """Asks the codec on behalf of framing and pairing. No frame is longer than `max_frame` bytes."""
 
     def __init__(
-        self, schemas: Schemas, expects_response: ExpectsResponse, max_frame: int = MAX_FRAME
+        self,
+        schemas: Schemas,
+        expects_response: ExpectsResponse,
+        max_frame: int = MAX_FRAME,
+        excludes_client: ExcludesClient | None = None,
     ) -> None:
         self.max_frame = max_frame
         self._schemas = schemas
         self._expects_response = expects_response
+        self._excludes_client = excludes_client
 
     def opens(self, data: bytes | bytearray) -> bool | None:
         """Return whether a connection's first bytes may be a request. None if more bytes are needed."""
@@ -106,6 +115,18 @@ class FrameDetector:
         """Return whether a request expects a response, None if its bytes do not show it."""
         return self._expects_response(self._schemas, frame)
 
+    @property
+    def excludes_clients(self) -> bool:
+        """Whether any client ID is excluded."""
+        return self._excludes_client is not None
+
+    def is_excluded(self, frame: bytes) -> bool | None:
+        """Return whether a request has a client ID that is excluded, None if its ID was not captured."""
+        client_id = _client_id(frame)
+        if client_id is None or self._excludes_client is None:
+            return None
+        return self._excludes_client(client_id)
+
     def _begins_request(self, data: bytes | bytearray) -> bool | None:
         if len(data) < PREFIX + _SHORTEST_REQUEST:
             return None
@@ -138,6 +159,17 @@ def _resumes(
     if not decodes(bytes(data[PREFIX:end]), cut=False):
         return False
     return len(data) == end or begins(data[end:])
+
+
+def _client_id(frame: bytes) -> str | None:
+    """Return the client ID of a request, "" for null: it is at one place in all headers from version 1 on."""
+    if len(frame) < _CLIENT_ID_AT + _LENGTH.size:
+        return None
+    (length,) = _LENGTH.unpack_from(frame, _CLIENT_ID_AT)
+    begin = _CLIENT_ID_AT + _LENGTH.size
+    if length > len(frame) - begin:
+        return None
+    return frame[begin : begin + max(0, length)].decode(errors="replace")
 
 
 def _correlation_id(frame: bytes | bytearray) -> int:

@@ -80,6 +80,7 @@ class Framer:
         max_frame: int = MAX_FRAME,
     ) -> None:
         self.state = state
+        self._opaque_reason = SkipReason.OPAQUE
         self._ledger = ledger
         self._opens = opens
         self._resumes = resumes
@@ -94,7 +95,7 @@ class Framer:
         if self.state is FramerState.SYNCHRONISED:
             yield from self._cut_frames(chunk)
         elif self.state is FramerState.OPAQUE:
-            self._ledger.skip(SkipReason.OPAQUE, len(chunk.payload))
+            self._ledger.skip(self._opaque_reason, len(chunk.payload))
         else:
             self._candidate += chunk.payload
             self._candidate_chunks.append(chunk)
@@ -129,9 +130,10 @@ class Framer:
         assembled = self._assembly.held if self._assembly else 0
         return assembled + 2 * len(self._candidate) + PIECE_COST * len(self._candidate_chunks)
 
-    def abandon(self) -> None:
-        """Skip all further bytes of this direction: it is not Kafka."""
-        self._discard(SkipReason.OPAQUE)
+    def abandon(self, reason: SkipReason = SkipReason.OPAQUE) -> None:
+        """Skip all further bytes of this direction: it is not Kafka, or it is excluded."""
+        self._opaque_reason = reason
+        self._discard(reason)
         self.state = FramerState.OPAQUE
 
     def close(self) -> None:
@@ -154,6 +156,10 @@ class Framer:
                 return
             if assembly.is_complete:
                 yield self._finish(assembly, chunk.offset + at, chunk.captured_at)
+                if self.state is FramerState.OPAQUE:
+                    # The frame has shown that the connection is excluded.
+                    self._ledger.skip(self._opaque_reason, len(chunk.payload) - at)
+                    return
 
     def _finish(self, assembly: Assembly, end: int, completed_at: int) -> Frame:
         self._assembly = None

@@ -7,6 +7,9 @@ while no request is in flight.
 A connection is not Kafka, and its bytes are skipped, if the client's first bytes cannot be a request, if the
 server sends first, or if it was joined mid-stream and carries TLS records. In the first case the first bytes
 are recorded when the connection ends, and whether the server responded: then it speaks that protocol.
+
+A connection is excluded if the first request that is captured has an excluded client ID. This request is
+recorded, and a GAP behind it. All further bytes are skipped.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from decoders.protocol import API_VERSIONS, SASL_HANDSHAKE
 from decoders.wire.assembly import PREFIX, SHORTEST_FRAME, AssemblySnapshot, Frame, InvalidSize
 from decoders.wire.frame_detector import FrameDetector
 from decoders.wire.framing import Framed, Framer, FramerState, Loss, NoRequest
-from decoders.wire.ledger import Ledger
+from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.other_protocol import OtherProtocol, is_gssapi_token, protocol_of
 from decoders.wire.pairing import RequestInFlight, RequestsInFlight, RequestsInFlightSnapshot, Turn
 from decoders.wire.recorder import Recorder
@@ -60,6 +63,7 @@ class KafkaLayerSnapshot(NamedTuple):
     in_flight: RequestsInFlightSnapshot
     api_versions: ApiVersionsResponse | None
     is_opaque: bool
+    is_excluded: bool
     frames: dict[Direction, AssemblySnapshot | None]
 
 
@@ -81,6 +85,8 @@ class KafkaLayer:
         self._in_flight = RequestsInFlight()
         self._raw_tokens = False
         self._is_kafka = False
+        self._awaits_client = detector.excludes_clients
+        self._is_excluded = False
         self._no_request: NoRequest | None = None
         self._other_protocol = OtherProtocol.TLS
         self._api_versions: ApiVersionsResponse | None = None
@@ -98,6 +104,8 @@ class KafkaLayer:
             is_other_protocol=self._is_encrypted,
             max_frame=self._detector.max_frame,
         )
+        if self._is_excluded:
+            self._framers[direction].abandon(SkipReason.EXCLUDED)
         if not from_start:
             self._note_loss(direction)
 
@@ -126,13 +134,15 @@ class KafkaLayer:
     def can_be_offloaded(self) -> bool:
         """Whether both directions are SYNCHRONISED, or both OPAQUE, and no raw SASL tokens are expected."""
         states = {framer.state for framer in self._framers.values()}
-        return len(self._framers) == len(_DIRECTIONS) and states in _ORDINARY and not self._raw_tokens
+        waits = self._raw_tokens or (self._awaits_client and states == {FramerState.SYNCHRONISED})
+        return len(self._framers) == len(_DIRECTIONS) and states in _ORDINARY and not waits
 
     def snapshot(self) -> KafkaLayerSnapshot:
         """Return the state of a layer that can be offloaded."""
         frames = {direction: framer.snapshot() for direction, framer in self._framers.items()}
         is_opaque = any(framer.state is FramerState.OPAQUE for framer in self._framers.values())
-        return KafkaLayerSnapshot(self._in_flight.snapshot(), self._api_versions, is_opaque, frames)
+        in_flight = self._in_flight.snapshot()
+        return KafkaLayerSnapshot(in_flight, self._api_versions, is_opaque, self._is_excluded, frames)
 
     def restore(self, snapshot: KafkaLayerSnapshot, *, has_new_frames: bool) -> None:
         """Continue from a snapshot. `has_new_frames` if another tracker recorded frames since."""
@@ -196,16 +206,28 @@ class KafkaLayer:
         if isinstance(result, InvalidSize):
             yield self._invalid_size(direction, result)
         elif direction is Direction.TO_BROKER:
-            yield self._process_request(result)
+            record = self._process_request(result)
+            yield record
+            if record.kind is Kind.REQUEST and self._awaits_client:
+                yield from self._exclude_client(result)
         else:
             yield self._process_response(result)
+
+    def _exclude_client(self, request: Frame) -> Iterator[Record]:
+        """Skip all further bytes if the first request with a client ID has one that is excluded."""
+        verdict = self._detector.is_excluded(request.payload)
+        self._awaits_client, self._is_excluded = verdict is None, verdict is True
+        if self._is_excluded:
+            for framer in self._framers.values():
+                framer.abandon(SkipReason.EXCLUDED)
+            yield from self._record_loss(Direction.TO_BROKER, Loss(0, request.captured_at, request.position))
 
     def _resumes_responses(self, data: bytes | bytearray, missing: int) -> bool | None:
         return self._detector.resumes_responses(data, missing, self._in_flight.find)
 
     def _record_loss(self, direction: Direction, loss: Loss) -> Iterator[Record]:
         self._note_loss(direction)
-        if self._framers[direction].state is FramerState.OPAQUE:
+        if self._framers[direction].state is FramerState.OPAQUE and not self._is_excluded:
             self._ledger.count_opaque(self._other_protocol)
             for framer in self._framers.values():
                 framer.abandon()

@@ -29,7 +29,7 @@ from decoders.retention import KEPT_FOR
 from decoders.schema.registry import Schemas
 from decoders.wire.assembly import MAX_FRAME
 from decoders.wire.connection import Connection
-from decoders.wire.frame_detector import ExpectsResponse, FrameDetector
+from decoders.wire.frame_detector import ExcludesClient, ExpectsResponse, FrameDetector
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.packet import Packet
 from decoders.wire.patience import MAX_WAIT
@@ -76,12 +76,14 @@ class Tracker:
         max_frame: int = MAX_FRAME,
         next_sequence: Callable[[], int] | None = None,
         on_end: OnEnd | None = None,
+        excludes_client: ExcludesClient | None = None,
     ) -> None:
         """Watch `ports`, or every port if there are none. All records contain run, cluster and feeder.
 
         `max_frame` is the largest frame in bytes that the brokers accept (`socket.request.max.bytes`).
         `next_sequence` returns the next record's number, if other records share the sequence. `on_end` is
-        called when a connection is closed, and at the end of the source for those still open.
+        called when a connection is closed, and at the end of the source for those still open. Connections
+        whose first request has a client ID for which `excludes_client` returns True are left alone.
         """
         self.ledger = Ledger()
         self.port_ledgers = {port: Ledger(within=self.ledger) for port in sorted(ports)}
@@ -92,7 +94,7 @@ class Tracker:
         self._on_end = on_end
         next_sequence = next_sequence or itertools.count(1).__next__
         self._run = Run(run, cluster, feeder, next_sequence, names_ports=bool(ports))
-        self._detector = FrameDetector(schemas, expects_response, max_frame)
+        self._detector = FrameDetector(schemas, expects_response, max_frame, excludes_client)
         self._open: OrderedDict[_Key, Connection] = OrderedDict()
         """In the order of their latest segments."""
         self._waiting: OrderedDict[_Key, tuple[int, Connection]] = OrderedDict()

@@ -66,6 +66,7 @@ class Feeder:
             cluster=cluster,
             feeder=feeder,
             max_frame=configuration.max_request_bytes,
+            excludes_client=configuration.excludes_client,
         )
         self._cutter = ColumnarCutter(self._schemas)
         # Compile before packets arrive, and before the process changes to a user who may not write the cache.

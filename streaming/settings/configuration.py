@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+import fnmatch
+import re
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -35,14 +37,20 @@ class Listener(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Exclude(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Connections that the feeder does not watch: of an address or network, at either end."""
+    """Connections that the feeder does not watch: of an address or network at either end, or of a client ID.
 
-    address: str
+    The client ID may be a glob.
+    """
+
+    address: str = ""
+    client_id: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what is no address."""
+        """Refuse what is no address, and what names not exactly one of both."""
+        if bool(self.address) == bool(self.client_id):
+            raise ValueError("Expected either `address` or `client_id`")
         try:
-            ip_network(self.address)
+            ip_network(self.address or "::")
         except ValueError as error:
             raise ValueError(f"{error}; write an address or a network such as 10.0.0.0/8") from None
 
@@ -159,7 +167,14 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     @property
     def excluded_networks(self) -> list[IPv4Network | IPv6Network]:
         """The networks of `exclude`; an address is a network of its own."""
-        return [ip_network(each.address) for each in self.exclude]
+        return [ip_network(each.address) for each in self.exclude if each.address]
+
+    @property
+    def excludes_client(self) -> Callable[[str], bool] | None:
+        """Whether a client ID is one of `exclude`; None if none is."""
+        globs = [each.client_id for each in self.exclude if each.client_id]
+        matches = re.compile("|".join(map(fnmatch.translate, globs))).match
+        return (lambda client_id: matches(client_id) is not None) if globs else None
 
     def __post_init__(self) -> None:
         """Refuse names that do not fit into the envelope of records."""

@@ -110,9 +110,12 @@ def _process_payload(state: FastPathState, at: int, end: int) -> int:
 
 @inlined
 def _skip_opaque(state: FastPathState, size: int, missing: int) -> int:
-    """Count bytes that are not Kafka."""
+    """Count bytes that are not Kafka, or are excluded."""
     flow = state.flow_draft[0]
-    flow.opaque += size
+    if flow.is_excluded:
+        flow.excluded += size
+    else:
+        flow.opaque += size
     flow.lost += missing
     return DONE
 
@@ -126,6 +129,7 @@ def _count_by_port(state: FastPathState) -> None:
     port.lost += draft.lost - flow.lost
     port.after_hole += draft.after_hole - flow.after_hole
     port.opaque += draft.opaque - flow.opaque
+    port.excluded += draft.excluded - flow.excluded
 
 
 @inlined

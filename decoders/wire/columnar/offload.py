@@ -46,6 +46,7 @@ def offload(
         True,
         lower_is_client,
         kafka.is_opaque,
+        kafka.is_excluded,
         in_flight.ids_repeat,
         in_flight.in_order,
         False,
@@ -106,6 +107,7 @@ def restore(flows: Flows, flow: int, connection: Connection, data: NDArray[np.ui
         in_flight,
         api_versions if api_versions.end != UNSET else None,
         state["is_opaque"],
+        state["is_excluded"],
         {direction: _frame(row, data) for direction, row in rows.items()},
     )
     streams = {
@@ -122,6 +124,7 @@ def _count(ledger: Ledger, counted: dict[str, Any]) -> None:
         SkipReason.AFTER_HOLE: counted["after_hole"],
         SkipReason.DUPLICATE: counted["duplicate"],
         SkipReason.OPAQUE: counted["opaque"],
+        SkipReason.EXCLUDED: counted["excluded"],
     }
     ledger.captured += counted["captured"]
     ledger.framed += counted["framed"]

@@ -37,6 +37,7 @@ from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.segments import read_segments
 from decoders.wire.columnar.socket_pairs import NO_PAIR, NO_SEGMENT, SocketPairs
 from decoders.wire.connection import Connection
+from decoders.wire.frame_detector import ExcludesClient
 from decoders.wire.kafka_layer import SETTLING_TIME
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.pairing import IN_FLIGHT_COST, MAX_AGE, MAX_IN_FLIGHT
@@ -66,6 +67,7 @@ class ColumnarTracker:
         max_held: int = MAX_HELD,
         max_frame: int = MAX_FRAME,
         on_end: OnEnd | None = None,
+        excludes_client: ExcludesClient | None = None,
     ) -> None:
         """Watch `ports`, or every port if there are none. The other arguments are those of `Tracker`."""
         self._totals = np.zeros(1, TOTALS)
@@ -82,6 +84,7 @@ class ColumnarTracker:
             max_frame=max_frame,
             next_sequence=self._take_sequence,
             on_end=on_end,
+            excludes_client=excludes_client,
         )
         self._port_bytes = np.zeros(1 + len(self._tracker.port_ledgers), PORT_BYTES)
         self._drafts = tuple(np.zeros(1, kind) for kind in (PACKET, FLOW, STREAM, TOTALS))
@@ -182,6 +185,7 @@ class ColumnarTracker:
             each.skip(SkipReason.AFTER_HOLE, int(counted["after_hole"]))
             each.skip(SkipReason.DUPLICATE, int(counted["duplicate"]))
             each.skip(SkipReason.OPAQUE, int(counted["opaque"]))
+            each.skip(SkipReason.EXCLUDED, int(counted["excluded"]))
         self._port_bytes[:] = np.zeros((), PORT_BYTES)
         ledger.packets["tcp"] += self._take_total("tcp")
         other_port = self._take_total("other_port")

@@ -63,6 +63,7 @@ CONFIGURATIONS = [
     (b"ports = 9092", "Expected `array`, got `int` - at `$.ports`"),
     (b"cluster = 'a name that is far too long'", "Expected at most 24 bytes - at `$.cluster`"),
     (b"[[exclude]]\naddress = '10.0.0.300'", "write an address or a network such as 10.0.0.0/8 - at"),
+    (b"[[exclude]]", "Expected either `address` or `client_id` - at `$.exclude[0]`"),
     (b"[[exclude]]\naddress = '10.0.0.1/8'", "10.0.0.1/8 has host bits set; write"),
     (b"buckets == 3", "is not TOML"),
     (b"\xff\xfe", "is not TOML"),

@@ -7,6 +7,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
+from decoders.frame.record import Kind
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.packet import Packet
@@ -15,7 +16,15 @@ from decoders.wire.synthesis import SyntheticConnection
 from streaming.feeder.excluded_traffic import ExcludedTraffic
 from streaming.feeder.feeder import Feeder
 from streaming.settings.configuration import Configuration, Exclude
-from tests.decoders.wire.conversation import TO_BROKER, TO_CLIENT, balances, metadata, prefixed
+from tests.decoders.wire.conversation import (
+    CLIENT,
+    SERVER,
+    TO_BROKER,
+    TO_CLIENT,
+    balances,
+    metadata,
+    prefixed,
+)
 from tests.streaming.feeder.test_feeder import FakeOutlet, batches
 
 REQUEST = prefixed(metadata(1))
@@ -72,6 +81,37 @@ def test_packets_that_the_columns_do_not_hold_are_parsed_one_by_one() -> None:
     excluded = ExcludedTraffic([ip_network("2001:db8::7")])
     assert list(excluded.without_excluded(PacketBatch.of(sent + others), ledger).packets()) == others
     assert ledger.skipped[SkipReason.EXCLUDED] == 2 * len(REQUEST)
+
+
+def test_client_ids_are_globs() -> None:
+    excludes = Configuration(
+        exclude=[
+            Exclude("10.0.0.7"),
+            Exclude(client_id="kipwatch-feeder"),
+            Exclude(client_id="broker-*-fetcher-*"),
+        ]
+    ).excludes_client
+    assert excludes
+    named = ["kipwatch-feeder", "broker-2-fetcher-0", "kipwatch-feeder-2", "broker-2", "KIPWATCH-FEEDER", ""]
+    assert list(map(excludes, named)) == [True, True, False, False, False, False]
+    assert Configuration(exclude=[Exclude("10.0.0.7")]).excludes_client is None
+
+
+def test_the_feeder_publishes_the_first_request_of_an_excluded_client_and_counts_the_rest() -> None:
+    """The request tells the client ID. What follows is skipped on the fast path, too."""
+    configuration = Configuration(exclude=[Exclude(client_id="client")])
+    synthetic, outlet = SyntheticConnection(CLIENT, SERVER), FakeOutlet()
+    first = [*synthetic.opened(1), *synthetic.sent(2, TO_BROKER, REQUEST)]
+    rest = [
+        synthetic.sent(at, TO_CLIENT, REQUEST) + synthetic.sent(at, TO_BROKER, REQUEST) for at in range(3, 9)
+    ]
+    feeder = Feeder(configuration, run=1)
+    feeder.run(batches(first, *rest), outlet)
+    assert [record.kind for record in outlet.records] == [Kind.OPENED, Kind.REQUEST, Kind.GAP]
+    value = feeder.registry.get_sample_value
+    assert value("kipwatch_capture_bytes_total", {"fate": "framed"}) == len(REQUEST)
+    assert value("kipwatch_capture_bytes_total", {"fate": "skipped-excluded"}) == 12 * len(REQUEST)
+    assert value("kipwatch_capture_opaque_connections_total") == 0
 
 
 def test_the_feeder_neither_publishes_nor_saves_them_and_its_metrics_count_them() -> None:

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from decoders.codec.request import write_request
+from decoders.frame.record import Kind
 from decoders.wire.capture_file import read_capture
 from decoders.wire.columnar import tracker as columnar_tracker
 from decoders.wire.packet import Packet
@@ -17,6 +19,7 @@ from tests.decoders.wire.columnar.equality import assert_equal, interleaved, pac
 from tests.decoders.wire.conversation import (
     CLIENT,
     EVENTS,
+    SCHEMAS,
     SECOND,
     SERVER,
     TO_BROKER,
@@ -25,6 +28,7 @@ from tests.decoders.wire.conversation import (
     bit_flips,
     flipped,
     packets_of,
+    to_broker,
 )
 from tests.examples import examples
 from tests.repository.tree import ROOT
@@ -94,6 +98,29 @@ def test_lost_repeated_and_swapped_packets(  # noqa: PLR0917 - drawn
         packet for packet in packets for _ in range(random.choice([1, 1, 1, 2])) if random.random() >= rate
     ]
     assert_equal(placed(kept), cut)
+
+
+@given(segment_sizes, intervals, st.integers(0, 60), randoms, st.sampled_from([0, 0.1]), cuts)
+@some
+def test_excluded_clients_beside_others(  # noqa: PLR0917 - drawn
+    size: int, interval: int, start: int, random: Random, rate: float, cut: list[int]
+) -> None:
+    """Clients are told apart by the requests that they send first; some are joined midway."""
+    conversations = [
+        packets_between(
+            [*to_broker(write_request(SCHEMAS, "Metadata", 9, 0, client_id, {"topics": []})), *EVENTS],
+            SocketAddress(CLIENT.address, 40_000 + number),
+            interval=interval,
+            segment=size,
+        )[start * (number % 2) :]
+        for number, client_id in enumerate(["excluded", "excluded", "watched", None])
+    ]
+    kept = [packet for packet in interleaved(conversations, random) if random.random() >= rate]
+    records = assert_equal(placed(kept), cut, excludes_client="excluded".__eq__)
+    if not rate:
+        assert any(record.kind is Kind.RESPONSE for record in records)
+        excluded = [record for record in records if str(record.client).endswith(":40000")]
+        assert [record.kind for record in excluded] == [Kind.OPENED, Kind.REQUEST, Kind.GAP, Kind.CLOSED]
 
 
 @given(segment_sizes, st.integers(0, 200), cuts, st.booleans())

@@ -30,7 +30,7 @@ PERMANENT = {
         "_no_request",
         "_other_protocol",
     },
-    Framer: {"state", "_ledger", "_opens", "_resumes", "_is_other_protocol", "_max_frame"},
+    Framer: {"state", "_opaque_reason", "_ledger", "_opens", "_resumes", "_is_other_protocol", "_max_frame"},
     Stream: {"_ledger", "_acknowledged"},
     RequestsInFlight: set[str](),
     Assembly: {"_max_frame"},
@@ -38,7 +38,7 @@ PERMANENT = {
 """Set by the constructor, or unchanged while the connection is offloaded."""
 EMPTY = {
     Connection: {"is_closed", "_closers", "_early", "_reset"},
-    KafkaLayer: {"_raw_tokens"},
+    KafkaLayer: {"_raw_tokens", "_awaits_client", "_is_excluded"},
     Framer: {"_candidate", "_candidate_chunks"},
     Stream: {"_held", "_held_cost", "_end"},
     RequestsInFlight: set[str](),
