@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +21,7 @@ from streaming.transcript.client import ConnectedClient, ConnectedClients
 from streaming.transcript.frame import DecodedFrame, decode_frame
 from streaming.transcript.secrets import hide_secrets
 from streaming.transcript.text import event_line, frame_lines
-from streaming.user_error import UserError
+from streaming.user_error import UserError, did_you_mean
 
 Entry = tuple[Record, ConnectedClient, DecodedFrame | None]
 """A record, the client of its connection, and the frame it holds, if any."""
@@ -127,9 +126,7 @@ def _api_key(schemas: Schemas, text: str | None) -> int | None:
         return text if text is None else int(text)
     api = schemas.api_named(text)
     if api is None:
-        names = {name.lower(): name for name in schemas.api_names.values()}
-        nearest = difflib.get_close_matches(text.lower(), names, n=1)
-        hint = f"did you mean {names[nearest[0]]}?" if nearest else "see `kipwatch schemas`"
+        hint = did_you_mean(text, schemas.api_names.values(), "see `kipwatch schemas`")
         raise UserError(f"there is no API {text!r}; {hint}")
     return api.key
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import NoReturn
 
-from streaming.user_error import UserError
+from streaming.user_error import UserError, did_you_mean
 
 COMMANDS = {
     "demo": "run all of kipwatch on real traffic and show what it finds",
@@ -28,6 +29,8 @@ COMMANDS = {
     "doctor": "show what this machine can do and what is missing",
 }
 MISUSE = 2
+_UNRECOGNIZED = re.compile(r"unrecognized arguments: (--?[^\s=]+)")
+_INVALID_CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
 INTERRUPTED = 130
 
 
@@ -36,7 +39,16 @@ class OneLineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise UserError, which makes the exit status 2."""
-        raise UserError(f"{message}; see `{self.prog} --help`")
+        raise UserError(f"{message}; {self._hint(message)}")
+
+    def _hint(self, message: str) -> str:
+        """Name the nearest flag or choice, or else the help."""
+        help_ = f"see `{self.prog} --help`"
+        if unknown := _UNRECOGNIZED.search(message):
+            return did_you_mean(unknown[1], self._option_string_actions, help_)
+        if choice := _INVALID_CHOICE.search(message):
+            return did_you_mean(choice[1], re.findall(r"[\w.-]+", choice[2]), help_)
+        return help_
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,7 +79,8 @@ def _run(given: list[str]) -> int:
         return 0
     name, *rest = given
     if name not in COMMANDS:
-        raise UserError(f"there is no command {name!r}; see `kipwatch --help`")
+        hint = did_you_mean(name, COMMANDS, "see `kipwatch --help`")
+        raise UserError(f"there is no command {name!r}; {hint}")
     command = importlib.import_module(f"streaming.commands.{name}")
     parser = OneLineParser(prog=f"kipwatch {name}", description=COMMANDS[name], allow_abbrev=False)
     command.add_arguments(parser)

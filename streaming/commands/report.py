@@ -18,7 +18,7 @@ from expectations.report.page import fleet_page
 from expectations.report.versions import Features, VersionsView, versions_view
 from streaming.check.summary import Summary, frame_counts
 from streaming.commands.check import add_capture_flags, check
-from streaming.user_error import UserError
+from streaming.user_error import UserError, did_you_mean
 
 NOTHING_READ = 2
 
@@ -86,7 +86,8 @@ def _keyed(path: Path, needed: Mapping[str, int], schemas: Schemas) -> dict[int,
     for name, version in needed.items():
         api: Any = schemas.api(int(name)) if name.isdecimal() else schemas.api_named(name)
         if api is None:
-            raise UserError(f"{path}: there is no API {name!r}; see `kipwatch schemas`")
+            hint = did_you_mean(name, schemas.api_names.values(), "see `kipwatch schemas`")
+            raise UserError(f"{path}: there is no API {name!r}; {hint}")
         keyed[api.key] = version
     return keyed
 

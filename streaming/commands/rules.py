@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 
 from rich.console import Console
@@ -14,7 +13,7 @@ from rich.text import Text
 from expectations.rules.base.rule import Rule
 from expectations.rules.catalogue import RULES, rule_named
 from expectations.rules.readings import READINGS
-from streaming.user_error import UserError
+from streaming.user_error import UserError, did_you_mean
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,13 +44,9 @@ def _find(rule_id: str) -> Rule:
     try:
         return rule_named(rule_id)
     except KeyError:
-        raise UserError(f"there is no rule {rule_id!r}; {_suggestion(rule_id)}") from None
-
-
-def _suggestion(rule_id: str) -> str:
-    names = [rule.id for rule in RULES] + sorted({rule.family for rule in RULES})
-    nearest = difflib.get_close_matches(rule_id, names, n=1, cutoff=0.8)
-    return f"did you mean {nearest[0]}?" if nearest else "`kipwatch rules` lists them"
+        names = [rule.id for rule in RULES] + sorted({rule.family for rule in RULES})
+        hint = did_you_mean(rule_id, names, "`kipwatch rules` lists them", cutoff=0.8)
+        raise UserError(f"there is no rule {rule_id!r}; {hint}") from None
 
 
 def _described(rule: Rule) -> dict[str, object]:

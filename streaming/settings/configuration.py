@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, cast, get_type_hints
 
 import msgspec
 
@@ -19,6 +19,7 @@ from expectations.rules.base.rule import Level
 from streaming.metrics.label_values import LABEL_LIMIT
 from streaming.settings.address import HIGHEST_PORT
 from streaming.settings.metrics_tls import MetricsTls
+from streaming.settings.mistake import explain, line_of
 from streaming.settings.topic_settings import Topics
 from streaming.user_error import UserError
 
@@ -180,7 +181,7 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         """Refuse names that do not fit into the envelope of records."""
         for name in ("cluster", "feeder"):
             if len(getattr(self, name).encode()) > NAME_BYTES:
-                raise ValueError(f"Expected at most {NAME_BYTES} bytes - at `$.{name}`")
+                raise ValueError(f"at most {NAME_BYTES} bytes are allowed - at `$.{name}`")
 
 
 def add_flags(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
@@ -210,41 +211,45 @@ def configure(flags: argparse.Namespace) -> Configuration:
     Raises UserError if the file cannot be read, a key is unknown or a value is invalid.
     """
     path: Path | None = flags.config
-    settings = _read(path) if path else {}
+    in_file = _read(path) if path else {}
     given = {
-        name: value
+        name: _listed(name, value)
         for name, value in vars(flags).items()
         if name in Configuration.__struct_fields__ and value is not None
     }
-    source = f"{path}: " if path else ""
     try:
-        in_file = msgspec.convert(settings, Configuration)
+        return msgspec.convert({**in_file, **given}, Configuration, strict=False)
     except msgspec.ValidationError as error:
-        raise UserError(f"{source}{error}; see `kipwatch run --help` and `kipwatch feed --help`") from error
-    try:
-        return msgspec.convert(
-            {**msgspec.to_builtins(in_file), **_parsed(given)}, Configuration, strict=False
-        )
-    except msgspec.ValidationError as error:
-        raise UserError(f"the value of a flag is invalid: {error}") from error
+        key, mistake = explain(error, {**in_file, **given}, Configuration)
+        raise UserError(f"--{str(key[0]).replace('_', '-')}: {mistake}") from error
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def _read(path: Path) -> dict[str, Any]:
+    """Read the settings of a file. Raises UserError that names the line and the key."""
     try:
-        document: Mapping[str, Any] = msgspec.toml.decode(path.read_bytes())
+        text = path.read_bytes().decode()
+        settings: dict[str, Any] = msgspec.toml.decode(text)
     except OSError as error:
         raise UserError(f"cannot read the configuration {path}: {error.strerror}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not TOML: {error}") from error
-    return document
+    settings = {name: _listed(name, value) for name, value in settings.items()}
+    try:
+        return cast(dict[str, Any], msgspec.to_builtins(msgspec.convert(settings, Configuration)))
+    except msgspec.ValidationError as error:
+        key, mistake = explain(error, settings, Configuration)
+        line = line_of(text, key)
+        raise UserError(f"{path}{f':{line}' if line else ''}: {mistake}") from error
 
 
-def _parsed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Split the texts of lists at their commas."""
-    parsed = dict(given)
-    for name in _LISTS & parsed.keys():
-        parsed[name] = [element.strip() for text in parsed[name] for element in text.split(",")]
-    return parsed
+def _listed(name: str, value: Any) -> Any:
+    """Return the list that is meant by one value, by a text with commas, or by several such texts."""
+    if name not in _LISTS:
+        return value
+    texts = value if isinstance(value, list) else [value]
+    parts = [part for text in texts for part in (text.split(",") if isinstance(text, str) else [text])]
+    stripped = [part.strip() if isinstance(part, str) else part for part in parts]
+    return [int(part) if name == "ports" and str(part).isdecimal() else part for part in stripped]
 
 
 def _default(name: str) -> Any:

@@ -20,7 +20,7 @@ from expectations.rules.catalogue import RULES
 from expectations.rules.readings import read_choices, rules_read_as
 from streaming.settings.configuration import Configuration, Listener, Suppression
 from streaming.settings.suppression_match import SuppressionMatch
-from streaming.user_error import UserError
+from streaming.user_error import UserError, did_you_mean
 
 
 def utc_today() -> date:
@@ -115,9 +115,17 @@ class Decisions:
 
     def _check_rule_names(self) -> None:
         known = {rule.id for rule in RULES}
-        for rule_id in (*self._configuration.disable, *self._configuration.levels, *self._suppressed(known)):
-            if rule_id not in known:
-                raise UserError(f"the configuration names a rule {rule_id!r}; `kipwatch rules` lists them")
+        configuration = self._configuration
+        named = {
+            "disable": configuration.disable,
+            "levels": configuration.levels,
+            "suppress": self._suppressed(known),
+        }
+        for key, rule_ids in named.items():
+            for rule_id in rule_ids:
+                if rule_id not in known:
+                    hint = did_you_mean(rule_id, known, "`kipwatch rules` lists them", cutoff=0.8)
+                    raise UserError(f"{key}: the configuration names a rule {rule_id!r}; {hint}")
 
     def _suppressed(self, known: Collection[str]) -> list[str]:
         """Return the rules of suppressions, a pattern itself if it matches none."""

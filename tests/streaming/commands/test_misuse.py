@@ -23,6 +23,9 @@ UNREADABLE = {
     "next.pcapng": "damaged: a section of no known byte order",
 }
 MISTAKEN = [
+    (["chekc", "x"], "there is no command 'chekc'; did you mean check?"),
+    (["check", "--prots", "9092", "x"], "unrecognized arguments: --prots; did you mean --ports?"),
+    (["check", "--fail-on", "violations", "x"], "did you mean violation?"),
     (["nonsense"], "there is no command 'nonsense'; see `kipwatch --help`"),
     (["--nonsense"], "there is no command '--nonsense'"),
     (["check"], "the following arguments are required: FILE; see `kipwatch check --help`"),
@@ -38,11 +41,11 @@ MISTAKEN = [
     (["audit", "--records", "0"], "--records must be a number above 0"),
     (
         ["feed", "--ports", "nine"],
-        "the value of a flag is invalid: Expected `int`, got `str` - at `$.ports[0]`",
+        '--ports: ports[0] is "nine"; allowed is a whole number from 1 to 65535',
     ),
-    (["feed", "--ports", "70000"], "Expected `int` <= 65535 - at `$.ports[0]`"),
-    (["feed", "--cluster", "ä" * 13], "Expected at most 24 bytes - at `$.cluster`"),
-    (["run", "--buckets", "0"], "Expected `int` >= 1 - at `$.buckets`"),
+    (["feed", "--ports", "70000"], "--ports: ports[0] is 70000; allowed"),
+    (["feed", "--cluster", "ä" * 13], "at most 24 bytes are allowed"),
+    (["run", "--buckets", "0"], '--buckets: buckets is "0"; allowed is a whole number from 1'),
     (["run", "--spec", "kip9=text"], "spec: 'kip9=text' names no KIP"),
     (["demo", "--spec", "kip9=text"], "spec: 'kip9=text' names no KIP"),
     (["run", "--config", "missing.toml"], "cannot read the configuration missing.toml"),
@@ -56,15 +59,47 @@ MISTAKEN = [
     (["schemas", "import", "missing.jar"], "missing.jar: not a readable jar"),
 ]
 CONFIGURATIONS = [
-    (b"bukets = 3", "Object contains unknown field `bukets`"),
-    (b"[[listener]]\nadress = 'x'", "Object contains unknown field `adress` - at `$.listener[0]`"),
-    (b"[[listener]]\nname = 'x'", "Object missing required field `address` - at `$.listener[0]`"),
-    (b"buckets = 'many'", "Expected `int`, got `str` - at `$.buckets`"),
-    (b"ports = 9092", "Expected `array`, got `int` - at `$.ports`"),
-    (b"cluster = 'a name that is far too long'", "Expected at most 24 bytes - at `$.cluster`"),
-    (b"[[exclude]]\naddress = '10.0.0.300'", "write an address or a network such as 10.0.0.0/8 - at"),
-    (b"[[exclude]]", "Expected either `address` or `client_id` - at `$.exclude[0]`"),
+    (b"bukets = 3", ":1: there is no setting bukets; did you mean buckets?"),
+    (b"# a\n\nzzz = 3", ":3: there is no setting zzz; it is one of after_loss, "),
+    (
+        b"[[listener]]\naddress = 'x'\n[[listener]]\nadress = 'x'",
+        ":4: there is no setting adress; did you mean a",
+    ),
+    (b"\n[[listener]]\nname = 'x'", ":2: listener[0] lacks the setting address"),
+    (b"\nbuckets = 'many'", ':2: buckets is "many"; allowed is a whole number from 1'),
+    (b"ports = [\n  9092,\n  70000]", ":1: ports[1] is 70000; allowed is a whole number from 1 to 65535"),
+    (b"interface = [3]", ":1: interface[0] is 3; allowed is text in quotes"),
+    (b"after_loss = 'yes'", ':1: after_loss is "yes"; allowed is true or false'),
+    (
+        b"[topics.frames]\npartitions = 0",
+        ":2: topics.frames.partitions is 0; allowed is a whole number from 1",
+    ),
+    (
+        b"[topics]\nframes.retention_hours = 0",
+        ":2: topics.frames.retention_hours is 0; allowed is a number above 0",
+    ),
+    (b"[topics]\nfindngs = 0", ":2: there is no setting findngs; did you mean findings?"),
+    (
+        b"[levels]\n'wire/not-kafka' = 'violation'\n'wire/unknown-api' = 'grave'",
+        ':3: levels.wire/unknown-api is "grave"; allowed is one of violation, improvement, information',
+    ),
+    (
+        b"[kafka]\nx = 1.5",
+        ":2: kafka.x is 1.5; allowed is text in quotes, or a whole number, or true or false",
+    ),
+    (
+        b"[[suppress]]\nrule = 'x'\nreason = ''\nuntil = 2026-01-01",
+        ':3: suppress[0].reason is ""; allowed is text in quotes that is not empty',
+    ),
+    (
+        b"[[suppress]]\nrule = 'x'\nreason = 'y'\nuntil = 'soon'",
+        ':4: suppress[0].until is "soon"; allowed is a day such as 2026-12-31',
+    ),
+    (b"[[exclude]]\naddress = '10.0.0.300'", ":1: exclude[0] is {"),
+    (b"[[exclude]]\naddress = '10.0.0.300'", "write an address or a network such as 10.0.0.0/8"),
+    (b"[[exclude]]", ":1: exclude[0] is {}; Expected either `address` or `client_id`"),
     (b"[[exclude]]\naddress = '10.0.0.1/8'", "10.0.0.1/8 has host bits set; write"),
+    (b"cluster = 'a name that is far too long'", 'far too long"; at most 24 bytes are allowed'),
     (b"buckets == 3", "is not TOML"),
     (b"\xff\xfe", "is not TOML"),
 ]
@@ -141,6 +176,14 @@ def test_the_query_does_not_read_where_the_feeder_of_its_configuration_watches(
     assert "[[exclude]]" in refused and "allow_watched_bootstrap" in refused
     for told in (["--allow-watched-bootstrap", "true"], ["--bootstrap", "kafka-1:9094"]):
         assert kipwatch("run", "--config", path, *told).error_line.startswith("no Java 17+")
+
+
+def test_a_rule_that_does_not_exist(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    """The line names the nearest rule that does."""
+    path = tmp_path / "kipwatch.toml"
+    path.write_text("disable = ['wire/unknown-apis']")
+    expected = "disable: the configuration names a rule 'wire/unknown-apis'; did you mean wire/unknown-api?"
+    assert kipwatch("run", "--config", path).error_line == expected
 
 
 @pytest.mark.parametrize("command", ["run", "demo"])

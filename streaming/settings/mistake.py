@@ -1,0 +1,161 @@
+"""Explains what is wrong in a configuration: the line, the key, what was given and what is allowed."""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from collections.abc import Iterable, Mapping
+from datetime import date
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from streaming.user_error import did_you_mean
+
+Key = tuple[str | int, ...]
+"""Where a value is: names of tables and settings, and indices of lists."""
+
+_LONGEST_VALUE = 60
+_ERROR = re.compile(r"(?P<what>.*?)(?: - at `\$(?P<place>.*)`)?", re.DOTALL)
+_STEP = re.compile(r"\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+|\.\.\.)\]")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
+_MISSING = re.compile(r"Object missing required field `(.*)`")
+_OF_TYPE = re.compile(r"Expected `|Invalid ")
+_NAME = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
+_DOTTED = rf"\s*({_NAME}(?:\s*\.\s*{_NAME})*)\s*"
+_TABLE_OF_LIST, _TABLE = re.compile(rf"\[\[{_DOTTED}\]\]\s*(#|$)"), re.compile(rf"\[{_DOTTED}\]\s*(#|$)")
+_SETTING = re.compile(rf"{_DOTTED}=")
+_WORDS = {
+    int: "a whole number",
+    float: "a number",
+    str: "text in quotes",
+    bool: "true or false",
+    date: "a day such as 2026-12-31",
+    list: "a list",
+    dict: "a table",
+}
+
+
+def explain(error: msgspec.ValidationError, settings: Mapping[str, Any], kind: type) -> tuple[Key, str]:
+    """Return the key of the mistake that an error tells of, and a sentence."""
+    found = _ERROR.fullmatch(str(error))
+    assert found
+    key = _key(found["place"] or "", settings, kind)
+    expected = _type_at(kind, key)
+    if unknown := _UNKNOWN.fullmatch(found["what"]):
+        known = get_type_hints(expected)
+        otherwise = f"it is one of {', '.join(sorted(known))}"
+        return (*key, unknown[1]), f"there is no setting {unknown[1]}; " + did_you_mean(
+            unknown[1], known, otherwise
+        )
+    if missing := _MISSING.fullmatch(found["what"]):
+        return key, f"{written(key)} lacks the setting {missing[1]}"
+    return key, f"{written(key)} is {_shown(_value_at(settings, key))}; {_allowed(found['what'], expected)}"
+
+
+def line_of(text: str, key: Key) -> int | None:
+    """Return the number of the line of a TOML text that comes nearest to a key, None if none does."""
+    lines = {here: number for number, here in _keys_of_lines(text)}
+    return next((lines[key[:size]] for size in range(len(key), 0, -1) if key[:size] in lines), None)
+
+
+def written(key: Key) -> str:
+    """Write a key as TOML does, with indices in brackets."""
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in key)
+    return "".join(steps).removeprefix(".")
+
+
+def _keys_of_lines(text: str) -> Iterable[tuple[int, Key]]:
+    table: Key = ()
+    lengths: dict[Key, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if found := _TABLE_OF_LIST.match(line.strip()):
+            name = _names(found[1])
+            table = (*name, lengths.get(name, 0))
+            lengths[name] = lengths.get(name, 0) + 1
+            yield number, table
+        elif found := _TABLE.match(line.strip()):
+            table = _names(found[1])
+            yield number, table
+        elif found := _SETTING.match(line):
+            yield number, (*table, *_names(found[1]))
+
+
+def _names(dotted: str) -> Key:
+    return tuple(name.strip("\"'") for name in re.findall(_NAME, dotted))
+
+
+def _key(place: str, settings: Mapping[str, Any], kind: type) -> Key:
+    """Return the key that msgspec's text for a place means; it leaves out which entry of a table is meant."""
+    key: Key = ()
+    for step in _STEP.finditer(place):
+        if step["index"] == "...":
+            entries: Mapping[str, Any] = _value_at(settings, key)
+            (inner,) = get_args(_bare(_type_at(kind, key)))[1:]
+            key = (*key, next(name for name, value in entries.items() if not _fits(value, inner)))
+        else:
+            key = (*key, int(step["index"]) if step["index"] else step["name"])
+    return key
+
+
+def _fits(value: object, kind: type) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _value_at(settings: Any, key: Key) -> Any:
+    for step in key:
+        settings = settings[step]
+    return settings
+
+
+def _type_at(kind: Any, key: Key) -> Any:
+    for step in key:
+        bare = _bare(kind)
+        fields = {} if get_origin(bare) else get_type_hints(bare, include_extras=True)
+        kind = fields[str(step)] if fields else get_args(bare)[-1]
+    return kind
+
+
+def _bare(kind: Any) -> Any:
+    """Return a type without what annotates it, and without None."""
+    if hasattr(kind, "__metadata__"):
+        return _bare(kind.__origin__)
+    members = [member for member in get_args(kind) if member is not NoneType]
+    return _bare(members[0]) if NoneType in get_args(kind) and len(members) == 1 else kind
+
+
+def _allowed(what: str, kind: Any) -> str:
+    """Say what is allowed. Checks of our own say it themselves."""
+    return f"allowed is {_in_words(kind)}" if _OF_TYPE.match(what) else what
+
+
+def _in_words(kind: Any) -> str:
+    bare = _bare(kind)
+    if isinstance(bare, type) and issubclass(bare, enum.Enum):
+        return f"one of {', '.join(str(member.value) for member in bare)}"
+    if get_args(bare) and get_origin(bare) not in _WORDS:
+        return ", or ".join(_in_words(member) for member in get_args(bare))
+    return _WORDS.get(get_origin(bare) or bare, "a table") + _bounds(kind)
+
+
+def _bounds(kind: Any) -> str:
+    metas = [meta for each in (kind, *get_args(kind)) for meta in getattr(each, "__metadata__", ())]
+    words = {"ge": "from {}", "gt": "above {}", "le": "to {}", "min_length": "that is not empty"}
+    found = [
+        text.format(getattr(meta, name))
+        for name, text in words.items()
+        for meta in metas
+        if getattr(meta, name, None) is not None
+    ]
+    return "".join(f" {each}" for each in found)
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
