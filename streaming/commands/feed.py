@@ -20,7 +20,7 @@ from streaming.feeder.log import log_event
 from streaming.feeder.outlet import DryRun
 from streaming.feeder.own_traffic import OwnTraffic
 from streaming.feeder.privileges import become
-from streaming.feeder.publisher import Publisher
+from streaming.feeder.publisher import CLIENT_ID, Publisher
 from streaming.feeder.source import open_capture, run_of_file
 from streaming.feeder.standard_input import standard_input
 from streaming.metrics.exposition import Exposition, serve
@@ -150,9 +150,8 @@ def _serve(configuration: Configuration, feeder: Feeder) -> Exposition:
 
 
 def _publisher(configuration: Configuration, feeder: Feeder) -> Publisher:
-    topic = FramesTopic(
-        configuration.bootstrap, configuration.frames_topic, configuration.topics, configuration.kafka
-    )
+    settings = {"client.id": CLIENT_ID, **configuration.kafka}
+    topic = FramesTopic(configuration.bootstrap, configuration.frames_topic, configuration.topics, settings)
     if problem := topic.wait(TOPIC_SECONDS):
         raise UserError(problem)
     if topic.is_created:
@@ -160,7 +159,7 @@ def _publisher(configuration: Configuration, feeder: Feeder) -> Publisher:
     return Publisher(
         configuration.bootstrap,
         configuration.frames_topic,
-        configuration.kafka,
+        settings,
         configuration.queue_mebibytes * MEBIBYTE,
         feeder.waits,
         topic_problem=topic.problem,

@@ -30,8 +30,10 @@ POLL_EVERY = 256
 FLUSH_STEP = 0.2
 """Seconds between two looks at the topic while the feeder waits for Kafka at its end."""
 
+CLIENT_ID = "kipwatch-feeder"
+"""The client ID of all Kafka clients of the feeder, by which another feeder may exclude them."""
 _DEFAULTS: Mapping[str, Setting] = {
-    "client.id": "kipwatch-feeder",
+    "client.id": CLIENT_ID,
     "compression.type": "lz4",
     "linger.ms": 20,
 }
