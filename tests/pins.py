@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from streaming.broker import ivy, jars
+from streaming.broker import jars
 
 
 @contextmanager
 def pinned_by(pins: Path) -> Iterator[None]:
     """Let another list of jars hold."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (jars, ivy):
-            patch.setattr(module, "PINS", pins)
+        patch.setattr(jars, "PINS", pins)
         yield

@@ -21,12 +21,12 @@ _SETTINGS = PINS.with_name("ivysettings.xml")
 _ERRORS = ("Server access error", "Host ", "module not found:", "[FAILED", "Exception in thread")
 
 
-def retrieve(target: Path, report: Callable[[str], None]) -> None:
-    """Fetch every pinned jar into `target/<configuration>/`; `report` gets one line for each step of Ivy.
+def retrieve(pins: Path, target: Path, report: Callable[[str], None]) -> None:
+    """Fetch what a file pins into `target/<configuration>/`; `report` gets one line for each step of Ivy.
 
     `target` is created; Ivy's own cache remains in `target/ivy/`. Raises `UserError` if a jar is missing.
     """
-    process = child_guard.start(_command(target), subprocess.PIPE)
+    process = child_guard.start(_command(pins, target), subprocess.PIPE)
     try:
         assert process.stdout is not None
         output = _follow(io.TextIOWrapper(process.stdout, errors="replace"), report)
@@ -36,9 +36,9 @@ def retrieve(target: Path, report: Callable[[str], None]) -> None:
         raise UserError(f"cannot fetch the pinned jars: {error_in(output)}; check the network and try again")
 
 
-def _command(target: Path) -> list[str | Path]:
+def _command(pins: Path, target: Path) -> list[str | Path]:
     pattern = f"{target}/[conf]/[artifact]-[revision](-[classifier]).[ext]"
-    ivy: list[str | Path] = [java(), "-jar", _ivy_jar(), "-settings", _SETTINGS, "-ivy", PINS]
+    ivy: list[str | Path] = [java(), "-jar", _ivy_jar(), "-settings", _SETTINGS, "-ivy", pins]
     return [*ivy, "-cache", target / "ivy", "-types", "jar", "bundle", "-retrieve", pattern]
 
 

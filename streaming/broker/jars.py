@@ -1,7 +1,8 @@
 """The cache of pinned jars: resolved once per user and set of pins.
 
 `<user cache>/kipwatch/jars/<digest of ivy.xml>/` holds a folder for each Ivy configuration. It is renamed
-into place when it is complete, so an interrupted resolve leaves no partial folder.
+into place when it is complete, so an interrupted resolve leaves no partial folder. Each jar must have the
+SHA-256 that is recorded beside the pins.
 """
 
 import fcntl
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from streaming.broker.ivy import PINS, retrieve
+from streaming.broker.jar_digests import verify
 from streaming.user_error import UserError
 
 Configuration = Literal["broker", "connector"]
@@ -70,8 +72,9 @@ def _fill(home: Path, report: Callable[[str], None]) -> None:
         partial = home.with_suffix(".partial")
         _remove(partial)  # left by a process that was killed
         try:
-            retrieve(partial, report)
+            retrieve(PINS, partial, report)
             _remove(partial / "ivy")
+            verify(partial, PINS)
             seal(partial)
             _remove(home)
             partial.rename(home)
