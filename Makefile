@@ -50,7 +50,7 @@ docs: $(READY) ## write what is generated anew: dashboards, alerts, runbook, fil
 	$(BIN)/python -m tests.repository.file_map
 
 lock: $(READY) ## write requirements.lock anew from pyproject.toml
-	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --extra dev --strip-extras --no-annotate \
+	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --all-extras --strip-extras --no-annotate \
 		--no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 		--output-file requirements.lock pyproject.toml
 

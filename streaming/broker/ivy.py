@@ -1,20 +1,19 @@
-"""Runs Ivy, which pyspark ships, to fetch the jars that `deploy/jars/ivy.xml` pins.
+"""Runs Ivy, which pyspark ships, to fetch the jars that `pins/ivy.xml` pins.
 
 Ivy needs nothing but Java, so a machine without Maven can resolve the jars too.
 """
 
+import importlib.util
 import io
 import subprocess
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import pyspark
-
 from streaming.broker import child_guard
 from streaming.broker.java import java
 from streaming.user_error import UserError
 
-PINS = Path(__file__).resolve().parents[2] / "deploy" / "jars" / "ivy.xml"
+PINS = Path(__file__).resolve().with_name("pins") / "ivy.xml"
 _SETTINGS = PINS.with_name("ivysettings.xml")
 
 # How the lines begin in which Ivy says why it failed, the most specific first.
@@ -43,7 +42,10 @@ def _command(pins: Path, target: Path) -> list[str | Path]:
 
 
 def _ivy_jar() -> Path:
-    found = sorted((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
+    spark = importlib.util.find_spec("pyspark")
+    if spark is None or spark.origin is None:
+        raise UserError("the jars are fetched by Ivy, which pyspark ships: pip install 'kipwatch[run]'")
+    found = sorted((Path(spark.origin).parent / "jars").glob("ivy-*.jar"))
     if not found:
         raise UserError("pyspark is installed without its Ivy jar: run `make setup`")
     return found[-1]

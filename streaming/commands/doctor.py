@@ -6,6 +6,7 @@ import argparse
 import shutil
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 
 from rich.console import Console
 from rich.markup import escape
@@ -59,5 +60,15 @@ def _promtool() -> str:
     return path
 
 
-_REQUIRED: dict[str, Callable[[], str]] = {"Python": _python, "Java": lambda: str(java()), "jars": _jars}
-_OPTIONAL: dict[str, Callable[[], str]] = {"packet capture": _capture, "promtool": _promtool}
+def _spark() -> str:
+    raise UserError("`kipwatch run` and `demo` need it, and Java: pip install 'kipwatch[run]'")
+
+
+_HAS_SPARK = find_spec("pyspark") is not None
+_OF_SPARK: dict[str, Callable[[], str]] = {"Java": lambda: str(java()), "jars": _jars}
+_REQUIRED: dict[str, Callable[[], str]] = {"Python": _python, **(_OF_SPARK if _HAS_SPARK else {})}
+_OPTIONAL: dict[str, Callable[[], str]] = {
+    **({} if _HAS_SPARK else {"Spark": _spark}),
+    "packet capture": _capture,
+    "promtool": _promtool,
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib
+import importlib.util
 import os
 import re
 import sys
@@ -28,6 +28,8 @@ COMMANDS = {
     "bench": "measure a part of kipwatch, compared with other tools where possible",
     "doctor": "show what this machine can do and what is missing",
 }
+EXTRAS = {"run": ("run", "pyspark"), "demo": ("run", "pyspark"), "audit": ("audit", "great_expectations")}
+"""The extra that a command needs, and the package by which it is recognized."""
 MISUSE = 2
 _UNRECOGNIZED = re.compile(r"unrecognized arguments: (--?[^\s=]+)")
 _INVALID_CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
@@ -81,6 +83,9 @@ def _run(given: list[str]) -> int:
     if name not in COMMANDS:
         hint = did_you_mean(name, COMMANDS, "see `kipwatch --help`")
         raise UserError(f"there is no command {name!r}; {hint}")
+    extra, package = EXTRAS.get(name, ("", ""))
+    if extra and importlib.util.find_spec(package) is None:
+        raise UserError(f"`kipwatch {name}` needs more packages: pip install 'kipwatch[{extra}]'")
     command = importlib.import_module(f"streaming.commands.{name}")
     parser = OneLineParser(prog=f"kipwatch {name}", description=COMMANDS[name], allow_abbrev=False)
     command.add_arguments(parser)

@@ -1,0 +1,85 @@
+"""The wheel in an empty environment, without Spark and Java: what needs neither works, the rest says so."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from tests.captures.recording import FOLDER as CAPTURES
+from tests.repository.tree import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+CAPTURE = str(CAPTURES / "real_clients.pcap")
+PORTS = ("--ports", "38433")
+Kipwatch = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("built")
+    subprocess.run([*PIP, "wheel", "--no-deps", "--wheel-dir", str(folder), str(ROOT)], check=True)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def kipwatch(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Kipwatch:
+    """Run the installed command outside of the repository, on a machine without Java."""
+    folder = tmp_path_factory.mktemp("installed")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
+    python = folder / "venv/bin/python"
+    # The lock gives the versions, and the metadata of the wheel what is installed.
+    target = [*PIP, "--python", str(python), "install", "--constraint", str(ROOT / "requirements.lock"), str(wheel)]
+    subprocess.run(target, check=True)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = {"PATH": str(folder / "venv/bin"), "HOME": os.environ.get("HOME", str(folder))}
+        command = [str(folder / "venv/bin/kipwatch"), *arguments]
+        return subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=600
+        )
+
+    return run
+
+
+def test_captures_are_checked_decoded_and_reported(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    checked = kipwatch("check", *PORTS, CAPTURE)
+    assert (checked.returncode, checked.stderr) == (0, ""), checked.stderr
+    assert '"api":"ApiVersions"' in kipwatch("decode", "--jsonl", *PORTS, CAPTURE).stdout
+    page = tmp_path / "fleet.html"
+    assert kipwatch("report", *PORTS, "--html", str(page), CAPTURE).returncode == 0
+    assert page.stat().st_size > 10_000
+
+
+def test_the_feeder_reads_captures(kipwatch: Kipwatch) -> None:
+    fed = kipwatch("feed", *PORTS, CAPTURE, "--dry-run")
+    assert fed.returncode == 0, fed.stderr
+
+
+@pytest.mark.parametrize("arguments", [["rules"], ["schemas"], ["doctor"], ["--version"]])
+def test_what_needs_no_capture(kipwatch: Kipwatch, arguments: list[str]) -> None:
+    done = kipwatch(*arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("command", "extra"), [("run", "run"), ("demo", "run"), ("audit", "audit")])
+def test_a_missing_extra_is_one_line(kipwatch: Kipwatch, command: str, extra: str) -> None:
+    done = kipwatch(command)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert f"pip install 'kipwatch[{extra}]'" in done.stderr
+
+
+def test_the_licence_and_the_pins_of_the_jars_are_in_the_wheel(wheel: Path) -> None:
+    names = {Path(name).name for name in ZipFile(wheel).namelist()}
+    assert {"LICENSE", "ivy.xml", "ivysettings.xml", "alerts.yml"} <= names
