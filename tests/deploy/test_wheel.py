@@ -39,7 +39,15 @@ def kipwatch(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Kipwatch:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
     python = folder / "venv/bin/python"
     # The lock gives the versions, and the metadata of the wheel what is installed.
-    target = [*PIP, "--python", str(python), "install", "--constraint", str(ROOT / "requirements.lock"), str(wheel)]
+    target = [
+        *PIP,
+        "--python",
+        str(python),
+        "install",
+        "--constraint",
+        str(ROOT / "requirements.lock"),
+        str(wheel),
+    ]
     subprocess.run(target, check=True)
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
