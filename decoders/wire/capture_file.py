@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, Protocol
 
 from decoders.wire.packet import Packet
-from decoders.wire.pcap import PcapReader
+from decoders.wire.pcap import PcapError, PcapReader
 from decoders.wire.pcapng import PCAPNG_MAGIC, PcapngReader
 
 
@@ -24,5 +24,7 @@ class CaptureReader(Protocol):
 def read_capture(stream: BinaryIO, head: bytes = b"") -> CaptureReader:
     """Read a pcap or pcapng file; `head` are bytes already read. Raises PcapError if it is neither."""
     head += stream.read(len(PCAPNG_MAGIC) - len(head))
+    if not head:
+        raise PcapError("empty: it holds not a single byte")
     reader = PcapngReader if head == PCAPNG_MAGIC else PcapReader
     return reader(stream, head)

@@ -165,8 +165,12 @@ def _problems(summary: Summary, named: Sequence[Path]) -> Iterator[str]:
     """Yield why the check is incomplete. In a folder, some files may hold no frames."""
     empty = {path for path in named if not path.is_dir()} if summary.frames else set(named)
     empty -= {Path(each.file) for each in summary.files if each.frames}
+    has_packets = sum(summary.packets.values()) > 0
     for path in sorted(empty):
-        yield f"{path}: it holds no Kafka frame; check the file and --ports"
+        if has_packets:
+            yield f"{path}: it holds no Kafka frame; check the file and --ports"
+        else:
+            yield f"{path} is empty: it holds no packet"
     for each in summary.files:
         if each.truncated and Path(each.file) not in empty:
             yield f"{each.file} ends inside a packet; all complete packets were read"

@@ -19,6 +19,7 @@ from streaming.feeder.folder import follow
 from streaming.feeder.log import log_event
 from streaming.feeder.outlet import DryRun
 from streaming.feeder.own_traffic import OwnTraffic
+from streaming.feeder.ports_of_file import nothing_published
 from streaming.feeder.privileges import become
 from streaming.feeder.publisher import CLIENT_ID, Publisher
 from streaming.feeder.source import open_capture, run_of_file
@@ -27,6 +28,7 @@ from streaming.metrics.exposition import Exposition, serve
 from streaming.settings.address import host_and_port
 from streaming.settings.configuration import Configuration, add_flags, configure
 from streaming.settings.metrics_tls import server_certificate
+from streaming.settings.release import load_schemas
 from streaming.user_error import UserError
 
 SETTINGS = (
@@ -87,10 +89,21 @@ def run(arguments: argparse.Namespace) -> int:
         stopping = threading.Event()
         try:
             source = _open(stack, configuration, arguments.source, stopping)
-            _feed(stack, configuration, source, save, stopping, dry=arguments.dry_run)
+            captured = _feed(stack, configuration, source, save, stopping, dry=arguments.dry_run)
         except CaptureError as error:
             raise UserError(str(error)) from error
+        if arguments.source and Path(arguments.source).is_file():
+            _explain_nothing(Path(arguments.source), configuration, captured, stopping)
     return 0
+
+
+def _explain_nothing(
+    path: Path, configuration: Configuration, captured: int, stopping: threading.Event
+) -> None:
+    """Raise UserError if a whole file held nothing on the watched ports."""
+    if not captured and not stopping.is_set():
+        schemas = load_schemas(configuration.schemas)
+        raise UserError(nothing_published(path, configuration.ports, schemas))
 
 
 def _is_source(path: Path, source: str | None) -> bool:
@@ -121,7 +134,8 @@ def _feed(
     stopping: threading.Event,
     *,
     dry: bool,
-) -> None:
+) -> int:
+    """Feed until the source ends. Returns the bytes that were captured on the watched ports."""
     own = stack.enter_context(OwnTraffic(configuration.ports)) if source.capture else None
     feeder = Feeder(configuration, source.run, save, source.capture, own, stopping=stopping)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -131,6 +145,7 @@ def _feed(
     become(configuration.user)
     # After the switch of the user: librdkafka connects at once, and must not do so as root.
     feeder.run(source.batches, DryRun() if dry else _publisher(configuration, feeder))
+    return feeder.captured_bytes
 
 
 def _serve(configuration: Configuration, feeder: Feeder) -> Exposition:

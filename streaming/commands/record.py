@@ -73,7 +73,12 @@ def run(arguments: argparse.Namespace) -> int:
     ):
         own = [relays.address_of(broker) for broker in brokers]
         status = _run(command, ",".join(address_text(*address) for address in own))
-    checked = _check(arguments.save, as_json=arguments.json)
+    trouble = relays.trouble
+    if trouble:
+        print(f"kipwatch: {trouble}", file=sys.stderr)
+    checked = INCOMPLETE
+    if arguments.json or not trouble:
+        checked = _check(arguments.save, as_json=arguments.json)
     if status:
         print(f"kipwatch: the command ended with status {status}", file=sys.stderr)
         return INCOMPLETE

@@ -92,6 +92,11 @@ class Feeder:
         """The feeder's metrics."""
         return self._metrics.registry
 
+    @property
+    def captured_bytes(self) -> int:
+        """Bytes of TCP payload that were captured on the watched ports."""
+        return sum(ledger.captured for ledger in self._tracker.port_ledgers.values())
+
     def is_healthy(self) -> bool:
         """Whether no batch is stuck; waiting for packets is healthy."""
         busy_since = self._busy_since

@@ -29,9 +29,10 @@ class Relays:
         self._writer = PcapWriter(stream, LinkType.ETHERNET)
         self._relays: dict[Address, Address] = {}
         self._warned: set[str] = set()
+        self._connections = self._failures = 0
         self._stack = ExitStack()
         # The relays have a thread each, and all of them write packets and start further relays.
-        self._writing, self._relaying = threading.Lock(), threading.Lock()
+        self._writing, self._relaying, self._counting = (threading.Lock() for _ in range(3))
 
     def __enter__(self) -> Relays:
         return self
@@ -51,12 +52,35 @@ class Relays:
                     self._record,
                     passage=self._passage,
                     encryption=self._encryption,
-                    warn=self._warn,
+                    warn=self._note_failure,
                 )
                 self._relays[broker] = self._stack.enter_context(relay).address
             return self._relays[broker]
 
+    @property
+    def trouble(self) -> str:
+        """Why nothing was recorded, in one line, "" if a connection reached a broker."""
+        brokers, relays = (
+            ", ".join(f"{host}:{port}" for host, port in addresses)
+            for addresses in (self._relays, self._relays.values())
+        )
+        if not self._connections:
+            return (
+                f"the command opened no connection to the relay at {relays}: give it the address, as "
+                "{bootstrap} in the command or from $KIPWATCH_BOOTSTRAP"
+            )
+        if self._failures == self._connections:
+            return f"no broker was reached at {brokers}: see that it runs there, and correct --bootstrap"
+        return ""
+
+    def _note_failure(self, warning: str) -> None:
+        with self._counting:
+            self._failures += 1
+        self._warn(warning)
+
     def _passage(self) -> RewritingPassage:
+        with self._counting:
+            self._connections += 1
         return RewritingPassage(self._schemas, self.address_of, self._warn)
 
     def _record(self, packets: list[Packet]) -> None:

@@ -42,6 +42,22 @@ def test_a_dry_run_shows_each_record_and_the_totals(kipwatch: Kipwatch, captures
     assert totals["bytes"]["framed"] > 0
 
 
+def test_a_file_without_the_watched_port_is_an_error_that_names_its_ports(
+    kipwatch: Kipwatch, captures: Path
+) -> None:
+    path = captures / "clean.pcap"
+    ran = kipwatch("feed", path, "--dry-run", "--ports", "9093,9094")
+    assert ran.error_line == (
+        f"nothing was published: {path} holds no data on port 9093, 9094; "
+        "it has Kafka on port 9092: use --ports 9092"
+    )
+
+
+def test_an_empty_file_is_called_so(kipwatch: Kipwatch, captures: Path) -> None:
+    path = captures / "empty.pcap"
+    assert kipwatch("feed", path, "--dry-run").error_line == f"{path} is empty: it holds no packet"
+
+
 def test_heartbeats_are_numbered_and_belong_to_no_connection() -> None:
     beats = FeederHeartbeats(run=7, cluster="orders", feeder="rack-1")
     first, second = beats.at(100), beats.at(200)

@@ -18,7 +18,7 @@ Kipwatch = Callable[..., Ran]
 
 UNREADABLE = {
     "missing.pcap": "No such file or directory",
-    "nothing.pcap": "not a pcap file",
+    "nothing.pcap": "empty: it holds not a single byte",
     "text.pcap": "not a pcap file",
     "next.pcapng": "damaged: a section of no known byte order",
 }

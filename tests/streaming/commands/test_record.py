@@ -92,6 +92,21 @@ def test_a_broker_whose_certificate_is_not_trusted_is_refused(broker: SecureBrok
     assert ran.errors.count(expected) == 1
 
 
+def test_a_command_that_ignores_the_relay_is_told_so(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    ran = kipwatch("record", "--bootstrap", "127.0.0.1:1", "--save", tmp_path / "x.pcap", "--", "true")
+    assert ran.error_line.startswith("the command opened no connection to the relay at 127.0.0.1:")
+    assert "{bootstrap} in the command or from $KIPWATCH_BOOTSTRAP" in ran.error_line
+
+
+def test_brokers_that_cannot_be_reached_are_named(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    connect = "import sys, socket; h, p = sys.argv[1].split(':'); socket.create_connection((h, p)).recv(1)"
+    command = ["--", sys.executable, "-c", connect, "{bootstrap}"]
+    ran = kipwatch("record", "--bootstrap", "127.0.0.1:1", "--save", tmp_path / "x.pcap", *command)
+    assert ran.status == 2
+    assert "kipwatch: no broker was reached at 127.0.0.1:1: see that it runs there" in ran.errors
+    assert "--ports" not in ran.errors
+
+
 def test_a_command_that_fails_is_status_2(kipwatch: Kipwatch, tmp_path: Path) -> None:
     save = tmp_path / "x.pcap"
     ran = kipwatch("record", "--bootstrap", "127.0.0.1:1", "--save", save, "--", "sh", "-c", "exit 7")
