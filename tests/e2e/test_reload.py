@@ -52,18 +52,17 @@ class Running:
         self._topic.close()
         self.query.stop()
 
-    def finding(self, capture: str) -> Finding:
-        """Feed a capture of one violating connection and return its finding of RULE."""
-        known = set(self._topic.findings)
-        path = write_capture(self._folder / capture, violating())
+    def finding(self, software: str) -> Finding:
+        """Feed a capture of one connection of a malformed software name, and return its finding of RULE."""
+        path = write_capture(self._folder / f"{software}.pcap", violating(software))
         flags = ["--ports", "9092", "--feeder-metrics-address", self._feeder_page]
-        with Child(["feed", str(path), *self._kafka, *flags], self._folder / f"{capture}.log") as feeder:
+        with Child(["feed", str(path), *self._kafka, *flags], self._folder / f"{software}.log") as feeder:
             feeder.wait(PATIENCE)
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             self._topic.poll(1.0)
             for finding in self._topic.findings.values():
-                if finding.rule == RULE and finding.id not in known:
+                if finding.rule == RULE and finding.client_software_name == software:
                     return finding
         raise AssertionError(self.query.log.read_text())
 
@@ -85,13 +84,13 @@ def test_changed_decisions_are_taken_over_and_invalid_ones_refused(tmp_path: Pat
     with EmbeddedBroker() as broker:
         running = Running(tmp_path, broker)
         try:
-            assert not running.finding("first.pcap").suppressed
+            assert not running.finding("the first").suppressed
             running.reload(INVALID)
             running.query.wait_for('"query": "decisions-refused"', PATIENCE)
             running.reload(CHANGED)
             running.query.wait_for('"query": "decisions-reloaded"', PATIENCE)
             running.await_starts(2)
-            found = running.finding("second.pcap")
+            found = running.finding("the second")
         finally:
             running.close()
     assert found.level == "information"
