@@ -201,10 +201,22 @@ def test_evidence_can_be_checked_alone(kipwatch: Kipwatch, captures: Path, tmp_p
     ("text", "expected"),
     [
         ('disable = ["nonsense"]', "names a rule 'nonsense'"),
-        ('[levels]\n"wire/unknown-api" = "grave"', "Invalid enum value 'grave'"),
-        ('[[suppress]]\nrule = "wire/unknown-api"\nuntil = 2999-01-01', "missing required field `reason`"),
-        ('[[suppress]]\nrule = "x"\nreason = ""\nuntil = 2999-01-01', "Expected `str` of length >= 1"),
-        ('[[suppress]]\nrule = "x"\nreason = "y"\nuntil = "soon"', "Invalid RFC3339"),
+        (
+            '[levels]\n"wire/unknown-api" = "grave"',
+            ':2: levels.wire/unknown-api is "grave"; allowed is one of violation,',
+        ),
+        (
+            '[[suppress]]\nrule = "wire/unknown-api"\nuntil = 2999-01-01',
+            ":1: suppress[0] lacks the setting reason",
+        ),
+        (
+            '[[suppress]]\nrule = "x"\nreason = ""\nuntil = 2999-01-01',
+            ':3: suppress[0].reason is ""; allowed is text in quotes',
+        ),
+        (
+            '[[suppress]]\nrule = "x"\nreason = "y"\nuntil = "soon"',
+            ':4: suppress[0].until is "soon"; allowed is a day such as',
+        ),
     ],
 )
 def test_a_mistaken_decision_is_one_line(
