@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dashboards.protocol_alerts import INSTANCE_ID_SHARED, MEMBER_ID_SHARED
+from dashboards.protocol_alerts import CLIENT_VIOLATION, INSTANCE_ID_SHARED, MEMBER_ID_SHARED
 from dashboards.runbook import RUNBOOK
 from expectations.judging.finding import Finding
 from expectations.rules.base.rule import Level, Role
@@ -30,7 +30,8 @@ from streaming.demo.scenario import api_versions
 from streaming.demo.screen import Screen
 from streaming.demo.verdict import offences_found
 from streaming.feeder.capture import can_capture
-from streaming.metrics.label_values import UNKNOWN
+from streaming.metrics.label_values import LABEL_LIMIT, UNKNOWN
+from streaming.metrics.software_labels import SoftwareSlots
 from streaming.observe.observers import Observers
 from streaming.settings.configuration import Configuration
 from tests.dashboards.dashboard_files import DASHBOARDS, PANELS, queries
@@ -87,15 +88,26 @@ class Seen:
 
     def planted(self) -> set[tuple[str, str, str]]:
         """The alerts that the findings must cause."""
-        return {alert_of(finding) for finding in self.findings if finding.level == Level.VIOLATION}
+        return {alert_of(finding) for finding in self._violations()} - self.unidentified()
+
+    def unidentified(self) -> set[tuple[str, str, str]]:
+        """The alerts that no single offence may cause: those on clients that never said their name."""
+        return {
+            alert
+            for alert in map(alert_of, self._violations())
+            if alert[0] == CLIENT_VIOLATION and alert[2] == UNKNOWN
+        }
+
+    def _violations(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.level == Level.VIOLATION]
 
 
 def alert_of(finding: Finding) -> tuple[str, str, str]:
     """The alert that a violation must cause: its name, rule and client software."""
     if finding.role == Role.BROKER:
         return "KafkaBrokerProtocolViolation", finding.rule, ""
-    software = finding.client_software_name or UNKNOWN
-    return OWN_ALERTS.get(finding.rule, "KafkaClientProtocolViolation"), finding.rule, software
+    software, _ = SoftwareSlots(LABEL_LIMIT, lambda _: None).admit(finding.client_software_name, None)
+    return OWN_ALERTS.get(finding.rule, CLIENT_VIOLATION), finding.rule, software
 
 
 def found_all(demo: Demo) -> bool:
@@ -159,6 +171,8 @@ def test_what_was_planted_arrives_as_alerts(seen: Seen) -> None:
         "KipwatchWatchdog",
         "KipwatchUndecodableFrames",
     }
+    assert seen.unidentified()
+    assert not seen.unidentified() & seen.alerts("firing")
 
 
 def test_the_links_of_alerts_work(seen: Seen) -> None:
