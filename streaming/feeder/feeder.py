@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import BinaryIO
@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from decoders.frame.columnar.cutting import ColumnarCutter
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
+from decoders.wire.ledger import Ledger
 from decoders.wire.pcap import PcapWriter
 from streaming.feeder.capture import InterfaceCapture
 from streaming.feeder.excluded_traffic import ExcludedTraffic
@@ -95,7 +96,12 @@ class Feeder:
     @property
     def captured_bytes(self) -> int:
         """Bytes of TCP payload that were captured on the watched ports."""
-        return sum(ledger.captured for ledger in self._tracker.port_ledgers.values())
+        return sum(ledger.captured for ledger in self._port_ledgers.values())
+
+    @property
+    def _port_ledgers(self) -> Mapping[int, Ledger]:
+        """The byte ledgers by watched port; one for all if none is named."""
+        return self._tracker.port_ledgers or {ANY_PORT: self._tracker.ledger}
 
     def is_healthy(self) -> bool:
         """Whether no batch is stuck; waiting for packets is healthy."""
@@ -184,10 +190,9 @@ class Feeder:
         ledger = self._tracker.ledger
         self._metrics.account_bytes(ledger.fates())
         self._metrics.account_packets(ledger.packets, opaque_connections=ledger.opaque_connections)
-        ports = self._tracker.port_ledgers or {ANY_PORT: ledger}
-        self._metrics.account_ports(ports)
+        self._metrics.account_ports(self._port_ledgers)
         if not self._stopping.is_set():
-            self._port_watch.check(ports, self._measured_at)
+            self._port_watch.check(self._port_ledgers, self._measured_at)
         self._account_records()
 
     def _account_records(self) -> None:

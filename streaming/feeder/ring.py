@@ -10,6 +10,7 @@ from __future__ import annotations
 import mmap
 import socket
 import struct
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -62,13 +63,16 @@ class Ring:
         packet_socket.setsockopt(_SOL_PACKET, _PACKET_RX_RING, self._request())
         self._memory = mmap.mmap(packet_socket.fileno(), self._blocks * BLOCK_BYTES)
         self._bytes = np.frombuffer(self._memory, np.uint8)
-        # Compile now, before packets wait.
-        copy_packets(self._bytes, 0, 0, np.empty(0, np.uint8), 0, np.empty((4, 0), np.int64))
+        # Compile before packets wait, and before the process changes to a user who may not read the cache.
+        copy_packets(self._bytes, 0, 0, np.empty(0, np.uint8), 0, np.empty((4, 0), np.int64), 0)
 
     def close(self) -> None:
         """Unmap the ring. The socket stays open."""
         del self._bytes
-        self._memory.close()
+        # After an error in `read`, its traceback still holds views of the ring. Unmapping then waits for
+        # them; an exception here would hide that error.
+        with suppress(BufferError):
+            self._memory.close()
 
     def read(self) -> PacketBatch:
         """Return the packets of the filled blocks, and the blocks to the kernel. Never waits."""
@@ -77,9 +81,7 @@ class Ring:
         data, columns = np.empty(2 * room, np.uint8), np.empty((4, count), np.int64)
         row = top = 0
         for start, packets, first, _ in blocks:
-            top = copy_packets(
-                self._bytes, start + first, packets, data, top, columns[:, row : row + packets]
-            )
+            top = copy_packets(self._bytes, start + first, packets, data, top, columns, row)
             _BLOCK_STATUS.pack_into(self._memory, start + _BLOCK_STATUS_AT, _STATUS_KERNEL)
             row += packets
         self._next = (self._next + len(blocks)) % self._blocks
@@ -118,14 +120,15 @@ class Ring:
 
 @compiled(None)
 def copy_packets(  # noqa: PLR0917 - compiled functions have no keyword arguments
-    memory: Any, at: int, count: int, data: Any, top: int, columns: Any
+    memory: Any, at: int, count: int, data: Any, top: int, columns: Any, row: int
 ) -> int:
     """Copy `count` packets from byte `at` of the ring to byte `top` of `data`; returns the end of the copies.
 
-    Fills the rows of `columns`: starts, lengths, original lengths, capture times. A VLAN tag, which the
-    kernel moves from the packet into its header of the ring, is inserted again.
+    Fills `columns` (starts, lengths, original lengths, capture times) from column `row` on: a slice of them
+    would have another memory layout than the call that compiles, and so be compiled again. A VLAN tag, which
+    the kernel moves from the packet into its header of the ring, is inserted again.
     """
-    for number in range(count):
+    for number in range(row, row + count):
         words, halves = memory[at : at + 40].view(np.uint32), memory[at : at + 40].view(np.uint16)
         source, captured, tag_bytes, begin = at + halves[_MAC], words[_CAPTURED], 0, top
         if words[_STATUS] & _VLAN_VALID:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +18,8 @@ import pytest
 
 from streaming.feeder.capture import can_capture
 from streaming.feeder.heartbeat import FeederHeartbeats
+from streaming.feeder.ring import RETIRE_MILLISECONDS
+from tests.decoders.wire.conversation import metadata, prefixed
 from tests.streaming.commands.ran import Ran
 
 PATIENCE = 120.0
@@ -51,6 +55,15 @@ def test_a_file_without_the_watched_port_is_an_error_that_names_its_ports(
         f"nothing was published: {path} holds no data on port 9093, 9094; "
         "it has Kafka on port 9092: use --ports 9092"
     )
+
+
+def test_a_file_may_be_fed_with_every_port_watched(
+    kipwatch: Kipwatch, captures: Path, tmp_path: Path
+) -> None:
+    configuration = tmp_path / "kipwatch.toml"
+    configuration.write_text("ports = []")
+    ran = kipwatch("feed", captures / "clean.pcap", "--dry-run", "--config", configuration)
+    assert (ran.status, ran.errors) == (0, "")
 
 
 def test_an_empty_file_is_called_so(kipwatch: Kipwatch, captures: Path) -> None:
@@ -112,6 +125,32 @@ def test_root_is_given_up_once_the_capture_is_open(tmp_path: Path) -> None:
     status = _status_of_short_run(_feed("--dry-run", "--user", "nobody"), tmp_path)
     assert "0" not in status["Uid"].split() + status["Gid"].split()
     assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == 0
+
+
+@pytest.mark.capture
+@needs_root
+def test_traffic_is_read_after_root_is_given_up(tmp_path: Path) -> None:
+    """Compiled code is loaded before: the user cannot read root's cache."""
+    log = tmp_path / "feeder.log"
+    with socket.create_server(("127.0.0.1", 0)) as listener, log.open("wb") as output:
+        port = str(listener.getsockname()[1])
+        command = _feed("--dry-run", "--user", "nobody", "--ports", port)
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            _wait_for('"ready"', log, process)
+            # Packets of several blocks of the ring are read at once.
+            process.send_signal(signal.SIGSTOP)
+            for _ in range(3):
+                with socket.create_connection(listener.getsockname()) as client:
+                    client.sendall(prefixed(metadata(1)))
+                    listener.accept()[0].close()
+                time.sleep(4 * RETIRE_MILLISECONDS / 1000)
+            process.send_signal(signal.SIGCONT)
+            _wait_for("closed", log, process)
+        finally:
+            process.terminate()
+            assert process.wait(60) == 0, log.read_text()
+    assert "request API 3 " in log.read_text()
 
 
 @pytest.mark.capture

@@ -33,7 +33,7 @@ def block(packets: list[Packet], status: int = 0, tag: int = 0, tag_type: int = 
 def read(content: bytes, count: int) -> list[Packet]:
     data, columns = np.zeros(2 * len(content), np.uint8), np.empty((4, count), np.int64)
     memory = np.frombuffer(bytearray(content), np.uint8)
-    top = copy_packets(memory, HEADER, count, data, 0, columns)
+    top = copy_packets(memory, HEADER, count, data, 0, columns, 0)
     positions, link_types = np.zeros(count, np.int64), np.full(count, LinkType.ETHERNET)
     starts, lengths, original_lengths, captured_at = columns
     batch = PacketBatch(data, top, starts, lengths, original_lengths, captured_at, positions, link_types)
