@@ -1,0 +1,1 @@
+"""TLS with known secrets: records, handshake, key schedules, decryption; between TCP streams and frames."""
