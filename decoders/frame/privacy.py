@@ -36,7 +36,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-IDENTITIES: Final = _names(
+_IDENTITIES: Final = _names(
     """
     clientHost clientId coordinatorKeys entityName entityType groupId groupIds groupInstanceId groups
     groupsNames host hostFilter instanceId key leader match memberId ownerPrincipalName ownerPrincipalType
@@ -64,7 +64,7 @@ _TERMS: Final = _names(
 )
 """Names of strings that hold a term of the protocol, or a reason in words."""
 _STRINGS: Final[Mapping[str, Privacy]] = {
-    **dict.fromkeys(IDENTITIES | _RESOURCES | _TERMS, Privacy.KEPT),
+    **dict.fromkeys(_IDENTITIES | _RESOURCES | _TERMS, Privacy.KEPT),
     "value": Privacy.SECRET,
     "clientTags.value": Privacy.PRIVATE,
     "committedMetadata": Privacy.PRIVATE,

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource
 
-from streaming.settings.kafka_client import Setting, librdkafka_settings, made
+from streaming.settings.kafka_client import Setting, admin_client
 from streaming.user_error import UserError
 
 _PATIENCE: Final = 15.0
@@ -52,7 +52,7 @@ class Cluster:
 
 def ask_cluster(bootstrap: str, settings: Mapping[str, Setting]) -> Cluster:
     """Ask a cluster. `settings` is the table [kafka]. Raises UserError if Kafka cannot be reached."""
-    admin = made(AdminClient, {**librdkafka_settings(bootstrap, settings), "log_level": 0})
+    admin = admin_client(bootstrap, settings)
     try:
         found = admin.describe_cluster(request_timeout=_PATIENCE).result()
     except KafkaException as error:

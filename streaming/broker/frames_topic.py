@@ -8,10 +8,9 @@ from concurrent.futures import Future
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
 
 from streaming.broker.topics import frames_topic, reason
-from streaming.settings.kafka_client import Setting, librdkafka_settings, made
+from streaming.settings.kafka_client import Setting, admin_client
 from streaming.settings.topic_settings import Topics
 
 _ANSWERS_WITHIN: Final = 30.0
@@ -42,7 +41,7 @@ class FramesTopic:
         """Ask Kafka. `settings` is the table [kafka] of the configuration. Raises UserError."""
         self.is_created = False
         self._bootstrap, self._name, self._topics = bootstrap, name, topics
-        self._admin = made(AdminClient, {**librdkafka_settings(bootstrap, settings), "log_level": 0})
+        self._admin = admin_client(bootstrap, settings)
         self._problem, self._is_settled = "", False
         self._verb = "use"
         self._answer: Future[Any] | None = self._asked()

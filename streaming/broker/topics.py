@@ -8,7 +8,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from streaming.settings.kafka_client import Setting, librdkafka_settings, made
+from streaming.settings.kafka_client import Setting, admin_client
 from streaming.settings.topic_settings import Topics, TopicSettings
 from streaming.user_error import UserError
 
@@ -40,7 +40,7 @@ def create_topics(
     `settings` is the table [kafka] of the configuration. Raises `UserError` if Kafka cannot be reached or
     refuses.
     """
-    admin = made(AdminClient, {**librdkafka_settings(bootstrap, settings), "log_level": 0})
+    admin = admin_client(bootstrap, settings)
     wanted = (
         frames_topic(frames, topics),
         # The key is the finding's id: the latest state of each finding is kept, until it expires.

@@ -27,7 +27,7 @@ from streaming.feeder.standard_input import standard_input
 from streaming.metrics.exposition import Exposition, serve
 from streaming.settings.address import host_and_port
 from streaming.settings.configuration import Configuration, add_flags, configure
-from streaming.settings.metrics_tls import server_certificate
+from streaming.settings.metrics_tls import tls_context
 from streaming.settings.release import load_schemas
 from streaming.user_error import UserError
 
@@ -151,8 +151,6 @@ def _feed(
 def _serve(configuration: Configuration, feeder: Feeder) -> Exposition:
     host, port = host_and_port(configuration.feeder_metrics_address)
     flag = "--feeder-metrics-address"
-    certificate = server_certificate(configuration.metrics_tls)
-    make_context = certificate.context if certificate else None
     return serve(
         feeder.registry,
         port,
@@ -160,7 +158,7 @@ def _serve(configuration: Configuration, feeder: Feeder) -> Exposition:
         feeder.is_ready,
         host=host,
         flag=flag,
-        make_context=make_context,
+        make_context=tls_context(configuration.metrics_tls),
     )
 
 

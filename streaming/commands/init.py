@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from streaming.broker.cluster import ask_cluster
-from streaming.settings.address import host_and_port
+from streaming.settings.address import bootstrap_addresses
 from streaming.settings.configuration import add_flags, configure
 from streaming.settings.private_file import open_private
 from streaming.starter.addresses import address_towards, interfaces_with, resolved
@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     bootstrap, kafka = configuration.bootstrap, configuration.kafka
     chosen = plan(bootstrap, ask_cluster(bootstrap, kafka), resolved)
     interfaces = interfaces_with(chosen.addresses)
-    own = address_towards(*host_and_port(bootstrap.split(",")[0].strip()))
+    own = address_towards(*bootstrap_addresses(bootstrap)[0])
     texts = (
         feeder_file(chosen, kafka, interfaces, own),
         query_file(chosen, kafka, (arguments.folder / "checkpoint").resolve()),

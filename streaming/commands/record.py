@@ -17,7 +17,7 @@ from streaming.commands import check
 from streaming.feeder.feeder import open_save
 from streaming.feeder.relay import Encryption
 from streaming.record.relays import Relays
-from streaming.settings.address import address_text, host_and_port
+from streaming.settings.address import address_text, bootstrap_addresses
 from streaming.user_error import UserError
 
 BOOTSTRAP_VARIABLE, BOOTSTRAP_FIELD = "KIPWATCH_BOOTSTRAP", "{bootstrap}"
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(
             "name the command to run behind the relays: kipwatch record --bootstrap HOST:PORT -- COMMAND"
         )
-    brokers = [host_and_port(address.strip()) for address in arguments.bootstrap.split(",")]
+    brokers = bootstrap_addresses(arguments.bootstrap)
     encryption = _encryption(arguments)
     with (
         open_save(arguments.save) as stream,

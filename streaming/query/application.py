@@ -30,7 +30,7 @@ from streaming.query.status import Readiness, is_healthy
 from streaming.settings.address import host_and_port
 from streaming.settings.configuration import Configuration
 from streaming.settings.decisions import Decisions
-from streaming.settings.metrics_tls import server_certificate
+from streaming.settings.metrics_tls import tls_context
 from streaming.settings.release import load_schemas
 from streaming.settings.reloading import take_over
 from streaming.user_error import UserError
@@ -100,15 +100,13 @@ class Application:
 
     def _serve(self) -> Exposition:
         host, port = host_and_port(self._configuration.metrics_address)
-        certificate = server_certificate(self._configuration.metrics_tls)
-        make_context = certificate.context if certificate else None
         return serve(
             self._metrics.registry,
             port,
             self._is_healthy,
             self._is_ready,
             host=host,
-            make_context=make_context,
+            make_context=tls_context(self._configuration.metrics_tls),
         )
 
     def _run_until_stopped(self, session: SparkSession) -> None:

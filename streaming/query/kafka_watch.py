@@ -9,10 +9,9 @@ from types import TracebackType
 from typing import Self
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
 
 from streaming.query.log import log_event
-from streaming.settings.kafka_client import Setting, librdkafka_settings, made
+from streaming.settings.kafka_client import Setting, admin_client
 
 LATE_AFTER = 10.0
 """Seconds without a finished batch after which Kafka is asked. An idle query finishes one each trigger."""
@@ -36,7 +35,7 @@ class KafkaWatch:
         """`settings` is the table [kafka] of the configuration. Raises UserError if it is invalid."""
         self.away_at = 0.0
         self._topic, self._latest_batch_at = topic, latest_batch_at
-        self._admin = made(AdminClient, {**librdkafka_settings(bootstrap, settings), "log_level": 0})
+        self._admin = admin_client(bootstrap, settings)
         self._away = False
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kafka-watch", daemon=True)

@@ -15,6 +15,7 @@ from decoders.wire.segment import LinkType
 from streaming.feeder.relay import PLAIN, Encryption, Relay
 from streaming.record.passage import RewritingPassage
 from streaming.record.rewriting import Address
+from streaming.settings.address import address_text
 
 
 class Relays:
@@ -61,7 +62,7 @@ class Relays:
     def trouble(self) -> str:
         """Why nothing was recorded, in one line, "" if a connection reached a broker."""
         brokers, relays = (
-            ", ".join(f"{host}:{port}" for host, port in addresses)
+            ", ".join(address_text(*address) for address in addresses)
             for addresses in (self._relays, self._relays.values())
         )
         if not self._connections:

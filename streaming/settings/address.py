@@ -18,6 +18,11 @@ def host_and_port(address: str) -> tuple[str, int]:
     return host.strip("[]") if is_bracketed else host, int(port)
 
 
+def bootstrap_addresses(bootstrap: str) -> list[tuple[str, int]]:
+    """Split a list of addresses, separated by commas. Raises UserError."""
+    return [host_and_port(address.strip()) for address in bootstrap.split(",")]
+
+
 def address_text(host: str, port: int) -> str:
     """Return `host:port`, with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

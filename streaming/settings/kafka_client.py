@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from streaming.settings.jvm_login import login
 from streaming.user_error import UserError
@@ -99,6 +100,14 @@ def made(kind: Callable[[dict[str, Any]], Client], settings: dict[str, Any]) -> 
         return kind(settings)
     except KafkaException as error:
         raise UserError(f"the table [kafka] is invalid: {error.args[0].str()}") from error
+
+
+def admin_client(bootstrap: str, settings: Mapping[str, Setting]) -> AdminClient:
+    """Make a client that asks and administers Kafka; its errors are raised and not logged.
+
+    `settings` is the table [kafka] of the configuration. Raises UserError for settings that are refused.
+    """
+    return made(AdminClient, {**librdkafka_settings(bootstrap, settings), "log_level": 0})
 
 
 def jvm_options(bootstrap: str, settings: Mapping[str, Setting]) -> dict[str, str]:

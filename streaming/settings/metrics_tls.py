@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -64,10 +65,13 @@ class ServerCertificate:
         return found
 
 
-def server_certificate(files: MetricsTls) -> ServerCertificate | None:
-    """Return the certificate of a server, None if it serves without TLS. Raises UserError."""
+def tls_context(files: MetricsTls) -> Callable[[], ssl.SSLContext] | None:
+    """Return what makes the context of each connection, None if pages are served without TLS.
+
+    Raises UserError if the files cannot be used.
+    """
     if files == MetricsTls():
         return None
     if not files.certificate:
         raise UserError("[metrics_tls] needs `certificate`, the server's certificate in PEM form")
-    return ServerCertificate(files)
+    return ServerCertificate(files).context

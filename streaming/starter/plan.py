@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from streaming.broker.cluster import Cluster
-from streaming.settings.address import host_and_port
+from streaming.settings.address import bootstrap_addresses
 
 
 class Watched(NamedTuple):
@@ -50,7 +50,7 @@ def plan(bootstrap: str, cluster: Cluster, resolve: Callable[[str, int], str | N
 
     So kipwatch does not watch itself where the cluster has a listener for it.
     """
-    own = {host_and_port(each.strip())[1] for each in bootstrap.split(",")}
+    own = {port for _, port in bootstrap_addresses(bootstrap)}
     readable, encrypted = [], set()
     for broker in cluster.brokers:
         for listener in broker.listeners:

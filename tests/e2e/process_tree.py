@@ -30,6 +30,11 @@ def tree(root: int) -> Iterator[int]:
         yield from tree(child)
 
 
+def jvms(root: int) -> list[int]:
+    """Return the JVMs among a process and all below it."""
+    return [process for process in tree(root) if Path(f"/proc/{process}/comm").read_text() == "java\n"]
+
+
 def resident_mebibytes(root: int) -> dict[str, float]:
     """Return the resident memory of a process and all below it in MiB: of `java`, `workers` and `driver`.
 

@@ -29,7 +29,7 @@ from streaming.broker.jars import jars
 from streaming.broker.java import java
 from tests.captures import real_clients
 from tests.captures.recording import recorded
-from tests.e2e.process_tree import tree
+from tests.e2e.process_tree import jvms
 
 SECONDS = int(os.environ.get("KIPWATCH_RESTART_SECONDS", "3600"))
 FOLDER = os.environ.get("KIPWATCH_RESTART_FOLDER", "")
@@ -75,9 +75,8 @@ class RestartingBroker(EmbeddedBroker):
             self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
-        for process in tree(self._process.pid):
-            if Path(f"/proc/{process}/comm").read_text() == "java\n":
-                os.kill(process, number)
+        for process in jvms(self._process.pid):
+            os.kill(process, number)
 
 
 @pytest.fixture(scope="module")

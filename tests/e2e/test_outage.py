@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +19,8 @@ from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.demo.child import Child
 from streaming.query.status import STALLED_AFTER
-from tests.e2e.process_tree import tree
+from tests.e2e.probe import passes
+from tests.e2e.process_tree import jvms
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -46,31 +45,22 @@ class FreezableBroker(EmbeddedBroker):
 @contextmanager
 def frozen_jvms(root: int) -> Iterator[None]:
     """Stop every JVM below a process, and continue it."""
-    jvms = [process for process in tree(root) if Path(f"/proc/{process}/comm").read_text() == "java\n"]
-    assert jvms
-    for process in jvms:
+    frozen = jvms(root)
+    assert frozen
+    for process in frozen:
         os.kill(process, signal.SIGSTOP)
     try:
         yield
     finally:
-        for process in jvms:
+        for process in frozen:
             os.kill(process, signal.SIGCONT)
-
-
-def is_healthy(address: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://{address}/healthz", timeout=10):
-            return True
-    except urllib.error.HTTPError as error:
-        assert error.code == 503
-        return False
 
 
 def stays_healthy(address: str, seconds: float) -> bool:
     """Ask once a second for some time, or until it is not healthy."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        if not is_healthy(address):
+        if not passes(address, "healthz"):
             return False
         time.sleep(1)
     return True

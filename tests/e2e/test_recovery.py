@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import shutil
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +20,7 @@ from streaming.broker.topics import create_topics
 from streaming.demo.child import Child
 from streaming.demo.page import MetricsPage, scrape
 from streaming.settings.topic_settings import FramesTopicSettings, Topics
+from tests.e2e.probe import passes
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -53,12 +52,7 @@ class StoppedQuery:
         return page
 
     def is_ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"http://{self.page_at}/readyz", timeout=10):
-                return True
-        except urllib.error.HTTPError as error:
-            assert error.code == 503
-            return False
+        return passes(self.page_at, "readyz")
 
     def copied(self, name: str) -> Path:
         return Path(shutil.copytree(self.checkpoint, self.folder / name))

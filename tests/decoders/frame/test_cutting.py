@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import pytest
@@ -13,10 +12,9 @@ from decoders.codec.response import read_response, write_response
 from decoders.frame.cutting import MAX_KEPT, blank, cut
 from decoders.frame.record import Endpoint, Kind, Pairing, Record
 from decoders.schema.registry import default_schemas
+from tests.decoders.frame.secret_content import CODED, SECRET, TEXT, without_secrets
 
 SCHEMAS = default_schemas()
-SECRET = b"hunter2-hunter2"
-CODED = base64.b64encode(SECRET).decode()
 
 
 def record(kind: Kind, frame: bytes, **fields: Any) -> Record:
@@ -55,18 +53,18 @@ REQUESTS: list[tuple[str, int, dict[str, Any]]] = [
         0,
         {"upsertions": [{"name": "alice", "mechanism": 1, "salt": CODED, "saltedPassword": CODED}]},
     ),
-    ("AlterConfigs", 2, {"resources": [{"configs": [{"name": "a", "value": SECRET.decode()}]}]}),
-    ("IncrementalAlterConfigs", 1, {"resources": [{"configs": [{"name": "a", "value": SECRET.decode()}]}]}),
-    ("CreateTopics", 7, {"topics": [{"name": "t", "configs": [{"name": "a", "value": SECRET.decode()}]}]}),
+    ("AlterConfigs", 2, {"resources": [{"configs": [{"name": "a", "value": TEXT}]}]}),
+    ("IncrementalAlterConfigs", 1, {"resources": [{"configs": [{"name": "a", "value": TEXT}]}]}),
+    ("CreateTopics", 7, {"topics": [{"name": "t", "configs": [{"name": "a", "value": TEXT}]}]}),
     ("JoinGroup", 9, {"groupId": "g", "protocols": [{"name": "range", "metadata": CODED}]}),
     ("SyncGroup", 5, {"groupId": "g", "assignments": [{"memberId": "m", "assignment": CODED}]}),
     ("PushTelemetry", 0, {"metrics": CODED}),
     (
         "OffsetCommit",
         9,
-        {"topics": [{"name": "t", "partitions": [{"committedMetadata": SECRET.decode()}]}]},
+        {"topics": [{"name": "t", "partitions": [{"committedMetadata": TEXT}]}]},
     ),
-    ("StreamsGroupHeartbeat", 0, {"groupId": "g", "clientTags": [{"key": "k", "value": SECRET.decode()}]}),
+    ("StreamsGroupHeartbeat", 0, {"groupId": "g", "clientTags": [{"key": "k", "value": TEXT}]}),
     ("Envelope", 0, {"requestData": CODED, "requestPrincipal": CODED}),
 ]
 RESPONSES: list[tuple[str, int, dict[str, Any]]] = [
@@ -79,16 +77,6 @@ RESPONSES: list[tuple[str, int, dict[str, Any]]] = [
     ("Envelope", 0, {"responseData": CODED}),
 ]
 FETCHED = {"responses": [{"partitions": [{"partitionIndex": 3, "records": CODED}]}]}
-
-
-def without_secrets(value: Any) -> Any:
-    """The same body with secrets of zero bytes."""
-    if isinstance(value, dict):
-        return {name: without_secrets(content) for name, content in value.items()}
-    if isinstance(value, list):
-        return [without_secrets(content) for content in value]
-    zeros = {CODED: base64.b64encode(bytes(len(SECRET))).decode(), SECRET.decode(): "\0" * len(SECRET)}
-    return zeros.get(value, value) if isinstance(value, str) else value
 
 
 @pytest.mark.parametrize(("api", "version", "body"), REQUESTS)

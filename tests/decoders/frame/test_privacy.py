@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import copy
 import json
 from collections.abc import Iterator
@@ -24,10 +23,9 @@ from decoders.schema.table import parse_table
 from streaming.transcript.frame import DecodedFrame
 from streaming.transcript.secrets import HIDDEN, hide_secrets
 from tests.decoders.frame.columnar.batches import batch_of, record_of
+from tests.decoders.frame.secret_content import CODED, SECRET, TEXT, without_secrets
 
 SCHEMAS = default_schemas()
-SECRET = "hunter2-hunter2"
-CODED = base64.b64encode(SECRET.encode()).decode()
 MESSAGES = [message for api in SCHEMAS.apis for message in (api.request, api.response)]
 
 
@@ -57,7 +55,7 @@ def content(struct: Struct, version: int, path: list[str]) -> dict[str, Any] | N
     field = next(field for field in struct.fields if field.name == name)
     if version not in field.versions:
         return None
-    value: Any = CODED if field.type in {"bytes", "records"} else SECRET
+    value: Any = CODED if field.type in {"bytes", "records"} else TEXT
     if field.struct is not None:
         value = content(field.struct, version, rest)
         if value is None:
@@ -96,15 +94,6 @@ def body_of(schemas: Schemas, record: Record) -> dict[str, Any] | None:
     return read_response(schemas, record.frame, key, version, cut=record.is_cut).body
 
 
-def without_secret(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: without_secret(content) for name, content in value.items()}
-    if isinstance(value, list):
-        return [without_secret(content) for content in value]
-    zeros = {CODED: base64.b64encode(bytes(len(SECRET))).decode(), SECRET: "\0" * len(SECRET)}
-    return zeros.get(value, value) if isinstance(value, str) else value
-
-
 def check(schemas: Schemas, api: Api) -> int:
     """Hold that the scalar and the columnar cutter keep none of the contents; return how many there were."""
     cutter = ColumnarCutter(schemas)
@@ -114,9 +103,9 @@ def check(schemas: Schemas, api: Api) -> int:
         kept, blanked = cut(schemas, whole), blank(schemas, whole)
         (column,) = cutter.cut(batch_of([whole])).records()
         assert column == kept, path
-        assert SECRET.encode() in whole.frame
-        assert SECRET[:3].encode() not in kept.frame + blanked.frame, path
-        assert body_of(schemas, blanked) == without_secret(body_of(schemas, whole)), path
+        assert SECRET in whole.frame
+        assert SECRET[:3] not in kept.frame + blanked.frame, path
+        assert body_of(schemas, blanked) == without_secrets(body_of(schemas, whole)), path
     return count
 
 
@@ -161,7 +150,7 @@ def test_decode_hides_invented_fields() -> None:
     schemas = with_invented_fields("HeartbeatRequest")
     api = schemas.api_named("Heartbeat")
     assert api is not None
-    body = {"groupId": "g", "accessKey": SECRET, "tickets": [SECRET, ""], "inner": [{"token": SECRET}]}
+    body = {"groupId": "g", "accessKey": TEXT, "tickets": [TEXT, ""], "inner": [{"token": TEXT}]}
     frame = DecodedFrame("", "", "", "request", 1, 1, api_key=api.key, api="Heartbeat", body=body)
     hide_secrets(schemas, frame)
     assert frame.body == {

@@ -16,7 +16,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
 from streaming.metrics.exposition import Exposition, serve
-from streaming.settings.metrics_tls import MetricsTls, ServerCertificate, server_certificate
+from streaming.settings.metrics_tls import MetricsTls, tls_context
 from streaming.user_error import UserError
 from tests.streaming.secure_broker import make_certificate
 
@@ -33,7 +33,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     return make_certificate(tmp_path_factory.mktemp("client"), "client")
 
 
-def exposed(tls: ServerCertificate | None, host: str = "127.0.0.1") -> Exposition:
+def exposed(tls: MetricsTls, host: str = "127.0.0.1") -> Exposition:
     registry = CollectorRegistry()
     Gauge("told", "A value.", registry=registry).set(7)
     return serve(
@@ -42,14 +42,14 @@ def exposed(tls: ServerCertificate | None, host: str = "127.0.0.1") -> Expositio
         lambda: True,
         lambda: True,
         host=host,
-        make_context=tls.context if tls else None,
+        make_context=tls_context(tls),
     )
 
 
 @pytest.fixture
 def mutual(server: Pair, client: Pair) -> Iterator[Exposition]:
     files = MetricsTls(certificate=str(server[0]), key=str(server[1]), client_ca=str(client[0]))
-    with closing(exposed(server_certificate(files))) as exposition:
+    with closing(exposed(files)) as exposition:
         yield exposition
 
 
@@ -71,7 +71,7 @@ def get(exposition: Exposition, path: str, context: ssl.SSLContext) -> tuple[int
 
 def test_pages_are_served_by_tls(server: Pair) -> None:
     files = MetricsTls(certificate=str(server[0]), key=str(server[1]))
-    with closing(exposed(server_certificate(files))) as exposition:
+    with closing(exposed(files)) as exposition:
         status, text = get(exposition, "/metrics", trusting(server))
         assert (status, "told 7.0" in text) == (200, True)
         with pytest.raises((urllib.error.URLError, OSError)):
@@ -115,7 +115,7 @@ def test_a_renewed_certificate_is_taken_over(server: Pair, client: Pair, tmp_pat
 
     install(server, 1)
     tls = MetricsTls(certificate=str(files[0]), key=str(files[1]))
-    with closing(exposed(server_certificate(tls))) as exposition:
+    with closing(exposed(tls)) as exposition:
         assert get(exposition, "/healthz", trusting(server))[0] == 200
         install(client, 2)
         assert get(exposition, "/healthz", trusting(client))[0] == 200
@@ -124,7 +124,7 @@ def test_a_renewed_certificate_is_taken_over(server: Pair, client: Pair, tmp_pat
 
 
 def test_pages_are_served_on_ipv6() -> None:
-    with closing(exposed(None, "::1")) as exposition:
+    with closing(exposed(MetricsTls(), "::1")) as exposition:
         with urllib.request.urlopen(f"http://[::1]:{exposition.port}/metrics", timeout=5) as response:
             assert response.status == 200
         with pytest.raises(UserError, match=r"\[::1\]:\d+: the port is in use"):
@@ -140,5 +140,5 @@ def test_pages_are_served_on_ipv6() -> None:
 )
 def test_files_that_cannot_be_used_are_one_line(files: MetricsTls, reason: str) -> None:
     with pytest.raises(UserError, match=reason) as raised:
-        server_certificate(files)
+        tls_context(files)
     assert "\n" not in str(raised.value)
