@@ -2,7 +2,8 @@
 
 Format: https://datatracker.ietf.org/doc/draft-ietf-tls-keylogfile/. A line is a label, the client random and
 the secret, both in hexadecimal. TLS 1.2 logs one master secret for a connection, TLS 1.3 one secret for each
-direction and stage.
+direction and stage. JVM agents know TLS 1.2's master secret by the session ID instead, and log it as
+`RSA Session-ID:ID Master-Key:SECRET`, the older form.
 """
 
 from __future__ import annotations
@@ -10,19 +11,20 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 MAX_CONNECTIONS: Final = 1 << 16
-"""Client randoms that a key log holds. Each takes about 1 KiB."""
+"""Connections and sessions that a key log holds. Each takes about 1 KiB."""
 MAX_LINE: Final = 512
 """Bytes of a line. The longest that is read has 31 + 64 + 96 characters, and blanks."""
 MASTER_SECRET: Final = "CLIENT_RANDOM"
 """The label of TLS 1.2's master secret, which names the client random that all lines have."""
-_RANDOM_SIZE = 32
+_SESSION = "RSA Session-ID:"
+_RANDOM_SIZE, _LONGEST_SESSION_ID, _MASTER_SECRET_SIZE = 32, 32, 48
 _TLS_13_SIZES = frozenset({32, 48})
 """Bytes of a secret: those of the hash, SHA-256 or SHA-384."""
 _SIZES: Final = {
-    MASTER_SECRET: frozenset({48}),
+    MASTER_SECRET: frozenset({_MASTER_SECRET_SIZE}),
     "CLIENT_EARLY_TRAFFIC_SECRET": _TLS_13_SIZES,
     "CLIENT_HANDSHAKE_TRAFFIC_SECRET": _TLS_13_SIZES,
     "SERVER_HANDSHAKE_TRAFFIC_SECRET": _TLS_13_SIZES,
@@ -34,6 +36,13 @@ LABELS: Final = frozenset(_SIZES)
 _NOT_KEPT = frozenset({"EXPORTER_SECRET", "EARLY_EXPORTER_SECRET"})
 """Labels of secrets that decrypt nothing on the wire."""
 _NOTHING: Mapping[str, bytes] = MappingProxyType({})
+
+
+class _Key(NamedTuple):
+    """What a line knows secrets by: a client random, or a session ID."""
+
+    is_session: bool
+    value: bytes
 
 
 class _Secrets(dict[str, bytes]):
@@ -59,11 +68,11 @@ class KeyLog:
         self.broken_lines = 0
         self.dropped = 0
         self._capacity = capacity
-        self._secrets: OrderedDict[bytes, _Secrets] = OrderedDict()
+        self._secrets: OrderedDict[_Key, _Secrets] = OrderedDict()
         self._incomplete: dict[str, bytes] = {}
 
     def __len__(self) -> int:
-        """Return the number of client randoms with secrets."""
+        """Return the number of client randoms and session IDs with secrets."""
         return len(self._secrets)
 
     def __repr__(self) -> str:
@@ -86,17 +95,20 @@ class KeyLog:
         """Read what is left of a source as its last line, because its text has ended."""
         self._add_line(self._incomplete.pop(source, b""))
 
-    def secrets(self, client_random: bytes) -> Mapping[str, bytes]:
-        """Return the secrets of a connection by label; empty if there is none."""
-        found = self._secrets.get(client_random)
-        if found is None:
-            return _NOTHING
-        self._secrets.move_to_end(client_random)
-        return found
+    def secrets(self, client_random: bytes, session_id: bytes = b"") -> Mapping[str, bytes]:
+        """Return the secrets of a connection by label; empty if there is none.
+
+        `session_id` is that of a ServerHello of TLS 1.2, which finds what is not logged by client random.
+        """
+        for key in (_Key(False, client_random), _Key(True, session_id)):
+            if key in self._secrets:
+                self._secrets.move_to_end(key)
+                return self._secrets[key]
+        return _NOTHING
 
     def forget(self, client_random: bytes) -> None:
-        """Drop the secrets of a connection that has ended."""
-        self._secrets.pop(client_random, None)
+        """Drop the secrets of a connection that has ended. Those of a session stay: it may be resumed."""
+        self._secrets.pop(_Key(False, client_random), None)
 
     def _add_line(self, line: bytes) -> None:
         if len(line) > MAX_LINE:
@@ -105,32 +117,40 @@ class KeyLog:
         words = line.decode("latin-1").split()
         if not words or words[0].startswith("#"):
             return
-        label = words[0]
+        label, values = words[0], words[1:]
+        is_session = " ".join(words).startswith(_SESSION)
+        if is_session:
+            label, values = MASTER_SECRET, [word.partition(":")[2] for word in values]
         if label not in LABELS:
             self.unknown_labels += label not in _NOT_KEPT
             return
-        values = _values(words[1:])
-        if values is None or len(values[0]) != _RANDOM_SIZE or len(values[1]) not in _SIZES[label]:
+        read = _read(values)
+        if read is None or not _fits(label, *read, is_session=is_session):
             self.broken_lines += 1
             return
-        self._keep(label, *values)
+        self._keep(_Key(is_session, read[0]), label, read[1])
 
-    def _keep(self, label: str, client_random: bytes, secret: bytes) -> None:
-        known = self._secrets.setdefault(client_random, _Secrets())
+    def _keep(self, key: _Key, label: str, secret: bytes) -> None:
+        known = self._secrets.setdefault(key, _Secrets())
         if known.get(label) == secret:
             return
         known[label] = secret
         self.version += 1
-        self._secrets.move_to_end(client_random)
+        self._secrets.move_to_end(key)
         while len(self._secrets) > self._capacity:
             self._secrets.popitem(last=False)
             self.dropped += 1
 
 
-def _values(words: list[str]) -> tuple[bytes, bytes] | None:
-    """Return client random and secret of a line, None if it has not exactly these two in hexadecimal."""
+def _read(words: list[str]) -> tuple[bytes, bytes] | None:
+    """Return the key and the secret of a line, None if it has not exactly these two in hexadecimal."""
     try:
-        client_random, secret = words
-        return bytes.fromhex(client_random), bytes.fromhex(secret)
+        key, secret = words
+        return bytes.fromhex(key), bytes.fromhex(secret)
     except ValueError:
         return None
+
+
+def _fits(label: str, key: bytes, secret: bytes, *, is_session: bool) -> bool:
+    is_key = 0 < len(key) <= _LONGEST_SESSION_ID if is_session else len(key) == _RANDOM_SIZE
+    return is_key and len(secret) in _SIZES[label]

@@ -74,7 +74,7 @@ def test_lines_of_two_files_that_grow_together_do_not_mix() -> None:
 
 def test_what_is_no_line_is_counted() -> None:
     key_log = KeyLog()
-    key_log.add("# a comment\r\n\n  \nRSA Session-ID:00 Master-Key:00\n")
+    key_log.add("# a comment\r\n\n  \nRSA 0011223344556677 00\n")
     key_log.add(f"EXPORTER_SECRET {RANDOM.hex()} {SECRET.hex()}\n")
     assert (key_log.unknown_labels, key_log.broken_lines, len(key_log)) == (1, 0, 0)
     for broken in ("", "00", f"{RANDOM.hex()} zz", f"{RANDOM.hex()} 00", f"00 {'00' * 48}", "00 11 22"):
@@ -96,6 +96,25 @@ def test_the_version_grows_with_what_is_new() -> None:
     for secret in (SECRET, SECRET, bytes(32)):
         key_log.add(line_of("SERVER_TRAFFIC_SECRET_0", RANDOM, secret))
     assert (key_log.version, key_log.secrets(RANDOM)) == (2, {"SERVER_TRAFFIC_SECRET_0": bytes(32)})
+
+
+def test_a_master_secret_is_also_known_by_its_session_id() -> None:
+    key_log, session_id = KeyLog(), bytes(range(50, 82))
+    key_log.add(f"RSA Session-ID:{session_id.hex().upper()} Master-Key:{'ab' * 48}\n")
+    assert key_log.secrets(RANDOM) == {}
+    assert key_log.secrets(session_id) == {}
+    assert key_log.secrets(RANDOM, session_id) == {MASTER_SECRET: b"\xab" * 48}
+    key_log.forget(RANDOM)
+    assert key_log.secrets(RANDOM, session_id)
+    key_log.add(line_of(MASTER_SECRET, RANDOM, bytes(48)))
+    assert key_log.secrets(RANDOM, session_id) == {MASTER_SECRET: bytes(48)}
+
+
+def test_a_session_without_an_id_is_nobodys() -> None:
+    key_log = KeyLog()
+    for line in (f"Session-ID: Master-Key:{'00' * 48}", f"Session-ID:{'00' * 33} Master-Key:{'00' * 48}"):
+        key_log.add(f"RSA {line}\nRSA Session-ID:00\n")
+    assert (key_log.secrets(RANDOM), len(key_log), key_log.broken_lines) == ({}, 0, 4)
 
 
 def test_connections_that_were_not_used_the_longest_make_room() -> None:
