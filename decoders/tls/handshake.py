@@ -1,0 +1,144 @@
+"""Handshake messages, as far as decryption depends on them: ClientHello, ServerHello, KeyUpdate.
+
+Format: RFC 8446 section 4 and RFC 5246 section 7.4. A message is a type, a length of three bytes and a body.
+Messages may share a record, and one may go on in the next record.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from typing import Final, NamedTuple
+
+MAX_MESSAGE: Final = 1 << 16
+"""Bytes of the longest message that is assembled. Longer ones are certificates, which nothing depends on."""
+RANDOM_SIZE: Final = 32
+TLS_1_2: Final = 0x0303
+TLS_1_3: Final = 0x0304
+_RETRY: Final = hashlib.sha256(b"HelloRetryRequest").digest()
+"""The random of a ServerHello that is a HelloRetryRequest (RFC 8446 section 4.1.3)."""
+_HEADER_SIZE = 4
+
+
+class HandshakeType(enum.IntEnum):
+    """The messages that are read."""
+
+    CLIENT_HELLO = 1
+    SERVER_HELLO = 2
+    KEY_UPDATE = 24
+
+
+class Extension(enum.IntEnum):
+    """The extensions that are read."""
+
+    EARLY_DATA = 42
+    SUPPORTED_VERSIONS = 43
+
+
+class HandshakeError(Exception):
+    """A handshake message that cannot be read."""
+
+
+class Message(NamedTuple):
+    """One handshake message."""
+
+    type: int
+    body: bytes
+
+
+class ClientHello(NamedTuple):
+    """What a client proposes."""
+
+    random: bytes
+    offers_early_data: bool
+
+
+class ServerHello(NamedTuple):
+    """What the server has chosen. `is_retry` if it asks for another ClientHello, and chose nothing."""
+
+    random: bytes
+    session_id: bytes
+    version: int
+    cipher_suite: int
+    is_retry: bool
+
+
+class Messages:
+    """Assembles the handshake messages of one direction from the fragments of handshake records."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    @property
+    def held(self) -> int:
+        """Bytes of the message that is not complete so far."""
+        return len(self._buffer)
+
+    def push(self, fragment: bytes) -> list[Message]:
+        """Return the messages that a fragment completes. Raises HandshakeError."""
+        self._buffer += fragment
+        found = []
+        while len(self._buffer) >= _HEADER_SIZE:
+            end = _HEADER_SIZE + int.from_bytes(self._buffer[1:_HEADER_SIZE])
+            if end > MAX_MESSAGE:
+                raise HandshakeError("a message is too long")
+            if len(self._buffer) < end:
+                break
+            found.append(Message(self._buffer[0], bytes(self._buffer[_HEADER_SIZE:end])))
+            del self._buffer[:end]
+        return found
+
+
+def read_client_hello(body: bytes) -> ClientHello:
+    """Read a ClientHello. Raises HandshakeError."""
+    fields = _Fields(body)
+    fields.take(2)
+    random = fields.take(RANDOM_SIZE)
+    fields.vector(1)  # session ID
+    fields.vector(2)  # cipher suites
+    fields.vector(1)  # compression methods
+    return ClientHello(random, Extension.EARLY_DATA in fields.extensions())
+
+
+def read_server_hello(body: bytes) -> ServerHello:
+    """Read a ServerHello. Raises HandshakeError."""
+    fields = _Fields(body)
+    version = fields.number(2)
+    random, session_id = fields.take(RANDOM_SIZE), fields.vector(1)
+    suite = fields.number(2)
+    fields.take(1)  # compression method
+    chosen = fields.extensions().get(Extension.SUPPORTED_VERSIONS)
+    if chosen is not None:
+        version = _Fields(chosen).number(2)
+    return ServerHello(random, session_id, version, suite, random == _RETRY)
+
+
+class _Fields:
+    """Reads the fields of a message in their order."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def take(self, size: int) -> bytes:
+        begin, self._at = self._at, self._at + size
+        if self._at > len(self._data):
+            raise HandshakeError("a message ends inside a field")
+        return self._data[begin : self._at]
+
+    def number(self, size: int) -> int:
+        return int.from_bytes(self.take(size))
+
+    def vector(self, length_size: int) -> bytes:
+        """Take a vector that follows its length."""
+        return self.take(self.number(length_size))
+
+    def extensions(self) -> dict[int, bytes]:
+        """Take the extensions, which TLS 1.2 may leave out."""
+        if self._at == len(self._data):
+            return {}
+        block, found = _Fields(self.vector(2)), {}
+        while block._at < len(block._data):
+            kind = block.number(2)
+            found[kind] = block.vector(2)
+        return found

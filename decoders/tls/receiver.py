@@ -1,0 +1,114 @@
+"""Decrypts the records of one direction: counts their numbers, follows key updates, resumes after loss."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from decoders.tls.cipher_suites import CipherSuite
+from decoders.tls.handshake import HandshakeError, HandshakeType, Messages
+from decoders.tls.key_schedule import TrafficKeys, next_secret, traffic_keys
+from decoders.tls.outcome import Outcome, UnreadableError
+from decoders.tls.protection import Opened, Protection
+from decoders.tls.records import ContentType, TlsRecord
+
+MAX_LOST_RECORDS: Final = 1024
+"""Record numbers that are tried for the first record after lost bytes."""
+MAX_ATTEMPTS: Final = 4 * MAX_LOST_RECORDS
+"""Decryptions that may fail after lost bytes before the connection counts as unreadable."""
+MAX_HANDSHAKE_RECORDS: Final = 256
+"""Records of the handshake that may precede the first record of a TLS 1.3 direction that can be read."""
+_MAX_UNSEEN_RECORDS = 64
+"""Record numbers that are tried for a lost KeyUpdate."""
+
+
+class Receiver:
+    """One direction with the keys that protect its application data.
+
+    TLS 1.3 has other keys for the rest of its handshake, whose records need not be read: they are those
+    before the first one that these keys open.
+    """
+
+    def __init__(self, suite: CipherSuite, keys: TrafficKeys, secret: bytes | None = None) -> None:
+        """Begin at record 0. `secret` is the traffic secret of TLS 1.3, which key updates continue from."""
+        self._suite = suite
+        self._secret = secret
+        self._protection = Protection(suite, keys)
+        self._number = 0
+        self._messages = Messages()
+        self._skipped = 0
+        self._attempts = 0
+        self.has_begun = False
+        """Whether a record was decrypted."""
+
+    @classmethod
+    def of_secret(cls, suite: CipherSuite, secret: bytes) -> Receiver:
+        """Return the receiver of a TLS 1.3 direction."""
+        return cls(suite, traffic_keys(suite, secret), secret)
+
+    def read(self, record: TlsRecord) -> Opened | None:
+        """Return the content of the next record, None if it is of the handshake. Raises UnreadableError."""
+        opened = self._protection.open(record, self._number)
+        if opened is None:
+            self._skipped += 1
+            if self._secret is None or self.has_begun or self._skipped > MAX_HANDSHAKE_RECORDS:
+                raise UnreadableError(Outcome.LOST_RECORD_NUMBERS)
+            return None
+        self._number += 1
+        self._follow(opened)
+        return opened
+
+    def resume(self, record: TlsRecord, max_lost: int) -> Opened | None:
+        """Return the content of the first record after lost ones, None if this is not one.
+
+        `max_lost` is how many records may have been lost. Raises UnreadableError after too many attempts.
+        """
+        numbers = range(self._number, self._number + min(max_lost, MAX_LOST_RECORDS) + 1)
+        opened = self._open(record, numbers)
+        if opened is None and self.has_begun and self._secret is not None:
+            opened = self._resume_updated(record, max_lost)
+        if opened is not None:
+            self._attempts = 0
+            self._messages = Messages()
+            self._follow(opened)
+        return opened
+
+    def _resume_updated(self, record: TlsRecord, max_lost: int) -> Opened | None:
+        """Try the keys after a KeyUpdate, which may be among the lost records."""
+        before = self._secret, self._protection, self._number
+        self._update()
+        opened = self._open(record, range(min(max_lost, _MAX_UNSEEN_RECORDS)))
+        if opened is None:
+            self._secret, self._protection, self._number = before
+        return opened
+
+    def _open(self, record: TlsRecord, numbers: range) -> Opened | None:
+        for number in numbers:
+            opened = self._protection.open(record, number)
+            if opened is not None:
+                self._number = number + 1
+                return opened
+            self._attempts += 1
+            if self._attempts > MAX_ATTEMPTS:
+                raise UnreadableError(Outcome.LOST_RECORD_NUMBERS)
+        return None
+
+    def _follow(self, opened: Opened) -> None:
+        """Do what a record demands of those who read the next one."""
+        self.has_begun = True
+        if opened.content_type == ContentType.CHANGE_CIPHER_SPEC:
+            # TLS 1.2 renegotiates, with a client random that was encrypted. Kafka has that switched off.
+            raise UnreadableError(Outcome.LOST_RECORD_NUMBERS)
+        if opened.content_type != ContentType.HANDSHAKE or self._secret is None:
+            return
+        try:
+            messages = self._messages.push(opened.data)
+        except HandshakeError:
+            raise UnreadableError(Outcome.LOST_RECORD_NUMBERS) from None
+        if any(message.type == HandshakeType.KEY_UPDATE for message in messages):
+            self._update()
+
+    def _update(self) -> None:
+        assert self._secret is not None
+        self._secret = next_secret(self._suite, self._secret)
+        self._protection = Protection(self._suite, traffic_keys(self._suite, self._secret))
+        self._number = 0

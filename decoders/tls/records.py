@@ -1,0 +1,171 @@
+"""The record layer: a stream of bytes cut into TLS records, and records found again after lost bytes.
+
+Format: RFC 8446 section 5.1 and RFC 5246 section 6.2. A record is a header of five bytes (content type,
+version, length) and a fragment, which is encrypted once the handshake has agreed on keys.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, NamedTuple
+
+HEADER_SIZE: Final = 5
+MAX_FRAGMENT: Final = (1 << 14) + 2048
+"""Bytes of the longest encrypted fragment (RFC 5246 section 6.2.3)."""
+_VERSIONS = frozenset({b"\x03\x01", b"\x03\x02", b"\x03\x03"})
+"""TLS 1.0 is the version of a first ClientHello, TLS 1.2 that of all other records, even with TLS 1.3."""
+
+
+class ContentType(enum.IntEnum):
+    """What a record carries."""
+
+    CHANGE_CIPHER_SPEC = 20
+    ALERT = 21
+    HANDSHAKE = 22
+    APPLICATION_DATA = 23
+
+
+_CONTENT_TYPES = frozenset(ContentType)
+
+
+class BrokenRecordError(Exception):
+    """Bytes that no record begins with, where a record must begin."""
+
+
+class TlsRecord(NamedTuple):
+    """One record: the offset in the stream at which its header begins, the header, and the fragment."""
+
+    offset: int
+    header: bytes
+    fragment: bytes
+
+    @property
+    def content_type(self) -> int:
+        """The content type, which TLS 1.3 hides in encrypted records: they say APPLICATION_DATA."""
+        return self.header[0]
+
+    @property
+    def end(self) -> int:
+        """The offset behind the record."""
+        return self.offset + HEADER_SIZE + len(self.fragment)
+
+
+class RecordReader:
+    """Cuts one direction into records.
+
+    After `lose` it is *seeking*: `next` returns candidates, which look like the next record, and the caller,
+    who can decrypt, says by `accept` or `reject` whether one is a record. `dropped` counts bytes that were
+    pushed and are in no record.
+    """
+
+    def __init__(self) -> None:
+        self.is_seeking = False
+        self.dropped = 0
+        self._buffer = bytearray()
+        self._offset = 0
+        """Of the first byte in the buffer."""
+        self._next_begin = 0
+        """Before this offset no record begins, while seeking."""
+
+    @property
+    def held(self) -> int:
+        """Bytes that are in no complete record so far."""
+        return len(self._buffer)
+
+    def push(self, data: bytes) -> None:
+        """Add the next bytes of the stream."""
+        self._buffer += data
+        if self.is_seeking:
+            self._drop(min(max(0, self._next_begin - self._offset), len(self._buffer)))
+
+    def next(self) -> TlsRecord | None:
+        """Return the next record or candidate, None if it is not complete. Raises BrokenRecordError.
+
+        It is returned again until it is accepted or rejected.
+        """
+        if self.is_seeking:
+            self._drop(self._passed_over())
+        if len(self._buffer) < HEADER_SIZE or self._offset < self._next_begin:
+            return None
+        if not _is_header(self._buffer, 0):
+            raise BrokenRecordError
+        return self._record()
+
+    def lose(self, size: int) -> None:
+        """Process bytes that were not captured: the next record begins behind them, at an unknown offset.
+
+        If the header of the record that they are in was captured, no record begins before its end.
+        """
+        behind = self._offset + len(self._buffer) + size
+        begins = self._next_begin
+        if len(self._buffer) >= HEADER_SIZE and not self.is_seeking and _is_header(self._buffer, 0):
+            begins = self._offset + HEADER_SIZE + _length(self._buffer, 0)
+        self.dropped += len(self._buffer)
+        self._buffer.clear()
+        self._offset = behind
+        self._next_begin = max(begins, behind)
+        self.is_seeking = True
+
+    def accept(self, record: TlsRecord) -> None:
+        """Go on behind a record that `next` has returned."""
+        self._remove(record.end - record.offset)
+        self.is_seeking = False
+
+    def reject(self) -> None:
+        """Look for another candidate behind the first byte of the one that `next` has returned."""
+        self._drop(1)
+
+    def give_up(self) -> None:
+        """Drop all bytes that are in no record so far."""
+        self._drop(len(self._buffer))
+
+    def _passed_over(self) -> int:
+        """Return how many bytes are before the next that may be a header."""
+        at = 0
+        while at + HEADER_SIZE <= len(self._buffer) and not _is_header(self._buffer, at):
+            at += 1
+        return at
+
+    def _record(self) -> TlsRecord | None:
+        """Return the record that the buffer begins with, if it is complete."""
+        end = HEADER_SIZE + _length(self._buffer, 0)
+        if len(self._buffer) < end:
+            return None
+        header, fragment = bytes(self._buffer[:HEADER_SIZE]), bytes(self._buffer[HEADER_SIZE:end])
+        return TlsRecord(self._offset, header, fragment)
+
+    def _drop(self, size: int) -> None:
+        self.dropped += size
+        self._remove(size)
+
+    def _remove(self, size: int) -> None:
+        del self._buffer[:size]
+        self._offset += size
+
+
+def begins_with_client_hello(data: bytes | bytearray) -> bool | None:
+    """Return whether a stream begins with the record of a ClientHello. None if more bytes are needed.
+
+    No Kafka request begins so: its length would be 352 MiB.
+    """
+    known = data[: len(_CLIENT_HELLO)]
+    matches = all(want is None or want == have for have, want in zip(known, _CLIENT_HELLO, strict=False))
+    if not matches:
+        return False
+    return True if len(known) == len(_CLIENT_HELLO) else None
+
+
+_CLIENT_HELLO = (ContentType.HANDSHAKE, 3, None, None, None, 1)
+"""Content type, major version, then minor version and length, which may be any, and the message's type."""
+
+
+def _is_header(data: bytearray, at: int) -> bool:
+    return (
+        data[at] in _CONTENT_TYPES
+        and bytes(data[at + 1 : at + 3]) in _VERSIONS
+        and 0 < _length(data, at) <= MAX_FRAGMENT
+    )
+
+
+def _length(data: bytearray, at: int) -> int:
+    return int.from_bytes(data[at + 3 : at + HEADER_SIZE])

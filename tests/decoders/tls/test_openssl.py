@@ -1,0 +1,136 @@
+"""Sessions of OpenSSL are decrypted: TLS 1.2 and 1.3, each cipher, resumption, key updates."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from decoders.tls.outcome import Outcome, UnreadableError
+from decoders.tls.session import Side
+from tests.decoders.tls.recorded import (
+    Peers,
+    RecordedClient,
+    Recording,
+    certificate,
+    client_context,
+    decrypted,
+    openssl_server,
+    server_context,
+)
+
+TLS_1_2, TLS_1_3 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
+LARGE = bytes(range(256)) * 200
+SUITES_1_2 = [
+    "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "ECDHE-ECDSA-CHACHA20-POLY1305",
+]
+SUITES_1_3 = ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"]
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return certificate(tmp_path_factory.mktemp("certificate"))
+
+
+def talk(peers: Peers, key_log: Path) -> Recording:
+    for number in range(3):
+        peers.send(Side.CLIENT, b"request %d" % number)
+        peers.send(Side.SERVER, LARGE if number == 1 else b"response %d" % number)
+    peers.recording.key_log = key_log.read_text()
+    return peers.recording
+
+
+def assert_read(recording: Recording) -> None:
+    plain, session = decrypted(recording.wire, recording.keys())
+    assert plain == recording.plain
+    assert session.is_read
+
+
+@pytest.mark.parametrize(
+    ("version", "cipher"),
+    [*((TLS_1_2, suite) for suite in SUITES_1_2), (TLS_1_3, None)],
+    ids=[*SUITES_1_2, "TLS 1.3"],
+)
+def test_both_directions_are_decrypted(
+    version: ssl.TLSVersion, cipher: str | None, pem: Path, tmp_path: Path
+) -> None:
+    key_log = tmp_path / "keys"
+    peers = Peers(client_context(key_log, version, cipher), server_context(pem))
+    assert_read(talk(peers, key_log))
+
+
+def test_tls_1_2_is_decrypted_with_secrets_by_session_id(pem: Path, tmp_path: Path) -> None:
+    key_log, server = tmp_path / "keys", server_context(pem)
+    # Without tickets the server gives its sessions IDs.
+    server.options |= ssl.OP_NO_TICKET
+    peers = Peers(client_context(key_log, TLS_1_2), server)
+    recording = talk(peers, key_log)
+    session = peers.ends[Side.CLIENT].session
+    assert session is not None
+    master = recording.key_log.split()[-1]
+    recording.key_log = f"RSA Session-ID:{session.id.hex()} Master-Key:{master}\n"
+    assert_read(recording)
+
+
+@pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3])
+def test_a_resumed_session_is_decrypted(version: ssl.TLSVersion, pem: Path, tmp_path: Path) -> None:
+    key_log, server = tmp_path / "keys", server_context(pem)
+    client = client_context(key_log, version)
+    first = Peers(client, server)
+    talk(first, key_log)
+    second = Peers(client, server, first.ends[Side.CLIENT].session)
+    assert second.ends[Side.CLIENT].session_reused
+    assert_read(talk(second, key_log))
+
+
+@pytest.mark.parametrize("suite", SUITES_1_3)
+def test_key_updates_of_both_sides_are_followed(suite: str, pem: Path, tmp_path: Path) -> None:
+    key_log = tmp_path / "keys"
+    with openssl_server(pem, "-tls1_3", "-ciphersuites", suite, "-naccept", "1") as (server, port):
+        client = RecordedClient(client_context(key_log, TLS_1_3), port)
+        assert client.end.cipher() is not None
+        for round_ in range(3):
+            _say(server, b"before %d\n" % round_, client)
+            client.send(b"question %d\n" % round_)
+            # OpenSSL's command for a KeyUpdate that asks the client for one, too.
+            _command(server, b"K\n")
+            client.receive_no_data()
+            _say(server, b"behind %d\n" % round_, client)
+            client.send(b"answer %d\n" % round_)
+        client.close()
+    client.recording.key_log = key_log.read_text()
+    assert "TRAFFIC_SECRET_1" not in client.recording.key_log
+    assert_read(client.recording)
+
+
+def test_a_hello_retry_is_followed(pem: Path, tmp_path: Path) -> None:
+    key_log, server = tmp_path / "keys", server_context(pem)
+    server.set_ecdh_curve("secp384r1")
+    recording = talk(Peers(client_context(key_log, TLS_1_3), server), key_log)
+    hellos = [data for side, data in recording.wire if side is Side.CLIENT and b"\x16\x03\x03" in data[:20]]
+    assert hellos, "the client has said hello once only"
+    assert_read(recording)
+
+
+def test_cbc_is_named_as_unsupported(pem: Path, tmp_path: Path) -> None:
+    key_log = tmp_path / "keys"
+    peers = Peers(client_context(key_log, TLS_1_2, "ECDHE-ECDSA-AES128-SHA256"), server_context(pem))
+    recording = talk(peers, key_log)
+    with pytest.raises(UnreadableError) as caught:
+        decrypted(recording.wire, recording.keys())
+    assert caught.value.outcome is Outcome.UNSUPPORTED_SUITE
+
+
+def _command(server: subprocess.Popen[bytes], line: bytes) -> None:
+    assert server.stdin is not None
+    server.stdin.write(line)
+    server.stdin.flush()
+
+
+def _say(server: subprocess.Popen[bytes], line: bytes, client: RecordedClient) -> None:
+    _command(server, line)
+    client.receive(len(line))
