@@ -2,8 +2,8 @@
 
 Format: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/. The reader handles section headers (each
 may have another byte order), interface descriptions with the resolution and offset of their clock, and
-enhanced, simple and obsolete packet blocks. It skips all other blocks: name resolution, statistics, secrets,
-and those of later versions.
+enhanced, simple and obsolete packet blocks. Decryption secrets blocks with a key log of TLS are added to the
+key log that is given. It skips all other blocks: name resolution, statistics, and those of later versions.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
+from decoders.tls.key_log import KeyLog
 from decoders.wire.packet import Packet
 from decoders.wire.pcap import LARGEST_PACKET, PcapError
 
@@ -24,6 +25,8 @@ _SHORTEST_BLOCK = _BLOCK_HEADER_SIZE + _TRAILER_SIZE
 _LONGEST_BLOCK = LARGEST_PACKET + 1024 * 1024
 _END_OF_OPTIONS, _TIME_RESOLUTION, _TIME_OFFSET = 0, 9, 14
 _NANOSECONDS = 1_000_000_000
+_TLS_KEY_LOG = 0x544C534B
+"""The type of secrets that are a key log of TLS."""
 
 
 class _BlockType(enum.IntEnum):
@@ -33,6 +36,7 @@ class _BlockType(enum.IntEnum):
     OBSOLETE_PACKET = 2
     SIMPLE_PACKET = 3
     ENHANCED_PACKET = 6
+    DECRYPTION_SECRETS = 10
     SECTION_HEADER = 0x0A0D0D0A
 
 
@@ -52,12 +56,14 @@ class PcapngReader:
     """The packets of a pcapng file, read from a binary stream that need not be seekable.
 
     `truncated`, `position`, `head` and another iteration are those of PcapReader. A packet of a simple packet
-    block has no time and gets that of the packet before it. The constructor raises PcapError if the stream is
-    no pcapng file, the iteration if a block contradicts itself.
+    block has no time and gets that of the packet before it. Secrets go to `key_log`, before the packets that
+    follow them are yielded. The constructor raises PcapError if the stream is no pcapng file, the iteration
+    if a block contradicts itself.
     """
 
-    def __init__(self, stream: BinaryIO, head: bytes = b"") -> None:
+    def __init__(self, stream: BinaryIO, head: bytes = b"", key_log: KeyLog | None = None) -> None:
         self._stream = stream
+        self._key_log = key_log
         self._head = head + stream.read(len(PCAPNG_MAGIC) - len(head))
         if self._head != PCAPNG_MAGIC:
             raise PcapError("not a pcapng file")
@@ -132,7 +138,16 @@ class PcapngReader:
                 return self._timed(body, "Hxx4I", position)
             case _BlockType.SIMPLE_PACKET:
                 return self._simple(body, position)
+            case _BlockType.DECRYPTION_SECRETS:
+                self._add_secrets(body, position)
         return None
+
+    def _add_secrets(self, body: bytes, position: int) -> None:
+        kind, length = struct.unpack_from(f"{self._order}II", body)
+        if self._key_log is not None and kind == _TLS_KEY_LOG:
+            block = f"block at byte {position}"
+            self._key_log.add(body[8 : 8 + length], block)
+            self._key_log.end(block)
 
     def _timed(self, body: bytes, layout: str, position: int) -> Packet:
         number, high, low, captured, original = struct.unpack_from(f"{self._order}{layout}", body)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from decoders.tls.key_log import KeyLog
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.packet import Packet
 from streaming.feeder.capture_stream import open_file
@@ -35,9 +36,12 @@ def file_position(position: int) -> FilePosition:
 
 
 class Recording:
-    """The packets of all files; a file that is named twice is read once."""
+    """The packets of all files; a file that is named twice is read once.
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    Secrets of TLS that the files hold are added to `key_log`.
+    """
+
+    def __init__(self, paths: Sequence[Path], key_log: KeyLog | None = None) -> None:
         """Name files, plain or compressed, and folders of rotated ones.
 
         Raises UserError if one cannot be read or a folder holds no capture.
@@ -46,6 +50,7 @@ class Recording:
         files = list({file.resolve(): file for file in named}.values())
         self.files = files if len(files) == 1 else sorted(files, key=_began_at)
         self.run = _run(paths)
+        self._key_log = key_log
         self.truncated: set[Path] = set()
         """Files that have been read and end inside a packet."""
 
@@ -59,7 +64,7 @@ class Recording:
         Raises UserError if a file is damaged.
         """
         for number, path in enumerate(self.files):
-            with open_file(path) as file:
+            with open_file(path, self._key_log) as file:
                 for batch in file.batches():
                     yield batch._replace(positions=batch.positions | number << FILE_SHIFT)
                 if file.truncated:

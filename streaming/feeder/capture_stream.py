@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from decoders.tls.key_log import KeyLog
 from decoders.wire.capture_file import read_capture
 from decoders.wire.columnar.capture_batches import read_batches
 from decoders.wire.columnar.packets import PacketBatch
@@ -22,17 +23,18 @@ _MAGIC_SIZE = 4
 class CaptureStream:
     """The packets of a stream. Raises UserError, which names it, if it is no capture or is damaged.
 
-    A further iteration continues after the last packet, for a file that grows and is not compressed.
+    A further iteration continues after the last packet, for a file that grows and is not compressed. Secrets
+    of TLS that it holds are added to `key_log`.
     """
 
-    def __init__(self, stream: BinaryIO, name: str) -> None:
+    def __init__(self, stream: BinaryIO, name: str, key_log: KeyLog | None = None) -> None:
         self._name = name
         start = stream.read(_MAGIC_SIZE)
         self._decompressed = decompressed(cast("io.BufferedIOBase", stream), start)
         if self._decompressed is not None:
             stream, start = io.BufferedReader(self._decompressed), b""
         with self._naming_errors():
-            self._reader = read_capture(stream, start)
+            self._reader = read_capture(stream, start, key_log)
 
     def __iter__(self) -> Iterator[Packet]:
         with self._naming_errors():
@@ -63,11 +65,14 @@ class CaptureStream:
 
 
 @contextmanager
-def open_file(path: Path) -> Iterator[CaptureStream]:
-    """Open a capture file. Raises UserError if it cannot be read or is no capture."""
+def open_file(path: Path, key_log: KeyLog | None = None) -> Iterator[CaptureStream]:
+    """Open a capture file, whose secrets of TLS are added to `key_log`.
+
+    Raises UserError if it cannot be read or is no capture.
+    """
     try:
         stream = path.open("rb")
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     with stream:
-        yield CaptureStream(stream, str(path))
+        yield CaptureStream(stream, str(path), key_log)

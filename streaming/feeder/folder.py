@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from decoders.tls.key_log import KeyLog
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.packet import Packet
 from streaming.feeder.capture_stream import CaptureStream, open_file
@@ -31,15 +32,16 @@ class FileOrder(NamedTuple):
 
 
 class CaptureFolder:
-    """The packets of all files of a folder, each once."""
+    """The packets of all files of a folder, each once. Their secrets of TLS are added to `key_log`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, key_log: KeyLog | None = None) -> None:
         """Raises UserError if the folder holds no packet, or a file that is no capture."""
         ordered = {order: path for path in _paths(folder) if (order := _order(path))}
         if not ordered:
             raise UserError(f"{folder} holds no capture with packets; name a capture or a folder of captures")
         self.files = [ordered[order] for order in sorted(ordered)]
         self.truncated = False
+        self._key_log = key_log
 
     def __iter__(self) -> Iterator[Packet]:
         for batch in self.batches():
@@ -49,17 +51,18 @@ class CaptureFolder:
         """Yield the packets in batches; each is valid until the next but one is read."""
         before = 0
         for path in self.files:
-            with open_file(path) as file:
+            with open_file(path, self._key_log) as file:
                 yield from _shifted(before, file)
                 self.truncated |= file.truncated
                 before += file.position
 
 
-def follow(folder: Path) -> Iterator[PacketBatch]:
+def follow(folder: Path, key_log: KeyLog | None = None) -> Iterator[PacketBatch]:
     """Yield the packets of a folder and then new ones for ever; an empty batch after a pause.
 
     A file is complete when a later one exists. If it then ends inside a packet, or is damaged, its complete
-    packets are read and a warning goes to standard error. Files that are no captures are ignored.
+    packets are read and a warning goes to standard error. Files that are no captures are ignored. Secrets of
+    TLS in them are added to `key_log`.
     """
     before, last = 0, None
     while True:
@@ -69,7 +72,7 @@ def follow(folder: Path) -> Iterator[PacketBatch]:
             continue
         last, path = found
         try:
-            with open_file(path) as file:
+            with open_file(path, key_log) as file:
                 yield from _follow_file(folder, last, before, file)
                 before += file.position
                 if file.truncated:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from decoders.tls.key_log import KeyLog
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.packet import Packet
 from streaming.feeder.capture_stream import open_file
@@ -40,18 +41,19 @@ class Capture(Protocol):
 
 
 @contextmanager
-def open_capture(path: Path) -> Iterator[Capture]:
+def open_capture(path: Path, key_log: KeyLog | None = None) -> Iterator[Capture]:
     """Open a pcap or pcapng file, plain or compressed, or a folder of rotated ones.
 
+    Secrets of TLS that it holds are added to `key_log`.
     Raises UserError if it cannot be read or is no capture, also while its packets are read, and at the end
     TruncatedCaptureError if it ends inside a packet.
     """
     if path.is_dir():
-        folder = CaptureFolder(path)
+        folder = CaptureFolder(path, key_log)
         yield folder
         check_complete(folder, f"a file in {path}")
         return
-    with open_file(path) as file:
+    with open_file(path, key_log) as file:
         yield file
         check_complete(file, str(path))
 

@@ -8,6 +8,7 @@ import select
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from decoders.tls.key_log import KeyLog
 from decoders.wire.columnar.packets import PacketBatch
 from streaming.feeder.capture_stream import CaptureStream
 from streaming.feeder.source import check_complete
@@ -20,14 +21,15 @@ POLL_MILLISECONDS = 200
 _DESCRIPTOR = 0
 
 
-def standard_input(is_stopping: Callable[[], bool]) -> Iterator[PacketBatch]:
+def standard_input(is_stopping: Callable[[], bool], key_log: KeyLog | None = None) -> Iterator[PacketBatch]:
     """Yield the packets of standard input as they arrive, as `tcpdump -w -` writes them.
 
-    Ends when `is_stopping`. Raises UserError like `open_capture`.
+    Ends when `is_stopping`. Secrets of TLS in them are added to `key_log`. Raises UserError like
+    `open_capture`.
     """
     raw = _Bytes(is_stopping)
     try:
-        stream = CaptureStream(io.BufferedReader(raw), "standard input")
+        stream = CaptureStream(io.BufferedReader(raw), "standard input", key_log)
     except UserError:
         if is_stopping():
             return

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from decoders.tls.key_log import KeyLog
 from decoders.wire.capture_file import read_capture
 from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapError, PcapReader
@@ -167,3 +168,26 @@ def test_the_format_is_recognised_by_the_first_bytes() -> None:
     assert isinstance(read_capture(io.BytesIO(pcap[2:]), pcap[:2]), PcapReader)
     with pytest.raises(PcapError, match="not a pcap"):
         read_capture(io.BytesIO(b"GET / HTTP/1.1\r\nHost: example\r\n"))
+
+
+@pytest.mark.parametrize("order", "<>")
+def test_secrets_of_tls_are_added_to_the_key_log_before_the_packets_behind_them(order: str) -> None:
+    section = Section(order)
+    section.interface()
+    section.enhanced(1, b"before")
+    text = b"# comment\nCLIENT_RANDOM " + b"01" * 32 + b" " + b"02" * 48
+    section.block(10, section.pack("II", 0x544C534B, len(text)) + text + bytes(-len(text) % 4))
+    section.block(10, section.pack("II", 0x57474B4C, len(text)) + text.replace(b"01", b"03"))
+    section.enhanced(2, b"behind")
+    key_log = KeyLog()
+    held = [len(key_log) for _ in PcapngReader(io.BytesIO(section.data), key_log=key_log)]
+    assert held == [0, 1]
+    assert key_log.secrets(b"\x01" * 32) == {"CLIENT_RANDOM": b"\x02" * 48}
+    assert len(read(section.data)) == 2
+
+
+def test_secrets_without_their_length_are_damaged() -> None:
+    section = Section()
+    section.block(10, section.pack("I", 0x544C534B))
+    with pytest.raises(PcapError, match="incomplete"):
+        read(section.data)

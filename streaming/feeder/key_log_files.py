@@ -1,0 +1,131 @@
+"""Key log files: read once for a capture, or followed while they grow and are rotated."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from decoders.tls.key_log import KeyLog
+from streaming.user_error import UserError
+
+CHUNK: Final = 1 << 20
+"""Bytes that are read at once."""
+Say = Callable[[str, Path, str], None]
+"""Called with the name of an event, the file, and a line that says what happened and what to do."""
+
+
+def read_key_logs(paths: Sequence[Path]) -> KeyLog:
+    """Read key logs as they are now, to their ends. Raises UserError if one cannot be read."""
+    key_log = KeyLog()
+    for path in paths:
+        try:
+            with path.open("rb") as stream:
+                while text := stream.read(CHUNK):
+                    key_log.add(text, str(path))
+        except OSError as error:
+            raise UserError(f"cannot read the key log {path}: {error.strerror}") from error
+        key_log.end(str(path))
+    return key_log
+
+
+def exposed_key_logs(paths: Sequence[Path]) -> list[str]:
+    """Return a line for each key log that every user of this host can read."""
+    return [_exposure(path) for path in paths if path.is_file() and _is_exposed(path.stat().st_mode)]
+
+
+def _is_exposed(mode: int) -> bool:
+    return bool(mode & stat.S_IROTH)
+
+
+def _exposure(path: Path) -> str:
+    return f"every user of this host can read {path}, and so decrypt what it has secrets of: chmod o= {path}"
+
+
+class FollowedKeyLogs:
+    """Key logs that JVMs and clients go on writing: `poll` adds what is new to `key_log`.
+
+    A file that does not exist is awaited. One that is replaced is read to its end and then anew, one that is
+    truncated is read anew. `say` is called when a file is opened, and once for each trouble of it.
+    """
+
+    def __init__(self, paths: Sequence[Path], say: Say) -> None:
+        self.key_log = KeyLog()
+        self._files = [_FollowedFile(path, self.key_log, say) for path in paths]
+
+    def poll(self) -> None:
+        """Read what was written since the last call."""
+        for file in self._files:
+            file.poll()
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files:
+            file.close()
+
+
+class _FollowedFile:
+    """One of the files, and how far it has been read."""
+
+    def __init__(self, path: Path, key_log: KeyLog, say: Say) -> None:
+        self._path, self._key_log, self._say = path, key_log, say
+        self._descriptor: int | None = None
+        self._position = 0
+        self._told = ""
+
+    def poll(self) -> None:
+        try:
+            self._open_if_needed()
+            self._read_new()
+            if self._is_replaced():
+                self._read_new()
+                self.close()
+                self._open_if_needed()
+                self._read_new()
+        except FileNotFoundError:
+            self._tell("key-log-missing", f"{self._path} does not exist: it is read when it does")
+        except OSError as error:
+            message = f"cannot read {self._path}: {error.strerror}; what it logs now is not decrypted"
+            self._tell("key-log-unreadable", message)
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+            self._key_log.end(str(self._path))
+
+    def _open_if_needed(self) -> None:
+        if self._descriptor is not None:
+            return
+        # Opening a pipe without a writer would wait.
+        self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        self._position = 0
+        mode = os.fstat(self._descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            self.close()
+            raise OSError(errno.EINVAL, "it is no regular file")
+        self._tell("key-log-read", f"{self._path} is read")
+        if _is_exposed(mode):
+            self._say("key-log-exposed", self._path, _exposure(self._path))
+
+    def _read_new(self) -> None:
+        assert self._descriptor is not None
+        if os.fstat(self._descriptor).st_size < self._position:
+            self._key_log.end(str(self._path))
+            self._position = os.lseek(self._descriptor, 0, os.SEEK_SET)
+        while text := os.read(self._descriptor, CHUNK):
+            self._position += len(text)
+            self._key_log.add(text, str(self._path))
+
+    def _is_replaced(self) -> bool:
+        """Whether the path names another file than the one that is open."""
+        assert self._descriptor is not None
+        return not os.path.samestat(self._path.stat(), os.fstat(self._descriptor))
+
+    def _tell(self, event: str, message: str) -> None:
+        if self._told != event or event == "key-log-read":
+            self._told = event
+            self._say(event, self._path, message)

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+CRASH = "import os; os.abort()"
+FORBIDDEN = "from streaming.feeder.core_dumps import forbid_core_dumps; forbid_core_dumps(); "
+SHOWN = "import ctypes, resource; print(ctypes.CDLL(None).prctl(3), resource.getrlimit(resource.RLIMIT_CORE))"
+
+
+def test_a_process_with_secrets_is_not_dumped() -> None:
+    shown = [
+        subprocess.run(
+            [sys.executable, "-c", before + SHOWN], capture_output=True, text=True, check=True
+        ).stdout
+        for before in ("", FORBIDDEN)
+    ]
+    assert shown[0].startswith("1 ")
+    assert shown[1] == "0 (0, 0)\n"
+
+
+def test_a_crash_leaves_no_core(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
+    process = subprocess.Popen([sys.executable, "-c", FORBIDDEN + CRASH], cwd=tmp_path, env=environment)
+    _, status = os.waitpid(process.pid, 0)
+    process.returncode = status
+    assert os.WIFSIGNALED(status)
+    assert not os.WCOREDUMP(status)
+    assert list(tmp_path.iterdir()) == []
