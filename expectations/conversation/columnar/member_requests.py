@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from decoders.codec.columnar.frames import DecodedFrames
 from decoders.schema.registry import Schemas
 from expectations.conversation.bodies import LONGEST_OWN_MEMBER_ID, MemberRequest
+from expectations.conversation.body_reader import COMMITS, MEMBER_REQUESTS
 from expectations.conversation.bounded_text import bounded
-from expectations.conversation.observe import COMMITS, MEMBER_REQUESTS
 
 _COLUMNS: Final = {"sending_group_id": "groupId", "sending_member_id": "memberId"}
 _LENGTH: Final = 3

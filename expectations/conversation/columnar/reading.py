@@ -19,11 +19,11 @@ from decoders.protocol import HEARTBEAT_APIS
 from decoders.schema.registry import Schemas
 from decoders.wire.columnar.frames import FrameBatch
 from expectations.conversation.bodies import Heartbeat, HeartbeatResponse
+from expectations.conversation.body_reader import REQUESTS_WITH_BODY, RESPONSES_WITH_BODY
 from expectations.conversation.columnar import traits as frame_traits
 from expectations.conversation.columnar.heartbeats import heartbeat_bodies, heartbeat_columns
 from expectations.conversation.columnar.member_requests import member_columns, member_places
 from expectations.conversation.error_codes import error_code_paths, has_tagged_error_code
-from expectations.conversation.observe import REQUESTS_WITH_BODY, RESPONSES_WITH_BODY
 
 
 class ReadFrames(NamedTuple):

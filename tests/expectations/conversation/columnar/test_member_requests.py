@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from decoders.codec.request import write_request
 from decoders.frame.record import Direction, Kind, Record
 from decoders.schema.registry import default_schemas
+from expectations.conversation.body_reader import MEMBER_REQUESTS
 from expectations.conversation.columnar.member_requests import member_requests
 from expectations.conversation.columnar.reading import ObservationReader
-from expectations.conversation.observe import MEMBER_REQUESTS, observe
+from expectations.conversation.observe import observe
 from expectations.conversation.occurrence import NO_EVIDENCE
 from tests.decoders.frame.columnar.batches import record_of, unpacked
 from tests.examples import examples
