@@ -102,6 +102,7 @@ def test_up_to_any_packet_no_finding_is_new(capture: Path, tmp_path: Path) -> No
         assert told(examined(packets(capture)[:end], tmp_path)) <= told(whole(capture)), end
 
 
+@pytest.mark.slow
 @CAPTURES
 @pytest.mark.parametrize("seed", range(30))
 def test_with_packets_lost_no_finding_is_new_and_every_byte_is_booked(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,16 @@ RECORDINGS = [rule for rule in RULES if "record" in rule]
 NAMES = sorted({alert["alert"] for alert in ALERTS})
 
 
+@functools.cache
+def _tests() -> list[dict[str, Any]]:
+    return [test for file in CASES for test in yaml.safe_load(file.read_text())["tests"]]
+
+
 def cases(name: str) -> list[dict[str, Any]]:
     """Each test of an alert: the moments asked for it in one test, in their order."""
-    tests = [test for file in CASES for test in yaml.safe_load(file.read_text())["tests"]]
     asked = [
         [moment for moment in test.get("alert_rule_test", []) if moment["alertname"] == name]
-        for test in tests
+        for test in _tests()
     ]
     return [{"moments": moments} for moments in asked if moments]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import re
 from pathlib import Path
 
@@ -56,9 +57,15 @@ def test_a_path_that_is_gone_is_noticed() -> None:
     ]
 
 
+@functools.cache
+def known_paths() -> frozenset[str]:
+    """All files and folders of the repository."""
+    return frozenset(str(path) for file in files() for path in (file, *file.parents))
+
+
 def paths_that_are_gone(text: str) -> list[str]:
     """Return the paths from the root that a document names in code and that do not exist."""
-    known = {str(path) for file in files() for path in (file, *file.parents)}
+    known = known_paths()
     tops = "|".join({path.split("/")[0] for path in known if "/" in path})
     named = re.findall(rf"`((?:{tops})/[\w./*<>-]+)`", text)
     patterns = {path: re.sub(r"<\w+>", "*", path.rstrip("/")) for path in named}

@@ -107,6 +107,7 @@ def test_a_good_table_passes_every_expectation() -> None:
     assert {outcome.id for outcome in result.outcomes} == set(BROKEN)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expectation", BROKEN)
 def test_each_fault_fails_its_own_expectation_and_no_other(expectation: str) -> None:
     """It reports the number of rows that are at fault."""

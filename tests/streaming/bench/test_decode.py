@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from decoders.codec.columnar.reader import ColumnarReader
 from decoders.schema.registry import default_schemas
 from streaming.bench.decode import measure
 from streaming.bench.frame_mix import mixed_frames
 
 
+@pytest.mark.slow
 def test_a_small_run_has_the_shape_of_a_large_one() -> None:
     measured = measure(frames=1_000, rounds=1)
     assert measured["name"] == "decode"

@@ -35,6 +35,7 @@ def test_the_capture_is_one_conversation_a_client() -> None:
     assert SCHEMAS.api(records[-1].paired_api_key) is not None
 
 
+@pytest.mark.slow
 def test_the_bench_reports_its_ratios() -> None:
     measured = wire.measure(packets=20_000, rounds=1, long_capture=20_000_000)
     assert measured["name"] == "wire"

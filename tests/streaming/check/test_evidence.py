@@ -60,6 +60,7 @@ def test_every_finding_of_a_capture_is_shown_by_a_small_file(capture: Path, tmp_
     assert all(path.stat().st_size < 10_000 for path in (tmp_path / "evidence").iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
 def test_every_finding_of_a_case_is_shown(page: Path, tmp_path: Path) -> None:
     """Of every rule: with gaps, joined midway, on several connections."""

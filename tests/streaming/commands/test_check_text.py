@@ -11,16 +11,24 @@ import pytest
 from expectations.rules.catalogue import RULES
 from tests.captures import planted, real_clients
 from tests.streaming.captures import conforming, write_capture
-from tests.streaming.commands.ran import Ran, run_process
+from tests.streaming.commands.ran import Ran
 
 WIDTHS = (60, 100, 200)
+Lines = Callable[..., list[str]]
 
 
-def lines_of(*arguments: object, width: int = 100) -> list[str]:
-    return run_process("check", *arguments, COLUMNS=str(width)).output.splitlines()
+@pytest.fixture
+def lines_of(kipwatch: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> Lines:
+    """Run `check` at a terminal's width, and return what it prints."""
+
+    def run(*arguments: object, width: int = 100) -> list[str]:
+        monkeypatch.setenv("COLUMNS", str(width))
+        return kipwatch("check", *arguments).output.splitlines()
+
+    return run
 
 
-def test_the_verdict_is_the_last_line(tmp_path: Path) -> None:
+def test_the_verdict_is_the_last_line(lines_of: Lines, tmp_path: Path) -> None:
     last = lines_of(planted.CAPTURE)[-1]
     found = r"\d+ violations, \d+ improvements, \d+ information by \d+ clients and 1 broker"
     expected = rf"{found}; (\d+) of (\d+) rules exercised"
@@ -54,7 +62,7 @@ def test_what_is_suppressed_is_counted_apart(
     assert ran.output.startswith("1 violation by 1 client; 1 finding suppressed; ")
 
 
-def test_rules_that_had_nothing_to_judge_are_a_number_unless_asked_for() -> None:
+def test_rules_that_had_nothing_to_judge_are_a_number_unless_asked_for(lines_of: Lines) -> None:
     short, long = ("\n".join(lines_of(planted.CAPTURE, *flags)) for flags in ([], ["--coverage"]))
     silent = re.search(r"(\d+) rules? had nothing to judge; --coverage lists all", short)
     assert silent
@@ -65,7 +73,7 @@ def test_rules_that_had_nothing_to_judge_are_a_number_unless_asked_for() -> None
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("capture", [planted.CAPTURE, real_clients.CAPTURE], ids=["planted", "real"])
-def test_nothing_is_cut_off_however_wide_the_terminal_is(capture: Path, width: int) -> None:
+def test_nothing_is_cut_off_however_wide_the_terminal_is(lines_of: Lines, capture: Path, width: int) -> None:
     lines = lines_of(capture, "--coverage", width=width)
     assert not [line for line in lines if "…" in line]
     assert {rule.id for rule in RULES} <= {line.split()[0] for line in lines if line}
@@ -74,7 +82,7 @@ def test_nothing_is_cut_off_however_wide_the_terminal_is(capture: Path, width: i
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_numbers_stand_under_each_other(width: int) -> None:
+def test_numbers_stand_under_each_other(lines_of: Lines, width: int) -> None:
     lines = lines_of(planted.CAPTURE, width=width)
     start = next(number for number, line in enumerate(lines) if line.startswith("rule "))
     rows = [line for line in lines[start + 1 :] if re.match(r"(kip\d+|wire)/", line)]
@@ -83,14 +91,14 @@ def test_numbers_stand_under_each_other(width: int) -> None:
     assert len(ends) == 1
 
 
-def test_only_violations_are_called_violated() -> None:
+def test_only_violations_are_called_violated(lines_of: Lines) -> None:
     states = {line.split()[0]: line.split()[-1] for line in lines_of(planted.CAPTURE) if "/" in line}
     assert states["kip1313/instance-id-changed"] == "violated"
     assert states["kip1313/instance-id-not-lifelong"] == "information"
     assert states["kip1313/instance-id-reserved"] == "improvement"
 
 
-def test_one_is_not_many() -> None:
+def test_one_is_not_many(lines_of: Lines) -> None:
     for capture in (planted.CAPTURE, real_clients.CAPTURE):
         assert not re.search(
             r"\b1 (findings|frames|connections|violations|times)\b", "\n".join(lines_of(capture))

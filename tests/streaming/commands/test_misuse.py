@@ -214,8 +214,10 @@ def test_an_expired_suppression_is_warned_of_before_the_query_starts(
 
 
 @pytest.mark.parametrize("address", ["9107", "127.0.0.1", "127.0.0.1:", ":9107", "127.0.0.1:²", "h:65536"])
-def test_a_metrics_address_that_is_not_host_and_port(captures: Path, address: str) -> None:
-    ran = run_process("feed", captures / "clean.pcap", "--feeder-metrics-address", address)
+def test_a_metrics_address_that_is_not_host_and_port(
+    kipwatch: Callable[..., Ran], captures: Path, address: str
+) -> None:
+    ran = kipwatch("feed", captures / "clean.pcap", "--feeder-metrics-address", address)
     assert f"{address!r} is not host:port" in ran.error_line
 
 
