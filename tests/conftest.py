@@ -10,6 +10,7 @@ import hypothesis
 import pytest
 
 from streaming.broker.jars import jars
+from streaming.log import configure_log
 from tests.examples import examples
 
 # The time of an example depends more on the load of the machine than on the code.
@@ -18,7 +19,11 @@ hypothesis.settings.load_profile("kipwatch")
 
 
 def pytest_configure() -> None:
-    """Name a file for the main module of a parallel worker: without one PySpark takes it for a doctest."""
+    """Name a file for the main module of a parallel worker: without one PySpark takes it for a doctest.
+
+    Log as the commands do.
+    """
+    configure_log()
     main = sys.modules["__main__"]
     if not hasattr(main, "__file__"):
         main.__file__ = __file__

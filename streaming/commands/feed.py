@@ -16,7 +16,6 @@ from streaming.broker.frames_topic import FramesTopic
 from streaming.feeder.capture import CaptureError, InterfaceCapture
 from streaming.feeder.feeder import Batches, Feeder, open_save
 from streaming.feeder.folder import follow
-from streaming.feeder.log import log_event
 from streaming.feeder.outlet import DryRun
 from streaming.feeder.own_traffic import OwnTraffic
 from streaming.feeder.ports_of_file import nothing_published
@@ -24,6 +23,7 @@ from streaming.feeder.privileges import become
 from streaming.feeder.publisher import CLIENT_ID, Publisher
 from streaming.feeder.source import open_capture, run_of_file
 from streaming.feeder.standard_input import standard_input
+from streaming.log import FEEDER_LOG, configure_log
 from streaming.metrics.exposition import Exposition, serve
 from streaming.settings.address import host_and_port
 from streaming.settings.configuration import Configuration, add_flags, configure
@@ -44,6 +44,7 @@ SETTINGS = (
     "max_request_bytes",
     "feeder_metrics_address",
     "schemas",
+    "log_level",
 )
 POLL_SECONDS = 0.2
 TOPIC_SECONDS = 3.0
@@ -82,6 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Feed from the source that the arguments name."""
     configuration = configure(arguments)
+    configure_log(configuration.log_level)
     if arguments.save and _is_source(arguments.save, arguments.source):
         raise UserError(f"--save would overwrite {arguments.save}, the source; name another file")
     with ExitStack() as stack:
@@ -168,7 +170,7 @@ def _publisher(configuration: Configuration, feeder: Feeder) -> Publisher:
     if problem := topic.wait(TOPIC_SECONDS):
         raise UserError(problem)
     if topic.is_created:
-        log_event("topic-created", topic=configuration.frames_topic)
+        FEEDER_LOG.info("topic-created", topic=configuration.frames_topic)
     return Publisher(
         configuration.bootstrap,
         configuration.frames_topic,

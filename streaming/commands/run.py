@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import signal
 import sys
 
 from streaming.broker.java import java
+from streaming.log import QUERY_LOG, configure_log
 from streaming.observe.observers import add_observe_flag, observed
-from streaming.query.log import log_event
 from streaming.settings.configuration import Configuration, add_flags, configure
 from streaming.settings.decisions import Decisions
 from streaming.user_error import UserError
@@ -30,6 +29,7 @@ SETTINGS = (
     "schemas",
     "spec",
     "label_limit",
+    "log_level",
 )
 
 
@@ -61,6 +61,7 @@ def _refuse_watched_bootstrap(configuration: Configuration) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run until SIGTERM or SIGINT, or show the plan."""
     configuration = configure(arguments)
+    configure_log(configuration.log_level)
     for warning in Decisions(configuration).expired():
         print(f"kipwatch: {warning}", file=sys.stderr)
     if arguments.config and not arguments.dry_run:
@@ -73,14 +74,12 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     from streaming.query.application import Application  # noqa: PLC0415  # Spark takes seconds to load
 
-    # The end of the query is logged in one line; py4j would log each call to a JVM that is gone.
-    logging.disable(logging.ERROR)
     application = Application(configuration, lambda: configure(arguments))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: application.stop())
     signal.signal(signal.SIGHUP, lambda *_: application.reload())
     with observed(arguments.observe, configuration) as addresses:
         if addresses:
-            log_event("observed", **addresses)
+            QUERY_LOG.info("observed", **addresses)
         application.run()
     return 0

@@ -20,10 +20,10 @@ from streaming.feeder.capture import InterfaceCapture
 from streaming.feeder.excluded_traffic import ExcludedTraffic
 from streaming.feeder.feeder_metrics import FeederMetrics
 from streaming.feeder.heartbeat import INTERVAL, FeederHeartbeats
-from streaming.feeder.log import log_event
 from streaming.feeder.outlet import Outlet
 from streaming.feeder.own_traffic import OwnTraffic
 from streaming.feeder.port_watch import ANY_PORT, PortWatch
+from streaming.log import FEEDER_LOG
 from streaming.settings.configuration import Configuration
 from streaming.settings.private_file import open_private
 from streaming.settings.release import load_schemas
@@ -124,7 +124,7 @@ class Feeder:
         Raises UserError if Kafka did not accept all records.
         """
         self._outlet, self._running = outlet, True
-        log_event("ready")
+        FEEDER_LOG.info("ready")
         try:
             for packets in batches:
                 self._busy_since = time.monotonic()
@@ -209,7 +209,7 @@ class Feeder:
         self._account_records()
         fates, ledger = self._outlet.fates, self._tracker.ledger.fates()
         packets = {"dropped_packets": self._dropped, "unread_packets": self._unread}
-        log_event("stopped", records=fates, left=left, **packets, bytes=ledger)
+        FEEDER_LOG.info("stopped", records=fates, left=left, **packets, bytes=ledger)
         lost = left + fates.get("refused", 0)
         if lost:
             reason = f"Kafka did not accept {lost} records; check that it runs, and its errors above"

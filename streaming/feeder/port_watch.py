@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.other_protocol import OtherProtocol
-from streaming.feeder.log import log_event
+from streaming.log import FEEDER_LOG
 
 ANY_PORT = 0
 """Stands for all ports where none is named."""
@@ -70,11 +70,15 @@ class PortWatch:
             port.note(ledger, now)
             if port.is_silent(now) and not port.is_silence_told:
                 port.is_silence_told = True
-                log_event("no-traffic", port=number, message=self._silence(number, now - port.captured_at))
+                FEEDER_LOG.warning(
+                    "no-traffic", port=number, message=self._silence(number, now - port.captured_at)
+                )
             if port.is_opaque(now) and not port.is_opaque_told:
                 port.is_opaque_told = True
                 protocol = ledger.opaque.most_common(1)[0][0]
-                log_event("not-kafka", port=number, protocol=protocol, message=_opacity(number, protocol))
+                FEEDER_LOG.warning(
+                    "not-kafka", port=number, protocol=protocol, message=_opacity(number, protocol)
+                )
 
     def _silence(self, number: int, seconds: float) -> str:
         return (

@@ -16,8 +16,8 @@ from confluent_kafka import KafkaError, Message, Producer
 from decoders.frame.columnar.packing import PackedFrames
 from decoders.frame.record import Record, pack, unpack
 from decoders.wire.columnar.frames import FrameBatch
-from streaming.feeder.log import log_event
 from streaming.feeder.shedding import Shedding
+from streaming.log import FEEDER_LOG
 from streaming.settings.kafka_client import Setting, librdkafka_settings, made
 from streaming.user_error import UserError
 
@@ -122,7 +122,7 @@ class Publisher:
         self._check_topic()
         if self.waiting_bytes > SHED_ABOVE * self._buffer_bytes and not self._overfull:
             self._overfull = True
-            log_event("shedding", waiting_bytes=self.waiting_bytes)
+            FEEDER_LOG.warning("shedding", waiting_bytes=self.waiting_bytes)
         elif self.waiting_bytes < RECOVER_BELOW * self._buffer_bytes and self._overfull:
             self._recover()
 
@@ -153,7 +153,7 @@ class Publisher:
         self._overfull = False
         for record in self.shedding.recover():
             self._queue(record)
-        log_event("recovered", shed_records=self.shedding.records, shed_bytes=self.shedding.bytes)
+        FEEDER_LOG.info("recovered", shed_records=self.shedding.records, shed_bytes=self.shedding.bytes)
 
     def _queue(self, record: Record) -> None:
         self._send(record.connection, pack(record))
@@ -185,7 +185,7 @@ class Publisher:
 
     def _on_accepted(self) -> None:
         if self._unreachable:
-            log_event("delivering")
+            FEEDER_LOG.info("delivering")
         self._unreachable = False
         self._logged.clear()
 
@@ -197,7 +197,9 @@ class Publisher:
         if error.code() not in self._logged:
             self._logged.add(error.code())
             message, waiting_bytes = error.str(), self.waiting_bytes
-            log_event("kafka-trouble", error=error.name(), message=message, waiting_bytes=waiting_bytes)
+            FEEDER_LOG.warning(
+                "kafka-trouble", error=error.name(), message=message, waiting_bytes=waiting_bytes
+            )
 
 
 def _producer(bootstrap: str, settings: Mapping[str, Setting], required: Mapping[str, Any]) -> Producer:

@@ -15,12 +15,12 @@ from pyspark.sql import SparkSession
 
 from streaming.broker.topics import create_topics
 from streaming.judging.report import Report
+from streaming.log import QUERY_LOG
 from streaming.metrics.exposition import Exposition, serve
 from streaming.query.application_metrics import ApplicationMetrics
 from streaming.query.exit_reason import UNKNOWN, explain
 from streaming.query.findings_sink import FindingsSink
 from streaming.query.kafka_watch import KafkaWatch
-from streaming.query.log import log_event
 from streaming.query.metrics_sink import MetricsSink
 from streaming.query.progress import ProgressListener
 from streaming.query.query import reports_of, start_query
@@ -121,7 +121,7 @@ class Application:
                 break
             # A restarted query has as long for its next batch as one that Kafka has just answered.
             self._kafka_watch.record_wait()
-        log_event("stopped", batch=self._latest_batch)
+        QUERY_LOG.info("stopped", batch=self._latest_batch)
 
     def _run_once(self, session: SparkSession) -> str | None:
         """Run the query. Return Spark's text on why it ended by itself, None if it was stopped."""
@@ -145,7 +145,7 @@ class Application:
         query = start_query(
             reports_of(session, self._configuration), self._configuration, self._process_batch
         )
-        log_event("started", id=str(query.id), checkpoint=self._configuration.checkpoint)
+        QUERY_LOG.info("started", id=str(query.id), checkpoint=self._configuration.checkpoint)
         return query
 
     def _take_over_decisions(self) -> bool:
@@ -155,12 +155,14 @@ class Application:
             configuration, others = take_over(self._configuration, self._configure())
             decisions = Decisions(configuration)
         except UserError as error:
-            log_event("decisions-refused", line=str(error))
+            QUERY_LOG.error("decisions-refused", line=str(error))
             return False
         changed = configuration != self._configuration
         self._configuration = configuration
         self._metrics.add_rules(rule.id for rule in decisions.rules)
-        log_event("decisions-reloaded", changed=changed, needs_restart=others, warnings=decisions.expired())
+        QUERY_LOG.info(
+            "decisions-reloaded", changed=changed, needs_restart=others, warnings=decisions.expired()
+        )
         return changed
 
     def _finish(self, query: Any) -> None:
@@ -177,7 +179,8 @@ class Application:
         reason, line = explain(error_text)
         self._metrics.count_exit(reason)
         detail = {"detail": error_text} if reason is UNKNOWN else {}
-        log_event("ended", reason=reason.name, line=line, **detail)
+        log = QUERY_LOG.warning if reason.transient else QUERY_LOG.error
+        log("ended", reason=reason.name, line=line, **detail)
         if not reason.transient:
             raise UserError(f"the query stopped: {line}")
         self._kafka_watch.record_wait()
@@ -193,7 +196,9 @@ class Application:
         if frames:
             self._has_judged = True
             undecodable = sum(sum(report.undecodable.values()) for report in reports)
-            log_event("batch", batch=batch_id, frames=frames, findings=len(findings), undecodable=undecodable)
+            QUERY_LOG.info(
+                "batch", batch=batch_id, frames=frames, findings=len(findings), undecodable=undecodable
+            )
 
     def _is_healthy(self) -> bool:
         latest_batch_at, kafka_away_at = self._progress.latest_batch_at, self._kafka_watch.away_at

@@ -10,7 +10,7 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from expectations.judging.finding import Finding
-from streaming.query.log import log_event
+from streaming.log import KAFKA_LOG, QUERY_LOG
 from streaming.settings.kafka_client import Setting, librdkafka_settings, made
 
 FLUSH_SECONDS = 30.0
@@ -30,7 +30,9 @@ class FindingsSink:
         """`settings` is the table [kafka] of the configuration. Raises UserError if it is invalid."""
         self._topic = topic
         client = librdkafka_settings(bootstrap, settings)
-        self._producer = made(Producer, {**client, "enable.idempotence": True, "linger.ms": 5})
+        self._producer = made(
+            Producer, {**client, "enable.idempotence": True, "linger.ms": 5, "logger": KAFKA_LOG.logger}
+        )
         self._failures: set[str] = set()
         self._refused = 0
 
@@ -77,6 +79,6 @@ class FindingsSink:
     def _record(self, error: KafkaError, finding_id: str) -> None:
         if error.code() in _REFUSALS:
             self._refused += 1
-            log_event("finding-refused", id=finding_id, error=error.name(), message=error.str())
+            QUERY_LOG.warning("finding-refused", id=finding_id, error=error.name(), message=error.str())
         else:
             self._failures.add(error.str())

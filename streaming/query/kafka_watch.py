@@ -10,7 +10,7 @@ from typing import Self
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
-from streaming.query.log import log_event
+from streaming.log import QUERY_LOG
 from streaming.settings.kafka_client import Setting, admin_client
 
 LATE_AFTER = 10.0
@@ -65,7 +65,10 @@ class KafkaWatch:
             self.record_wait()
         if bool(trouble) != self._away:
             self._away = bool(trouble)
-            log_event("kafka-away", reason=trouble) if trouble else log_event("kafka-back")
+            if trouble:
+                QUERY_LOG.warning("kafka-away", reason=trouble)
+            else:
+                QUERY_LOG.info("kafka-back")
 
     def _trouble(self) -> str:
         """Return why frames cannot be read, "" if they can. An unknown topic ends the query by itself."""

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from streaming.broker.jars import jars
 from streaming.query.checkpoint import choose_file_manager
+from streaming.query.jvm import start_context
 from streaming.query.worker_archive import FOLDER, pack_worker_archive
 from streaming.settings.configuration import Configuration
 from streaming.user_error import UserError
@@ -50,12 +51,12 @@ def _make_session(configuration: Configuration, connector: Sequence[Path], scrat
     settings["spark.master"] = master = configuration.master or _given_master()
     settings |= _in_process() if master.startswith("local") else _on_cluster(scratch)
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-    builder = SparkSession.builder.appName("kipwatch")
-    for name, value in (settings | configuration.spark).items():
+    all_settings = settings | configuration.spark
+    start_context(SparkConf().setAppName("kipwatch").setAll(list(all_settings.items())))
+    builder = SparkSession.builder
+    for name, value in all_settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    # We log the end of a query in one line; Spark would log every stack trace.
-    session.sparkContext.setLogLevel("FATAL")
     _demand_connector(session, connector)
     choose_file_manager(session, configuration)
     return session

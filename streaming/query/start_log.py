@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from streaming.query.log import log_event
+from streaming.log import QUERY_LOG
 
 
 class StartLog:
@@ -29,4 +29,4 @@ class StartLog:
         tasks = sum(self._finished.values())
         if self._finished and tasks != self._logged:
             self._logged = tasks
-            log_event("starting-workers", tasks=tasks)
+            QUERY_LOG.info("starting-workers", tasks=tasks)

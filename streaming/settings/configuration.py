@@ -16,6 +16,7 @@ import msgspec
 from decoders.frame.record import NAME_BYTES
 from decoders.wire.assembly import MAX_FRAME
 from expectations.rules.base.rule import Level
+from streaming.log import Level as LogLevel
 from streaming.metrics.label_values import LABEL_LIMIT
 from streaming.settings.address import HIGHEST_PORT
 from streaming.settings.metrics_tls import MetricsTls
@@ -157,6 +158,10 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             description="readings of KIPs, such as kip1082=text, separated by commas; if empty, as released"
         ),
     ] = []
+    log_level: Annotated[
+        LogLevel,
+        Described(description="what is logged: debug, info, warning or error, and what is graver"),
+    ] = "info"
     topics: Topics = Topics()
     metrics_tls: MetricsTls = MetricsTls()
     exclude: list[Exclude] = []

@@ -17,6 +17,7 @@ from tests.decoders.wire.conversation import CLIENT, SERVER, TO_BROKER, metadata
 from tests.streaming.feeder.test_feeder import FakeOutlet, batches
 
 PLAIN, OTHER = 9092, 9093
+OF_EVERY_LINE = {"time", "level", "event"}
 TLS = bytes.fromhex("16030100a5010000a10303")
 
 
@@ -39,7 +40,8 @@ class Watched:
 
     def lines(self, at: float) -> list[dict[str, Any]]:
         self._watch.check(self.ledgers, at)
-        return [json.loads(line) for line in self._capsys.readouterr().out.splitlines()]
+        lines = [json.loads(line) for line in self._capsys.readouterr().out.splitlines()]
+        return [{name: value for name, value in line.items() if name not in OF_EVERY_LINE} for line in lines]
 
 
 @pytest.fixture

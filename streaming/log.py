@@ -1,0 +1,80 @@
+"""The log: stdlib logging as JSON lines on standard output, for feeder, query, Kafka clients and the JVM.
+
+A line has `time`, `level` and `event`. Its first key is the component, whose value is the event once more, as
+in `{"feeder": "ready", …}`; a line of a library has its `logger` instead.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Final, Literal, TextIO
+
+Level = Literal["debug", "info", "warning", "error"]
+
+_OURS: Final = "kipwatch."
+_FIELDS: Final = "kipwatch_fields"
+
+
+class EventLog:
+    """The log of one component. Each event has a name of a few words with hyphens, and fields."""
+
+    def __init__(self, component: str) -> None:
+        self.logger = logging.getLogger(_OURS + component)
+
+    def debug(self, event: str, **fields: object) -> None:
+        self._log(logging.DEBUG, event, fields)
+
+    def info(self, event: str, **fields: object) -> None:
+        self._log(logging.INFO, event, fields)
+
+    def warning(self, event: str, **fields: object) -> None:
+        self._log(logging.WARNING, event, fields)
+
+    def error(self, event: str, **fields: object) -> None:
+        self._log(logging.ERROR, event, fields)
+
+    def _log(self, level: int, event: str, fields: dict[str, object]) -> None:
+        self.logger.log(level, event, extra={_FIELDS: fields})
+
+
+FEEDER_LOG: Final = EventLog("feeder")
+QUERY_LOG: Final = EventLog("query")
+JVM_LOG: Final = EventLog("jvm")
+KAFKA_LOG: Final = EventLog("kafka")
+
+
+def configure_log(level: Level = "info") -> None:
+    """Write what is logged from now on as JSON lines, from a level on."""
+    handler = _StandardOutput()
+    handler.setFormatter(_JsonLines())
+    # At debug libraries stay at info: numba would log every instruction that it compiles.
+    logging.basicConfig(level="INFO" if level == "debug" else level.upper(), handlers=[handler], force=True)
+    logging.getLogger(_OURS.rstrip(".")).setLevel(level.upper())
+    logging.captureWarnings(True)
+    # py4j logs each call to a JVM that is gone. That the JVM is gone is an event of the query.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+
+
+class _StandardOutput(logging.StreamHandler[TextIO]):
+    """Writes to what is standard output at that moment. A log that nobody can read stops nothing."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stdout
+        super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (named so in the base class)
+        """Ignore that a line cannot be written."""
+
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        ours, event = record.name.startswith(_OURS), record.getMessage()
+        line = {record.name.removeprefix(_OURS): event} if ours else {"logger": record.name}
+        line["time"] = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line["level"], line["event"] = record.levelname.lower(), event
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line | getattr(record, _FIELDS, {}), default=str)
