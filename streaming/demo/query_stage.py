@@ -28,11 +28,17 @@ def stage(event: dict[str, Any], responds: bool, has_judged: bool) -> str:
     """
     if has_judged:
         return ""
-    if event.get("query") == "starting-workers":
-        return f"Spark starts its Python workers for the first batch, tasks done: {event['tasks']}"
-    if event.get("query") == "started":
-        return "Spark runs, the first batch begins"
-    return "Spark starts" if responds else "the query is loading"
+    match event.get("query"):
+        case None:
+            return "Spark starts" if responds else "the query is loading"
+        case "starting-workers":
+            return f"Spark starts its Python workers for the first batch, tasks done: {event['tasks']}"
+        case "started" | "kafka-back":
+            return "Spark runs, the first batch begins"
+        case "kafka-away":
+            return f"the query waits for Kafka: {event['reason']}"
+        case _:
+            return "Spark runs, the first batch ends"
 
 
 def load_note() -> str:

@@ -34,6 +34,9 @@ def test_the_last_whole_event_of_the_log_counts(tmp_path: Path) -> None:
             False,
             "Spark starts its Python workers for the first batch, tasks done: 2",
         ),
+        ({"query": "kafka-away", "reason": "timed out"}, True, False, "the query waits for Kafka: timed out"),
+        ({"query": "kafka-back"}, True, False, "Spark runs, the first batch begins"),
+        ({"query": "batch"}, True, False, "Spark runs, the first batch ends"),
         ({"query": "batch"}, True, True, ""),
     ],
 )
