@@ -15,7 +15,7 @@ MAX_LOST_RECORDS: Final = 1024
 """Record numbers that are tried for the first record after lost bytes."""
 MAX_ATTEMPTS: Final = 4 * MAX_LOST_RECORDS
 """Decryptions that may fail after lost bytes before the connection counts as unreadable."""
-MAX_HANDSHAKE_RECORDS: Final = 256
+MAX_HANDSHAKE_RECORDS: Final = 64
 """Records of the handshake that may precede the first record of a TLS 1.3 direction that can be read."""
 _MAX_UNSEEN_RECORDS = 64
 """Record numbers that are tried for a lost KeyUpdate."""

@@ -104,6 +104,9 @@ class Session:
         if record.content_type == ContentType.CHANGE_CIPHER_SPEC:
             self._changed.add(side)
         elif record.content_type == ContentType.HANDSHAKE:
+            if self._suite is not None and self._suite.is_tls_1_3:
+                # Behind the hellos all messages are encrypted, and such records say APPLICATION_DATA.
+                raise UnreadableError(Outcome.LOST_RECORD_NUMBERS)
             self._read_hello(side, record.fragment)
         elif record.content_type == ContentType.APPLICATION_DATA:
             if not self._has_early_data(side):

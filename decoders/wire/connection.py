@@ -11,13 +11,24 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from decoders.frame.record import Closing, Direction, Kind, Record
+from decoders.tls.key_log import KeyLog
+from decoders.tls.outcome import Outcome
+from decoders.wire.decryption import Decryption, Passed, Unreadable
 from decoders.wire.frame_detector import FrameDetector
 from decoders.wire.kafka_layer import Acknowledged, KafkaLayer, KafkaLayerSnapshot
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.patience import MAX_WAIT_SEGMENTS, Patience
 from decoders.wire.recorder import Recorder, Run
 from decoders.wire.segment import Segment, SocketAddress, TcpFlag
-from decoders.wire.stream import MAX_HELD, PIECE_COST, SEQUENCE_SPACE, Stream, StreamSnapshot
+from decoders.wire.stream import (
+    MAX_HELD,
+    PIECE_COST,
+    SEQUENCE_SPACE,
+    Chunk,
+    Gap,
+    Stream,
+    StreamSnapshot,
+)
 
 _OTHER = {
     Direction.TO_BROKER: Direction.TO_CLIENT,
@@ -41,11 +52,19 @@ class Connection:
 
     `ledger` counts its bytes, and adds them to the given ledger as well. `counted_held` is the part of `held`
     that the tracker has counted, to bound memory. `initial_sequence` is the sequence number of the client's
-    SYN, None if it was not captured. `last_seen_at` is in nanoseconds since the epoch.
+    SYN, None if it was not captured. `last_seen_at` is in nanoseconds since the epoch. With a key log TLS is
+    decrypted.
     """
 
     def __init__(
-        self, run: Run, detector: FrameDetector, ledger: Ledger, client: SocketAddress, server: SocketAddress
+        self,
+        run: Run,
+        detector: FrameDetector,
+        ledger: Ledger,
+        client: SocketAddress,
+        server: SocketAddress,
+        *,
+        key_log: KeyLog | None = None,
     ) -> None:
         self.client = client
         self.server = server
@@ -61,7 +80,14 @@ class Connection:
         self._early: list[Segment] = []
         self._reset: Segment | None = None
         self._patience = Patience()
-        self._kafka = KafkaLayer(detector, self.ledger, self._recorder, self._acknowledged_by)
+        self._decryption = None if key_log is None else Decryption(key_log, self.ledger)
+        self._kafka = KafkaLayer(
+            detector,
+            self.ledger,
+            self._recorder,
+            self._acknowledged_by,
+            decrypts=key_log is not None,
+        )
 
     def open(self, segment: Segment) -> Record:
         """Return the record OPENED. The same segment must then be passed to `process`."""
@@ -127,7 +153,23 @@ class Connection:
     @property
     def held(self) -> int:
         """Bytes of memory that buffered segments, incomplete frames and requests in flight take, roughly."""
-        return 0 if self.is_closed else self._kafka.held + self.buffered
+        return 0 if self.is_closed else self._kafka.held + self.unprocessed
+
+    @property
+    def unprocessed(self) -> int:
+        """The part of `held` that the Kafka layer does not have so far."""
+        encrypted = self._decryption.held if self._decryption else 0
+        return self.buffered + encrypted
+
+    @property
+    def awaits_key(self) -> bool:
+        """Whether encrypted bytes are held until their key is known."""
+        return self._decryption is not None and self._decryption.awaits_key
+
+    def try_keys(self) -> Iterator[Record]:
+        """Go on with encrypted bytes that are held, if their key is known meanwhile."""
+        if self._decryption is not None and self._decryption.awaits_key:
+            yield from self._process_decrypted(self._decryption.try_keys(self.last_seen_at))
 
     @property
     def buffered(self) -> int:
@@ -146,7 +188,7 @@ class Connection:
     def can_be_offloaded(self) -> bool:
         """Whether its state is ordinary, so that a snapshot is complete and a flow can hold it."""
         streams = self._streams.values()
-        waits = self._early or self._reset is not None
+        waits = self._early or self._reset is not None or self._decryption is not None
         return self._kafka.can_be_offloaded and not waits and all(stream.is_in_order for stream in streams)
 
     def snapshot(self) -> ConnectionSnapshot:
@@ -167,6 +209,8 @@ class Connection:
         yield from self._take_early()
         while any(stream.held or stream.has_lost_bytes for stream in self._streams.values()):
             yield from self._lose_next()
+        if self._decryption is not None:
+            yield from self._process_decrypted(self._decryption.finish())
         self._kafka.close()
 
     def close(self, closing: Closing, captured_at: int, position: int) -> Iterator[Record]:
@@ -174,7 +218,9 @@ class Connection:
         self.is_closed = True
         yield from self.flush()
         if closing in _SEEN_ENDINGS:
-            yield from self._kafka.record_other_protocol(has_response=self._has_response)
+            yield from self._kafka.record_other_protocol(
+                has_response=self._has_response, speaks_tls=self._server_speaks_tls
+            )
         yield self._recorder.record(
             Kind.CLOSED, captured_at, position, closing=closing, direction=self._first_to_close
         )
@@ -184,6 +230,29 @@ class Connection:
         """Whether the broker sent anything, captured or not."""
         stream = self._streams.get(Direction.TO_CLIENT)
         return stream is not None and stream.next_offset > 0
+
+    @property
+    def _server_speaks_tls(self) -> bool:
+        """Whether another connection to the port, or to any if no ports are watched, was decrypted."""
+        return self.ledger.within is not None and self.ledger.within.tls[Outcome.READ] > 0
+
+    def _process_event(self, direction: Direction, event: Chunk | Gap) -> Iterator[Record]:
+        """Process the next bytes or the next gap of a direction."""
+        if self._decryption is None:
+            yield from self._kafka.process(direction, event)
+        else:
+            yield from self._process_decrypted(self._decryption.process(direction, event))
+
+    def _process_decrypted(self, passed: Iterator[tuple[Direction, Passed]]) -> Iterator[Record]:
+        for direction, event in passed:
+            if isinstance(event, Unreadable):
+                beginning, captured_at, position = event
+                yield from self._kafka.abandon_encrypted(direction, beginning, captured_at, position)
+            else:
+                yield from self._kafka.process(direction, event)
+        if self._decryption is not None and (self._decryption.is_over or self._kafka.is_opaque):
+            self._decryption.close()
+            self._decryption = None
 
     def _direction(self, segment: Segment) -> Direction:
         return Direction.TO_BROKER if segment.source == self.client else Direction.TO_CLIENT
@@ -224,7 +293,7 @@ class Connection:
         if segment.flags & TcpFlag.FIN:
             self._note_closing(segment)
         for event in self._streams[direction].push(segment, self._acknowledged_in(segment)):
-            yield from self._kafka.process(direction, event)
+            yield from self._process_event(direction, event)
 
     def _acknowledged_in(self, segment: Segment) -> int:
         """Return the offset in the other direction up to which a segment's sender has received the bytes."""
@@ -251,17 +320,17 @@ class Connection:
             for direction, stream in self._streams.items():
                 for event in stream.release(self._streams.get(_OTHER[direction])):
                     goes_on = True
-                    yield from self._kafka.process(direction, event)
+                    yield from self._process_event(direction, event)
             if not goes_on and all(stream.is_blocked for stream in self._streams.values()):
                 # No TCP sends bytes of both directions each of which acknowledges the other.
                 goes_on = True
                 direction, stream = next(iter(self._streams.items()))
                 for event in stream.release_first():
-                    yield from self._kafka.process(direction, event)
+                    yield from self._process_event(direction, event)
 
     def _lose(self, direction: Direction, end: int) -> Iterator[Record]:
         for event in self._streams[direction].give_up(end, self.last_seen_at, self._last_position):
-            yield from self._kafka.process(direction, event)
+            yield from self._process_event(direction, event)
 
     def _lose_next(self) -> Iterator[Record]:
         """Take the next missing bytes of both directions for lost, acknowledged or not."""
@@ -317,4 +386,6 @@ class Connection:
     def _acknowledged_by(self, number: int) -> Acknowledged:
         responses = self._streams[Direction.TO_CLIENT]
         offset = responses.offset_of(number)
+        if self._decryption is not None and not self._decryption.is_over:
+            return Acknowledged(*self._decryption.acknowledged(offset))
         return Acknowledged(offset, everything=offset >= responses.next_offset)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from decoders.wire.assembly import MAX_FRAME, PREFIX, Assembly, AssemblySnapshot, Frame, InvalidSize
 from decoders.wire.ledger import Ledger, SkipReason
-from decoders.wire.stream import PIECE_COST, Chunk, Gap
+from decoders.wire.stream import PIECE_COST, Chunk, Gap, UnsizedGap
 
 OPENING = PREFIX + 2
 """The most bytes that show whether a connection may begin with a request: a length prefix and an API key."""
@@ -66,7 +66,8 @@ class Framer:
     """Cuts one direction into frames.
 
     The framer calls `opens` in the state OPENING; in SEEKING it calls `resumes` and then `is_other_protocol`,
-    which returns whether bytes show that this is not Kafka. Sizes above `max_frame` bytes are invalid.
+    which returns whether bytes show that this is not Kafka; then they are skipped for
+    `other_protocol_reason`. Sizes above `max_frame` bytes are invalid.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Framer:
         opens: Detect,
         resumes: DetectCut,
         is_other_protocol: Detect,
+        other_protocol_reason: SkipReason = SkipReason.OPAQUE,
         max_frame: int = MAX_FRAME,
     ) -> None:
         self.state = state
@@ -85,6 +87,7 @@ class Framer:
         self._opens = opens
         self._resumes = resumes
         self._is_other_protocol = is_other_protocol
+        self._other_protocol_reason = other_protocol_reason
         self._max_frame = max_frame
         self._assembly: Assembly | None = None
         self._candidate = bytearray()
@@ -115,6 +118,11 @@ class Framer:
             if gap.size <= wanted:
                 return
         yield self._lose_synchronisation(Loss(gap.size, gap.captured_at, gap.position))
+
+    def lose(self, gap: UnsizedGap) -> Iterator[Framed]:
+        """Process a gap of unknown size."""
+        if self.state is not FramerState.OPAQUE:
+            yield self._lose_synchronisation(Loss(0, gap.captured_at, gap.position))
 
     def snapshot(self) -> AssemblySnapshot | None:
         """Return the frame under assembly: the whole state of a framer that is SYNCHRONISED or OPAQUE."""
@@ -196,7 +204,9 @@ class Framer:
         is_other_protocol = self._is_other_protocol(self._candidate)
         if is_other_protocol is None:
             return None
-        return [self._reject() if is_other_protocol else self._drop_first_chunk()]
+        if is_other_protocol:
+            return [self._reject(self._other_protocol_reason)]
+        return [self._drop_first_chunk()]
 
     def _is_cut_frame(self, gap: Gap) -> bool:
         """Whether the candidate is a frame whose missing end is as long as the gap."""
@@ -210,9 +220,9 @@ class Framer:
         for chunk in chunks:
             yield from self.push(chunk)
 
-    def _reject(self) -> Loss:
+    def _reject(self, reason: SkipReason = SkipReason.OPAQUE) -> Loss:
         chunk = self._candidate_chunks[-1]
-        self.abandon()
+        self.abandon(reason)
         return Loss(0, chunk.captured_at, chunk.position)
 
     def _no_request(self) -> NoRequest:

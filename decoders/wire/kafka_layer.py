@@ -8,6 +8,9 @@ A connection is not Kafka, and its bytes are skipped, if the client's first byte
 server sends first, or if it was joined mid-stream and carries TLS records. In the first case the first bytes
 are recorded when the connection ends, and whether the server responded: then it speaks that protocol.
 
+If there is a key log, TLS is decrypted before it gets here, and what cannot be decrypted is skipped as
+encrypted: `abandon_encrypted`, or TLS records of a connection that was joined mid-stream.
+
 A connection is excluded if the first request that is captured has an excluded client ID. This request is
 recorded, and a GAP behind it. All further bytes are skipped.
 """
@@ -20,6 +23,7 @@ from typing import NamedTuple
 
 from decoders.frame.record import Direction, Flag, Kind, Pairing, Record
 from decoders.protocol import API_VERSIONS, SASL_HANDSHAKE
+from decoders.tls.outcome import Outcome
 from decoders.wire.assembly import PREFIX, SHORTEST_FRAME, AssemblySnapshot, Frame, InvalidSize
 from decoders.wire.frame_detector import FrameDetector
 from decoders.wire.framing import Framed, Framer, FramerState, Loss, NoRequest
@@ -27,7 +31,7 @@ from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.other_protocol import OtherProtocol, is_gssapi_token, protocol_of
 from decoders.wire.pairing import RequestInFlight, RequestsInFlight, RequestsInFlightSnapshot, Turn
 from decoders.wire.recorder import Recorder
-from decoders.wire.stream import SEQUENCE_SPACE, Chunk, Gap
+from decoders.wire.stream import SEQUENCE_SPACE, Chunk, Gap, UnsizedGap
 from decoders.wire.tls import begins_with_record
 
 SETTLING_TIME = 1_000_000_000
@@ -64,6 +68,7 @@ class KafkaLayerSnapshot(NamedTuple):
     api_versions: ApiVersionsResponse | None
     is_opaque: bool
     is_excluded: bool
+    is_encrypted: bool
     frames: dict[Direction, AssemblySnapshot | None]
 
 
@@ -72,10 +77,19 @@ AcknowledgedBy = Callable[[int], Acknowledged]
 
 
 class KafkaLayer:
-    """The Kafka layer of one connection. `begin` must be called for a direction before `process`."""
+    """The Kafka layer of one connection. `begin` must be called for a direction before `process`.
+
+    `decrypts` is true if there is a key log.
+    """
 
     def __init__(
-        self, detector: FrameDetector, ledger: Ledger, recorder: Recorder, acknowledged_by: AcknowledgedBy
+        self,
+        detector: FrameDetector,
+        ledger: Ledger,
+        recorder: Recorder,
+        acknowledged_by: AcknowledgedBy,
+        *,
+        decrypts: bool = False,
     ) -> None:
         self._detector = detector
         self._ledger = ledger
@@ -87,6 +101,9 @@ class KafkaLayer:
         self._is_kafka = False
         self._awaits_client = detector.excludes_clients
         self._is_excluded = False
+        self._decrypts = decrypts
+        self._is_encrypted = False
+        """Whether it is TLS, and is not decrypted any more."""
         self._no_request: NoRequest | None = None
         self._other_protocol = OtherProtocol.TLS
         self._api_versions: ApiVersionsResponse | None = None
@@ -101,11 +118,12 @@ class KafkaLayer:
             self._first_state(direction, from_start),
             opens=self._detector.opens,
             resumes=resumes,
-            is_other_protocol=self._is_encrypted,
+            is_other_protocol=self._is_tls,
+            other_protocol_reason=SkipReason.ENCRYPTED if self._decrypts else SkipReason.OPAQUE,
             max_frame=self._detector.max_frame,
         )
-        if self._is_excluded:
-            self._framers[direction].abandon(SkipReason.EXCLUDED)
+        if self._is_excluded or self._is_encrypted:
+            self._framers[direction].abandon(self._opaque_reason)
         if not from_start:
             self._note_loss(direction)
 
@@ -116,7 +134,7 @@ class KafkaLayer:
         if self._framers[direction].state is not FramerState.OPAQUE:
             yield from self._record_loss(direction, Loss(0, captured_at, position))
 
-    def process(self, direction: Direction, event: Chunk | Gap) -> Iterator[Record]:
+    def process(self, direction: Direction, event: Chunk | Gap | UnsizedGap) -> Iterator[Record]:
         """Process the next bytes or the next gap of a direction."""
         framer = self._framers[direction]
         if isinstance(event, Chunk):
@@ -125,10 +143,29 @@ class KafkaLayer:
                 self._other_protocol = protocol_of(event.payload[:PREFIX])
                 yield from self._record_loss(direction, Loss(0, event.captured_at, event.position))
             results = framer.push(event)
-        else:
+        elif isinstance(event, Gap):
             results = framer.skip(event)
+        else:
+            results = framer.lose(event)
         for result in results:
             yield from self._process_result(direction, result)
+
+    def abandon_encrypted(
+        self, direction: Direction, beginning: bytes, captured_at: int, position: int
+    ) -> Iterator[Record]:
+        """Skip all further bytes: they are encrypted, and cannot be read. `beginning` has the first bytes."""
+        self._is_encrypted = True
+        for framer in self._framers.values():
+            framer.close()
+            framer.abandon(SkipReason.ENCRYPTED)
+        if not self._is_kafka:
+            self._no_request = NoRequest(beginning, captured_at, position)
+        yield from self._record_loss(direction, Loss(0, captured_at, position))
+
+    @property
+    def is_opaque(self) -> bool:
+        """Whether all further bytes are skipped."""
+        return any(framer.state is FramerState.OPAQUE for framer in self._framers.values())
 
     @property
     def can_be_offloaded(self) -> bool:
@@ -140,9 +177,8 @@ class KafkaLayer:
     def snapshot(self) -> KafkaLayerSnapshot:
         """Return the state of a layer that can be offloaded."""
         frames = {direction: framer.snapshot() for direction, framer in self._framers.items()}
-        is_opaque = any(framer.state is FramerState.OPAQUE for framer in self._framers.values())
-        in_flight = self._in_flight.snapshot()
-        return KafkaLayerSnapshot(in_flight, self._api_versions, is_opaque, self._is_excluded, frames)
+        skips = self.is_opaque, self._is_excluded, self._is_encrypted
+        return KafkaLayerSnapshot(self._in_flight.snapshot(), self._api_versions, *skips, frames)
 
     def restore(self, snapshot: KafkaLayerSnapshot, *, has_new_frames: bool) -> None:
         """Continue from a snapshot. `has_new_frames` if another tracker recorded frames since."""
@@ -159,10 +195,15 @@ class KafkaLayer:
         """Bytes of memory that requests in flight and incomplete frames take, roughly."""
         return self._in_flight.held + sum(framer.held for framer in self._framers.values())
 
-    def record_other_protocol(self, *, has_response: bool) -> Iterator[Record]:
-        """Yield a NOT_KAFKA if the client began with something else than a request."""
+    def record_other_protocol(self, *, has_response: bool, speaks_tls: bool = False) -> Iterator[Record]:
+        """Yield a NOT_KAFKA if the client began with something else than a request.
+
+        `speaks_tls` is true if the server is known to speak TLS, on this connection or on another.
+        """
         if self._no_request is not None:
             beginning, captured_at, position = self._no_request
+            is_tls = protocol_of(beginning[:PREFIX]) is OtherProtocol.TLS
+            has_response = has_response or (speaks_tls and is_tls)
             flags = Flag.NAMED_PORT if self._recorder.is_port_named else Flag.NONE
             yield self._recorder.record(
                 Kind.NOT_KAFKA,
@@ -180,14 +221,26 @@ class KafkaLayer:
             framer.close()
 
     def _first_state(self, direction: Direction, from_start: bool) -> FramerState:
-        if any(framer.state is FramerState.OPAQUE for framer in self._framers.values()):
+        if self.is_opaque:
             return FramerState.OPAQUE
         if not from_start:
             return FramerState.SEEKING
         return FramerState.OPENING if direction is Direction.TO_BROKER else FramerState.SYNCHRONISED
 
-    def _is_encrypted(self, data: bytes | bytearray) -> bool | None:
-        return not self._is_kafka and begins_with_record(data)
+    def _is_tls(self, data: bytes | bytearray) -> bool | None:
+        """Whether the bytes of a connection that was joined mid-stream are TLS records."""
+        verdict = not self._is_kafka and begins_with_record(data)
+        if verdict and self._decrypts:
+            self._is_encrypted = True
+            self._ledger.count_tls(Outcome.NO_HANDSHAKE)
+        return verdict
+
+    @property
+    def _opaque_reason(self) -> SkipReason:
+        """Why the bytes of an opaque connection are skipped."""
+        if self._is_excluded:
+            return SkipReason.EXCLUDED
+        return SkipReason.ENCRYPTED if self._is_encrypted else SkipReason.OPAQUE
 
     @property
     def _awaits_first_request(self) -> bool:
@@ -230,7 +283,7 @@ class KafkaLayer:
         if self._framers[direction].state is FramerState.OPAQUE and not self._is_excluded:
             self._ledger.count_opaque(self._other_protocol)
             for framer in self._framers.values():
-                framer.abandon()
+                framer.abandon(self._opaque_reason)
         # Losses in a row make one GAP; the ledger counts every byte.
         if not self._recorder.just_recorded_gap(direction):
             yield self._recorder.record(

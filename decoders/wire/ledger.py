@@ -15,6 +15,8 @@ import enum
 from collections import Counter
 from dataclasses import dataclass, field
 
+from decoders.tls.outcome import Outcome
+
 
 class SkipReason(enum.StrEnum):
     """Why captured payload bytes are in no frame. The values are part of metrics and reports."""
@@ -29,6 +31,10 @@ class SkipReason(enum.StrEnum):
     """In a frame, behind its first missing byte."""
     OPAQUE = "opaque"
     """Not the Kafka protocol: TLS, or something else on the port."""
+    TLS = "tls"
+    """Of TLS with a key log: the handshake, and headers, tags and padding of records that were decrypted."""
+    ENCRYPTED = "encrypted"
+    """Of TLS with a key log: could not be decrypted. Without a key log TLS is `opaque`."""
     UNFINISHED = "unfinished"
     """In a frame that was never completed."""
     AFTER_CLOSE = "after-close"
@@ -48,7 +54,8 @@ class Ledger:
     """Running totals in bytes; `packets` counts packets by the reason why they were skipped, or as `tcp`.
 
     All counts of a connection's ledger are added to the ledger `within` as well. `opaque` counts connections
-    that do not carry the Kafka protocol, by the protocol that their first bytes look like.
+    that do not carry the Kafka protocol, by the protocol that their first bytes look like. `tls` counts TLS
+    connections by `Outcome`; one that is read, and later cannot be read, counts twice.
     """
 
     within: Ledger | None = None
@@ -57,6 +64,7 @@ class Ledger:
     pending: int = 0
     lost: int = 0
     opaque: Counter[str] = field(default_factory=Counter)
+    tls: Counter[Outcome] = field(default_factory=Counter)
     skipped: Counter[SkipReason] = field(default_factory=Counter)
     packets: Counter[str] = field(default_factory=Counter)
 
@@ -93,6 +101,12 @@ class Ledger:
         self.opaque[protocol] += 1
         if self.within is not None:
             self.within.count_opaque(protocol)
+
+    def count_tls(self, outcome: Outcome) -> None:
+        """Count what became of a TLS connection."""
+        self.tls[outcome] += 1
+        if self.within is not None:
+            self.within.count_tls(outcome)
 
     @property
     def opaque_connections(self) -> int:

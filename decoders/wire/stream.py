@@ -72,6 +72,16 @@ class Gap(NamedTuple):
     position: int
 
 
+class UnsizedGap(NamedTuple):
+    """Bytes of the plaintext of an encrypted stream that cannot be read; their number is not known.
+
+    `captured_at` and `position` are those of the packet that shows it.
+    """
+
+    captured_at: int
+    position: int
+
+
 class StreamSnapshot(NamedTuple):
     """The state of a stream that is in order: the offset of the next byte, and its 32-bit sequence number."""
 

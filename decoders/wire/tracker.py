@@ -27,6 +27,7 @@ from decoders.codec.acknowledgement import expects_response as _expects_response
 from decoders.frame.record import Closing, Record
 from decoders.retention import KEPT_FOR
 from decoders.schema.registry import Schemas
+from decoders.tls.key_log import KeyLog
 from decoders.wire.assembly import MAX_FRAME
 from decoders.wire.connection import Connection
 from decoders.wire.frame_detector import ExcludesClient, ExpectsResponse, FrameDetector
@@ -77,13 +78,15 @@ class Tracker:
         next_sequence: Callable[[], int] | None = None,
         on_end: OnEnd | None = None,
         excludes_client: ExcludesClient | None = None,
+        key_log: KeyLog | None = None,
     ) -> None:
         """Watch `ports`, or every port if there are none. All records contain run, cluster and feeder.
 
         `max_frame` is the largest frame in bytes that the brokers accept (`socket.request.max.bytes`).
         `next_sequence` returns the next record's number, if other records share the sequence. `on_end` is
         called when a connection is closed, and at the end of the source for those still open. Connections
-        whose first request has a client ID for which `excludes_client` returns True are left alone.
+        whose first request has a client ID for which `excludes_client` returns True are left alone. TLS
+        is decrypted with the secrets of `key_log`, which may grow meanwhile; without one it is opaque.
         """
         self.ledger = Ledger()
         self.port_ledgers = {port: Ledger(within=self.ledger) for port in sorted(ports)}
@@ -95,6 +98,10 @@ class Tracker:
         next_sequence = next_sequence or itertools.count(1).__next__
         self._run = Run(run, cluster, feeder, next_sequence, names_ports=bool(ports))
         self._detector = FrameDetector(schemas, expects_response, max_frame, excludes_client)
+        self._key_log = key_log
+        self._key_log_version = 0
+        self._keyless: dict[_Key, Connection] = {}
+        """Connections that wait for their secrets."""
         self._open: OrderedDict[_Key, Connection] = OrderedDict()
         """In the order of their latest segments."""
         self._waiting: OrderedDict[_Key, tuple[int, Connection]] = OrderedDict()
@@ -126,10 +133,25 @@ class Tracker:
             self._notify_end(connection)
         self._open.clear()
         self._waiting.clear()
+        self._keyless.clear()
         self.held = 0
         return records
 
+    def try_keys(self) -> list[Record]:
+        """Return the records of connections whose secrets have become known since the latest packet."""
+        if self._key_log is None or self._key_log.version == self._key_log_version:
+            return []
+        self._key_log_version = self._key_log.version
+        records: list[Record] = []
+        for key, connection in list(self._keyless.items()):
+            records += connection.try_keys()
+            self._count_held(connection)
+            if not connection.awaits_key:
+                del self._keyless[key]
+        return records
+
     def _records(self, segment: Segment) -> Iterator[Record]:
+        yield from self.try_keys()
         yield from self._close_idle(segment)
         yield from self._give_up_overdue(segment)
         connection = self.find(segment)
@@ -161,6 +183,10 @@ class Tracker:
         elif key not in self._waiting or self._waiting[key][0] != since:
             self._waiting[key] = since, connection
             self._waiting.move_to_end(key)
+        if connection.awaits_key:
+            self._keyless[key] = connection
+        elif self._keyless:
+            self._keyless.pop(key, None)
         if connection.is_closed:
             self._remember(connection, segment)
 
@@ -205,7 +231,7 @@ class Tracker:
             return None
         if _shows_connection(segment):
             ledger = self.port_ledgers.get(key[1].port, self.ledger)
-            connection = Connection(self._run, self._detector, ledger, *key)
+            connection = Connection(self._run, self._detector, ledger, *key, key_log=self._key_log)
             if not self._is_straggler(connection, segment):
                 return connection
         self._skip(SkipReason.AFTER_CLOSE, segment)
@@ -250,6 +276,7 @@ class Tracker:
         self._count_held(connection)
         del self._open[connection.client, connection.server]
         self._waiting.pop((connection.client, connection.server), None)
+        self._keyless.pop((connection.client, connection.server), None)
         self._notify_end(connection)
 
     def _notify_end(self, connection: Connection) -> None:

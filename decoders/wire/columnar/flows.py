@@ -3,7 +3,7 @@
 Every open connection has a flow. While the flow is *offloaded* the connection's state is here, and not in the
 `Connection` that it was copied from. Only ordinary connections are offloaded: neither stream holds segments
 out of order, both framers are synchronised, and no raw SASL tokens are expected. A connection of which both
-directions are opaque, or excluded, is offloaded, too: its bytes are skipped.
+directions are opaque, excluded, or encrypted without a key, is offloaded, too: its bytes are skipped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MIN_FLOWS = 64
 
 BYTE_COUNTS = [
     (name, np.int64)
-    for name in ("captured", "framed", "lost", "after_hole", "duplicate", "opaque", "excluded")
+    for name in ("captured", "framed", "lost", "after_hole", "duplicate", "opaque", "excluded", "encrypted")
 ]
 """Fields that count bytes, for each flow and for each port. They have the names of the ledger's counts."""
 FLOW = np.dtype(
@@ -30,6 +30,7 @@ FLOW = np.dtype(
         ("lower_is_client", np.bool_),
         ("is_opaque", np.bool_),
         ("is_excluded", np.bool_),
+        ("is_encrypted", np.bool_),
         ("ids_repeat", np.bool_),
         ("in_order", np.bool_),
         ("has_new_frames", np.bool_),  # frames were completed since the flow was offloaded

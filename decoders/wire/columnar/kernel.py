@@ -110,10 +110,12 @@ def _process_payload(state: FastPathState, at: int, end: int) -> int:
 
 @inlined
 def _skip_opaque(state: FastPathState, size: int, missing: int) -> int:
-    """Count bytes that are not Kafka, or are excluded."""
+    """Count bytes that are not Kafka, or are excluded, or cannot be decrypted."""
     flow = state.flow_draft[0]
     if flow.is_excluded:
         flow.excluded += size
+    elif flow.is_encrypted:
+        flow.encrypted += size
     else:
         flow.opaque += size
     flow.lost += missing
@@ -130,6 +132,7 @@ def _count_by_port(state: FastPathState) -> None:
     port.after_hole += draft.after_hole - flow.after_hole
     port.opaque += draft.opaque - flow.opaque
     port.excluded += draft.excluded - flow.excluded
+    port.encrypted += draft.encrypted - flow.encrypted
 
 
 @inlined

@@ -47,6 +47,7 @@ def offload(
         lower_is_client,
         kafka.is_opaque,
         kafka.is_excluded,
+        kafka.is_encrypted,
         in_flight.ids_repeat,
         in_flight.in_order,
         False,
@@ -108,6 +109,7 @@ def restore(flows: Flows, flow: int, connection: Connection, data: NDArray[np.ui
         api_versions if api_versions.end != UNSET else None,
         state["is_opaque"],
         state["is_excluded"],
+        state["is_encrypted"],
         {direction: _frame(row, data) for direction, row in rows.items()},
     )
     streams = {
@@ -125,6 +127,7 @@ def _count(ledger: Ledger, counted: dict[str, Any]) -> None:
         SkipReason.DUPLICATE: counted["duplicate"],
         SkipReason.OPAQUE: counted["opaque"],
         SkipReason.EXCLUDED: counted["excluded"],
+        SkipReason.ENCRYPTED: counted["encrypted"],
     }
     ledger.captured += counted["captured"]
     ledger.framed += counted["framed"]

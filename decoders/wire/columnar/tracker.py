@@ -17,6 +17,7 @@ from decoders.codec.columnar.acknowledgement import produce_layouts
 from decoders.frame.record import Record
 from decoders.retention import KEPT_FOR
 from decoders.schema.registry import Schemas
+from decoders.tls.key_log import KeyLog
 from decoders.wire.assembly import MAX_FRAME
 from decoders.wire.columnar.fast_path import (
     DONE,
@@ -68,6 +69,7 @@ class ColumnarTracker:
         max_frame: int = MAX_FRAME,
         on_end: OnEnd | None = None,
         excludes_client: ExcludesClient | None = None,
+        key_log: KeyLog | None = None,
     ) -> None:
         """Watch `ports`, or every port if there are none. The other arguments are those of `Tracker`."""
         self._totals = np.zeros(1, TOTALS)
@@ -85,6 +87,7 @@ class ColumnarTracker:
             next_sequence=self._take_sequence,
             on_end=on_end,
             excludes_client=excludes_client,
+            key_log=key_log,
         )
         self._port_bytes = np.zeros(1 + len(self._tracker.port_ledgers), PORT_BYTES)
         self._drafts = tuple(np.zeros(1, kind) for kind in (PACKET, FLOW, STREAM, TOTALS))
@@ -120,6 +123,7 @@ class ColumnarTracker:
     def feed(self, packets: PacketBatch) -> FrameBatch:
         """Process the next packets, and return the frames and events that they complete."""
         self._begin_batch(packets)
+        self._try_keys()
         row = 0
         while True:
             status, row = run_fast_path(self._fast_path_state(), row)
@@ -186,6 +190,7 @@ class ColumnarTracker:
             each.skip(SkipReason.DUPLICATE, int(counted["duplicate"]))
             each.skip(SkipReason.OPAQUE, int(counted["opaque"]))
             each.skip(SkipReason.EXCLUDED, int(counted["excluded"]))
+            each.skip(SkipReason.ENCRYPTED, int(counted["encrypted"]))
         self._port_bytes[:] = np.zeros((), PORT_BYTES)
         ledger.packets["tcp"] += self._take_total("tcp")
         other_port = self._take_total("other_port")
@@ -242,6 +247,12 @@ class ColumnarTracker:
                 self._flow_table.offload(connection, lower_is_client, self._builder)
         return True
 
+    def _try_keys(self) -> None:
+        """Go on with connections whose secrets have become known since the latest batch."""
+        self._tracker.held = int(self._totals["held"][0])
+        self._add_records(self._tracker.try_keys())
+        self._totals["held"] = self._tracker.held
+
     def _process_segment(self, segment: Segment) -> None:
         self._tracker.held = int(self._totals["held"][0])
         self._add_records(self._tracker.process(segment))
@@ -256,7 +267,7 @@ class ColumnarTracker:
         is_full = is_new and len(self._tracker.connections) >= self._max_connections
         # Connections that give up or receive what they waited for process what they have buffered, too.
         processed = {*self._tracker.overdue(segment.captured_at), self._tracker.find(segment)}
-        buffered = sum(connection.buffered for connection in processed if connection is not None)
+        buffered = sum(connection.unprocessed for connection in processed if connection is not None)
         is_heavy = self._totals["held"][0] + _max_added(len(segment.payload) + buffered) > self._max_held
         if is_late or is_full or is_heavy:
             self._flow_table.restore_order()

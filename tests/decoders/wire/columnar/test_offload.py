@@ -29,15 +29,26 @@ PERMANENT = {
         "_framers",
         "_no_request",
         "_other_protocol",
+        "_decrypts",
+        "_is_encrypted",
     },
-    Framer: {"state", "_opaque_reason", "_ledger", "_opens", "_resumes", "_is_other_protocol", "_max_frame"},
+    Framer: {
+        "state",
+        "_opaque_reason",
+        "_ledger",
+        "_opens",
+        "_resumes",
+        "_is_other_protocol",
+        "_other_protocol_reason",
+        "_max_frame",
+    },
     Stream: {"_ledger", "_acknowledged"},
     RequestsInFlight: set[str](),
     Assembly: {"_max_frame"},
 }
 """Set by the constructor, or unchanged while the connection is offloaded."""
 EMPTY = {
-    Connection: {"is_closed", "_closers", "_early", "_reset"},
+    Connection: {"is_closed", "_closers", "_early", "_reset", "_decryption"},
     KafkaLayer: {"_raw_tokens", "_awaits_client", "_is_excluded"},
     Framer: {"_candidate", "_candidate_chunks"},
     Stream: {"_held", "_held_cost", "_end"},

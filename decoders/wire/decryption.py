@@ -1,0 +1,285 @@
+"""Between the streams of a connection and its Kafka layer: TLS records in, plaintext out.
+
+A connection whose client begins with a ClientHello is TLS; any other passes as it is. Each byte of plaintext
+comes out with the capture time, position and acknowledgment of the segment that carried it, so frames, times
+and evidence are those that the same connection has without TLS.
+
+While the key log has no secrets of a connection, its bytes are held: for MAX_KEY_WAIT of capture time, and up
+to MAX_KEY_HELD bytes. After lost bytes the next record is found by decryption. How much plaintext was lost is
+not known, so the Kafka layer looks for the next frame at the beginnings of records.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from decoders.frame.record import Direction
+from decoders.tls.key_log import KeyLog
+from decoders.tls.outcome import Outcome, UnreadableError
+from decoders.tls.protection import TAG_SIZE
+from decoders.tls.records import (
+    HEADER_SIZE,
+    BrokenRecordError,
+    RecordReader,
+    TlsRecord,
+    begins_with_client_hello,
+)
+from decoders.tls.session import Content, Session, Side
+from decoders.wire.assembly import PREFIX
+from decoders.wire.ledger import Ledger, SkipReason
+from decoders.wire.plaintext_offsets import PlaintextOffsets
+from decoders.wire.stream import PIECE_COST, Chunk, Gap, UnsizedGap
+
+MAX_KEY_WAIT: Final = 10_000_000_000
+"""Nanoseconds of capture time for which a connection waits for its secrets."""
+MAX_KEY_HELD: Final = 1024 * 1024
+"""Bytes that a connection holds while it waits for its secrets, including PIECE_COST for each chunk."""
+_SHORTEST_RECORD = HEADER_SIZE + TAG_SIZE + 1
+_SIDES: Final = {Direction.TO_BROKER: Side.CLIENT, Direction.TO_CLIENT: Side.SERVER}
+
+
+class Unreadable(NamedTuple):
+    """The connection is encrypted, and cannot be read from here on.
+
+    `beginning` has the first bytes of the client. `captured_at` and `position` are those of the packet that
+    shows it.
+    """
+
+    beginning: bytes
+    captured_at: int
+    position: int
+
+
+Passed = Chunk | Gap | UnsizedGap | Unreadable
+
+
+class Decryption:
+    """Decrypts one connection. Once `is_over`, bytes pass as they are, and `close` must be called."""
+
+    def __init__(self, key_log: KeyLog, ledger: Ledger) -> None:
+        self.is_over = False
+        self._key_log = key_log
+        self._ledger = ledger
+        self._session: Session | None = None
+        self._opening: list[Chunk] = []
+        """The client's first chunks, until it is known whether they begin a ClientHello."""
+        self._beginning = b""
+        self._readers = {direction: RecordReader() for direction in _SIDES}
+        self._sources: dict[Direction, deque[Chunk]] = {direction: deque() for direction in _SIDES}
+        """The chunks that the bytes in the readers are from."""
+        self._offsets = {direction: PlaintextOffsets() for direction in _SIDES}
+        self._lost = dict.fromkeys(_SIDES, 0)
+        """Bytes that were lost since the last record."""
+        self._is_read = False
+        self._awaiting: Direction | None = None
+        """The direction whose next record cannot be decrypted before its key is known."""
+        self._held: deque[tuple[Direction, Chunk | Gap]] = deque()
+        self._held_cost = 0
+        self._waits_since = 0
+        self._latest = (Direction.TO_BROKER, 0, 0)
+
+    def process(self, direction: Direction, event: Chunk | Gap) -> Iterator[tuple[Direction, Passed]]:
+        """Process the next bytes or the next gap of a direction."""
+        self._latest = direction, event.captured_at, event.position
+        if self._session is None:
+            yield from self._detect(direction, event)
+        elif self._awaiting is not None:
+            self._hold(direction, event)
+            yield from self.try_keys(event.captured_at)
+        else:
+            yield from self._read(direction, event)
+
+    def try_keys(self, now: int) -> Iterator[tuple[Direction, Passed]]:
+        """Go on if the secrets are known meanwhile, or wait no longer if it took too long."""
+        assert self._session is not None
+        if self._session.has_keys():
+            yield from self._go_on()
+        elif now - self._waits_since > MAX_KEY_WAIT or self._held_cost > MAX_KEY_HELD:
+            yield from self._give_up(Outcome.NO_KEY)
+
+    def finish(self) -> Iterator[tuple[Direction, Passed]]:
+        """Pass on what is left: no more bytes will be captured."""
+        if self._session is None:
+            yield from self._pass_opening()
+        elif self._awaiting is not None:
+            yield from self._go_on() if self._session.has_keys() else self._give_up(Outcome.NO_KEY)
+        elif not self._session.has_hellos:
+            yield from self._give_up(Outcome.NO_HANDSHAKE)
+        self.is_over = True
+
+    def close(self) -> None:
+        """Drop the secrets, and count what is held as encrypted."""
+        held = sum(reader.held for reader in self._readers.values())
+        held += sum(len(event.payload) for _, event in self._held if isinstance(event, Chunk))
+        held += sum(len(chunk.payload) for chunk in self._opening)
+        if self._session is not None:
+            self._session.close()
+        self._ledger.skip(SkipReason.ENCRYPTED, held)
+        self._readers = {direction: RecordReader() for direction in _SIDES}
+        self._held.clear()
+        self._opening.clear()
+
+    @property
+    def awaits_key(self) -> bool:
+        """Whether bytes are held until their key is known."""
+        return self._awaiting is not None
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory that incomplete records and bytes without a key take, roughly."""
+        incomplete = sum(reader.held for reader in self._readers.values())
+        incomplete += sum(len(chunk.payload) for chunk in self._opening)
+        return incomplete + self._held_cost + (self._session.held if self._session else 0)
+
+    def acknowledged(self, offset: int) -> tuple[int, bool]:
+        """Return which offset of the server's plaintext the client has received, and if that is everything.
+
+        `offset` is what it has received of the server's stream.
+        """
+        offsets, reader = self._offsets[Direction.TO_CLIENT], self._readers[Direction.TO_CLIENT]
+        plaintext = offsets.of(offset)
+        return plaintext, plaintext >= offsets.end and not reader.held
+
+    def _detect(self, direction: Direction, event: Chunk | Gap) -> Iterator[tuple[Direction, Passed]]:
+        """Find out whether the client begins with a ClientHello."""
+        if isinstance(event, Gap) or direction is Direction.TO_CLIENT:
+            yield from self._pass_opening()
+            yield direction, event
+            return
+        self._opening.append(event)
+        beginning = b"".join(chunk.payload for chunk in self._opening)
+        verdict = begins_with_client_hello(beginning)
+        if verdict is False:
+            yield from self._pass_opening()
+        elif verdict:
+            self._session, self._beginning = Session(self._key_log), beginning[:PREFIX]
+            opening, self._opening = self._opening, []
+            self._held.extend((direction, chunk) for chunk in opening)
+            yield from self._read_held()
+
+    def _pass_opening(self) -> Iterator[tuple[Direction, Passed]]:
+        self.is_over = True
+        opening, self._opening = self._opening, []
+        for chunk in opening:
+            yield Direction.TO_BROKER, chunk
+
+    def _hold(self, direction: Direction, event: Chunk | Gap) -> None:
+        self._held.append((direction, event))
+        self._held_cost += PIECE_COST + (len(event.payload) if isinstance(event, Chunk) else 0)
+
+    def _go_on(self) -> Iterator[tuple[Direction, Passed]]:
+        """Read what was held."""
+        direction, self._awaiting = self._awaiting, None
+        assert direction is not None
+        yield from self._guarded(self._drain(direction))
+        yield from self._read_held()
+        self._held_cost = 0
+
+    def _read_held(self) -> Iterator[tuple[Direction, Passed]]:
+        while self._held and not self.is_over and self._awaiting is None:
+            yield from self._read(*self._held.popleft())
+
+    def _read(self, direction: Direction, event: Chunk | Gap) -> Iterator[tuple[Direction, Passed]]:
+        if isinstance(event, Gap):
+            yield from self._guarded(self._lose(direction, event))
+        else:
+            if direction is Direction.TO_BROKER:
+                self._offsets[Direction.TO_CLIENT].forget_before(event.behind)
+            self._sources[direction].append(event)
+            self._readers[direction].push(event.payload)
+            yield from self._guarded(self._drain(direction))
+
+    def _guarded(self, passed: Iterator[tuple[Direction, Passed]]) -> Iterator[tuple[Direction, Passed]]:
+        """Pass on until the connection turns out to be unreadable."""
+        assert self._session is not None
+        try:
+            yield from passed
+        except UnreadableError as error:
+            yield from self._give_up(error.outcome)
+        except BrokenRecordError:
+            has_hellos = self._session.has_hellos
+            yield from self._give_up(Outcome.LOST_RECORD_NUMBERS if has_hellos else Outcome.NO_HANDSHAKE)
+
+    def _give_up(self, outcome: Outcome) -> Iterator[tuple[Direction, Passed]]:
+        self.is_over = True
+        self._ledger.count_tls(outcome)
+        direction, captured_at, position = self._latest
+        yield direction, Unreadable(self._beginning, captured_at, position)
+
+    def _lose(self, direction: Direction, gap: Gap) -> Iterator[tuple[Direction, Passed]]:
+        session, reader = self._session, self._readers[direction]
+        assert session is not None
+        if not session.has_hellos:
+            raise UnreadableError(Outcome.NO_HANDSHAKE)
+        self._lost[direction] += gap.size
+        reader.lose(gap.size)
+        self._sources[direction].clear()
+        self._count_dropped(direction)
+        yield direction, UnsizedGap(gap.captured_at, gap.position)
+
+    def _drain(self, direction: Direction) -> Iterator[tuple[Direction, Passed]]:
+        """Decrypt the records that are complete."""
+        session, reader, side = self._session, self._readers[direction], _SIDES[direction]
+        assert session is not None
+        while (record := reader.next()) is not None:
+            if session.awaits_key(side, record) or (reader.is_seeking and not session.has_keys()):
+                self._awaiting, self._waits_since = direction, self._latest[1]
+                break
+            if reader.is_seeking:
+                lost = self._lost[direction] + reader.dropped
+                content = session.resume(side, record, lost // _SHORTEST_RECORD + 1)
+                if content is None:
+                    reader.reject()
+                    continue
+                self._lost[direction] = 0
+            else:
+                content = session.read(side, record)
+            reader.accept(record)
+            yield from self._pass_content(direction, record, content)
+        self._count_dropped(direction)
+
+    def _pass_content(
+        self, direction: Direction, record: TlsRecord, content: Content
+    ) -> Iterator[tuple[Direction, Passed]]:
+        assert self._session is not None
+        if not self._is_read and self._session.is_read:
+            self._is_read = True
+            self._ledger.count_tls(Outcome.READ)
+        overhead = record.end - record.offset - len(content.data)
+        self._ledger.skip(SkipReason.TLS if content.is_read else SkipReason.ENCRYPTED, overhead)
+        sources, offsets = self._sources[direction], self._offsets[direction]
+        at = offsets.end
+        offsets.add(record.end, len(content.data))
+        if not content.is_read:
+            yield direction, UnsizedGap(sources[0].captured_at, sources[0].position)
+        elif content.data:
+            for piece in _pieces(sources, record.offset + HEADER_SIZE + content.begin, at, content.data):
+                yield direction, piece
+        while sources and sources[0].end <= record.end:
+            sources.popleft()
+
+    def _count_dropped(self, direction: Direction) -> None:
+        reader = self._readers[direction]
+        self._lost[direction] += reader.dropped
+        self._ledger.skip(SkipReason.ENCRYPTED, reader.dropped)
+        reader.dropped = 0
+
+
+def _pieces(sources: deque[Chunk], begin: int, at: int, data: bytes) -> Iterator[Chunk]:
+    """Yield the plaintext of a record in pieces, one for each segment that carried a part of it.
+
+    The encrypted data begins at the offset `begin` of the stream, the plaintext at the offset `at` of all
+    plaintext. A cipher with a counter or a stream of keys encrypts each byte in its place.
+    """
+    done = 0
+    for source in sources:
+        end = min(source.end - begin, len(data))
+        if end > done:
+            yield source._replace(
+                offset=at + done, payload=data[done:end], starts_segment=not done, missing=0
+            )
+            done = end
+        if done == len(data):
+            return

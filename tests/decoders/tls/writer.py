@@ -1,0 +1,126 @@
+"""Writes TLS connections with known secrets: the hellos, then records of any size, as the peers of one do."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Final
+
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
+
+from decoders.tls.cipher_suites import Aead, CipherSuite, cipher_suite
+from decoders.tls.handshake import TLS_1_2, TLS_1_3
+from decoders.tls.key_schedule import TrafficKeys, next_secret, session_keys, traffic_keys
+from decoders.tls.records import ContentType
+from decoders.tls.session import Side
+
+SUITES: Final = (
+    (TLS_1_2, 0xC02F),
+    (TLS_1_2, 0xC030),
+    (TLS_1_2, 0xCCA8),
+    (TLS_1_3, 0x1301),
+    (TLS_1_3, 0x1302),
+    (TLS_1_3, 0x1303),
+)
+KEY_UPDATE: Final = bytes.fromhex("1800000100")
+FINISHED: Final = b"\x14\0\0\x0c" + bytes(12)
+
+
+class TlsWriter:
+    """Both sides of one connection. The seed chooses its randoms and secrets."""
+
+    def __init__(self, version: int, suite: int, seed: int = 0) -> None:
+        found = cipher_suite(version, suite)
+        assert found is not None
+        self.suite: CipherSuite = found
+        self._code = suite
+        self.client_random, self._server_random = self._secret(seed, 0)[:32], self._secret(seed, 1)[:32]
+        size = 48 if not found.is_tls_1_3 or found.hash == "sha384" else 32
+        self._secrets = {side: self._secret(seed, 2)[:size] for side in Side}
+        if found.is_tls_1_3:
+            self._secrets[Side.SERVER] = self._secret(seed, 3)[:size]
+            keys = [traffic_keys(found, secret) for secret in self._secrets.values()]
+        else:
+            keys = list(
+                session_keys(found, self._secrets[Side.CLIENT], self.client_random, self._server_random)
+            )
+        self._first_secrets = dict(self._secrets)
+        self._keys = dict(zip(Side, keys, strict=True))
+        self._numbers = dict.fromkeys(Side, 0)
+
+    @property
+    def key_log(self) -> str:
+        """The lines that both sides write to a key log."""
+        random = self.client_random.hex()
+        if not self.suite.is_tls_1_3:
+            return f"CLIENT_RANDOM {random} {self._first_secrets[Side.CLIENT].hex()}\n"
+        return "".join(
+            f"{side.name}_TRAFFIC_SECRET_0 {random} {secret.hex()}\n"
+            for side, secret in self._first_secrets.items()
+        )
+
+    def handshake(self) -> list[tuple[Side, bytes]]:
+        """Return the flights of the handshake."""
+        return list(self._handshake())
+
+    def data(self, side: Side, data: bytes, size: int = 1 << 14, padding: int = 0) -> bytes:
+        """Return records with application data, each with at most `size` bytes of it."""
+        pieces = [data[at : at + size] for at in range(0, len(data), size)]
+        return b"".join(self.record(side, ContentType.APPLICATION_DATA, piece, padding) for piece in pieces)
+
+    def key_update(self, side: Side) -> bytes:
+        """Return the record of a KeyUpdate, and go on with the next keys."""
+        record = self.record(side, ContentType.HANDSHAKE, KEY_UPDATE)
+        self._secrets[side] = next_secret(self.suite, self._secrets[side])
+        self._keys[side], self._numbers[side] = traffic_keys(self.suite, self._secrets[side]), 0
+        return record
+
+    def record(self, side: Side, kind: int, content: bytes, padding: int = 0) -> bytes:
+        """Return one protected record."""
+        number, self._numbers[side] = self._numbers[side], self._numbers[side] + 1
+        return _protected(self.suite, self._keys[side], number, kind, content, padding=padding)
+
+    def _handshake(self) -> Iterator[tuple[Side, bytes]]:
+        is_tls_1_3 = self.suite.is_tls_1_3
+        yield Side.CLIENT, _hello(1, self.client_random, b"\0\x02" + self._code.to_bytes(2) + b"\x01\0")
+        chosen = bytes.fromhex("0006002b00020304") if is_tls_1_3 else b""
+        hello = _hello(2, self._server_random, self._code.to_bytes(2) + b"\0" + chosen)
+        ccs = bytes.fromhex("140303000101")
+        if is_tls_1_3:
+            # With the keys of the handshake, which nobody has.
+            secret = TrafficKeys(bytes(self.suite.aead.key_size), bytes(12))
+            hidden = [_protected(self.suite, secret, number, 22, FINISHED) for number in range(3)]
+            yield Side.SERVER, hello + ccs + hidden[0] + hidden[1]
+            yield Side.CLIENT, ccs + hidden[2]
+            yield Side.SERVER, self.record(Side.SERVER, ContentType.HANDSHAKE, b"\x04\0\0\x03abc")
+        else:
+            yield Side.SERVER, hello + b"\x16\x03\x03\0\x04\x0e\0\0\0"
+            yield Side.CLIENT, ccs + self.record(Side.CLIENT, ContentType.HANDSHAKE, FINISHED)
+            yield Side.SERVER, ccs + self.record(Side.SERVER, ContentType.HANDSHAKE, FINISHED)
+
+    @staticmethod
+    def _secret(seed: int, number: int) -> bytes:
+        return hashlib.sha512(f"{seed} {number}".encode()).digest()
+
+
+def _hello(kind: int, random: bytes, rest: bytes) -> bytes:
+    body = b"\x03\x03" + random + b"\0" + rest
+    message = bytes([kind]) + len(body).to_bytes(3) + body
+    return b"\x16\x03\x03" + len(message).to_bytes(2) + message
+
+
+def _protected(
+    suite: CipherSuite, keys: TrafficKeys, number: int, kind: int, content: bytes, *, padding: int = 0
+) -> bytes:
+    is_chacha = suite.aead is Aead.CHACHA20_POLY1305
+    aead = ChaCha20Poly1305(keys.key) if is_chacha else AESGCM(keys.key)
+    counted = (int.from_bytes(keys.iv) ^ number).to_bytes(12)
+    if suite.is_tls_1_3:
+        inner = content + bytes([kind]) + bytes(padding)
+        header = b"\x17\x03\x03" + (len(inner) + 16).to_bytes(2)
+        return header + aead.encrypt(counted, inner, header)
+    associated = number.to_bytes(8) + bytes([kind]) + b"\x03\x03" + len(content).to_bytes(2)
+    explicit = b"" if is_chacha else number.to_bytes(8)
+    nonce = counted if is_chacha else keys.iv + explicit
+    fragment = explicit + aead.encrypt(nonce, content, associated)
+    return bytes([kind]) + b"\x03\x03" + len(fragment).to_bytes(2) + fragment

@@ -1,0 +1,263 @@
+"""TLS with a key log: the frames of a connection are those that it has in plaintext, in both trackers."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoders.frame.record import Flag, Kind
+from decoders.tls.key_log import KeyLog
+from decoders.tls.outcome import Outcome
+from decoders.wire.decryption import MAX_KEY_HELD, MAX_KEY_WAIT
+from decoders.wire.ledger import SkipReason
+from tests.decoders.tls.writer import SUITES, TlsWriter
+from tests.decoders.wire.conversation import (
+    EVENTS,
+    TO_BROKER,
+    TO_CLIENT,
+    Event,
+    exchanges,
+    frames_in,
+    new_tracker,
+    of_kind,
+    prefixed,
+)
+from tests.decoders.wire.encrypted import (
+    MILLISECOND,
+    assert_balanced,
+    both,
+    encrypted,
+    overhead,
+    packets,
+    plainly,
+    said,
+)
+from tests.examples import examples
+
+suites = st.sampled_from(SUITES)
+cuts = st.lists(st.integers(0, 400), max_size=4)
+NAMES = [f"{suite:#06x}" for _, suite in SUITES]
+PLAIN = sum(len(data) for _, data in EVENTS)
+
+
+@examples(60)
+@given(suites, st.integers(1, 300), st.integers(20, 3000), st.booleans(), cuts)
+def test_any_segmentation_gives_the_records_of_plaintext(
+    suite: tuple[int, int], segment: int, size: int, updates: bool, cut: list[int]
+) -> None:
+    writer = TlsWriter(*suite)
+    wire = encrypted(EVENTS, writer, size, updates=updates and writer.suite.is_tls_1_3)
+    records, ledger = both(packets(wire, segment=segment), writer.key_log, cut)
+    assert said(records) == said(plainly(EVENTS))
+    assert ledger.framed == PLAIN
+    assert ledger.captured == PLAIN + overhead(ledger)
+    assert ledger.tls == {Outcome.READ: 1}
+
+
+def test_a_client_that_read_the_response_is_known_to_be_informed() -> None:
+    writer = TlsWriter(*SUITES[4])
+    records, _ = both(packets(encrypted(EVENTS, writer)), writer.key_log)
+    requests = of_kind(records, Kind.REQUEST)
+    assert sum(Flag.INFORMED in each.flags for each in requests) > 2
+    assert said(records) == said(plainly(EVENTS))
+
+
+def test_frames_have_the_times_and_places_of_the_segments_that_carried_them() -> None:
+    writer = TlsWriter(*SUITES[3])
+    wire = encrypted(EVENTS, writer, size=50)
+    sent = packets(wire, segment=40)
+    records, _ = both(sent, writer.key_log)
+    positions = {packet.position: packet.captured_at for packet in sent}
+    frames = [each for each in records if each.frame]
+    assert all(positions[each.position] == each.captured_at for each in frames)
+    assert len({each.position for each in frames}) > len(frames) // 2
+
+
+@pytest.mark.parametrize("suite", SUITES, ids=NAMES)
+def test_padding_is_overhead(suite: tuple[int, int]) -> None:
+    writer = TlsWriter(*suite)
+    records, ledger = both(packets(encrypted(EVENTS, writer, padding=90)), writer.key_log)
+    assert said(records) == said(plainly(EVENTS))
+    assert ledger.captured == ledger.framed + overhead(ledger)
+
+
+@examples(30)
+@given(suites, st.integers(0, 60), cuts)
+def test_a_key_may_come_after_its_packets(suite: tuple[int, int], known_from: int, cut: list[int]) -> None:
+    writer = TlsWriter(*suite)
+    sent = packets(encrypted(EVENTS, writer, 400), segment=300)
+    records, ledger = both(sent, writer.key_log, cut, known_from=min(known_from, len(sent) - 5))
+    assert said(records) == said(plainly(EVENTS))
+    assert ledger.tls == {Outcome.READ: 1}
+
+
+@pytest.mark.parametrize("suite", SUITES, ids=NAMES)
+def test_without_a_key_all_is_encrypted_and_nobody_is_accused(suite: tuple[int, int]) -> None:
+    writer, other = TlsWriter(*suite), TlsWriter(*suite, seed=1)
+    records, ledger = both(packets(encrypted(EVENTS, writer)), other.key_log)
+    hellos = sum(len(data) for _, data in writer.handshake()[:2])
+    assert not ledger.framed
+    change_cipher_spec = 6
+    assert 0 < overhead(ledger) <= hellos + change_cipher_spec
+    assert ledger.skipped[SkipReason.ENCRYPTED] == ledger.captured - overhead(ledger)
+    assert ledger.tls == {Outcome.NO_KEY: 1}
+    assert dict(ledger.opaque) == {"TLS": 1}
+    (foreign,) = of_kind(records, Kind.NOT_KAFKA)
+    assert Flag.RESPONDED in foreign.flags
+
+
+def test_a_wait_for_a_key_is_bounded_in_bytes() -> None:
+    writer = TlsWriter(*SUITES[3])
+    large: list[Event] = [(TO_BROKER, prefixed(bytes(1 << 16)))] * 64
+    tracker = new_tracker(key_log=KeyLog())
+    held = 0
+    for packet in packets(encrypted(large, writer), close=False):
+        tracker.feed(packet)
+        held = max(held, tracker.held)
+    assert MAX_KEY_HELD // 2 < held < MAX_KEY_HELD + (1 << 17)
+    assert tracker.held == 0
+    assert tracker.ledger.tls == {Outcome.NO_KEY: 1}
+    tracker.finish()
+    assert_balanced(tracker.ledger)
+
+
+def test_a_wait_for_a_key_is_bounded_in_time() -> None:
+    writer = TlsWriter(*SUITES[3])
+    sent = packets(encrypted(exchanges(9), writer), interval=MAX_KEY_WAIT // 8, close=False)
+    records, ledger = both(sent, writer.key_log, known_from=len(sent) - 1)
+    assert ledger.tls == {Outcome.NO_KEY: 1}
+    assert not list(frames_in(records))
+
+
+def test_an_unsupported_suite_is_said_and_skipped() -> None:
+    writer = TlsWriter(*SUITES[0])
+    wire = encrypted(EVENTS, writer)
+    cbc = 0xC013
+    wire[1] = TO_CLIENT, wire[1][1].replace(b"\0\xc0\x2f\0", b"\0" + cbc.to_bytes(2) + b"\0")
+    _, ledger = both(packets(wire), writer.key_log)
+    assert ledger.tls == {Outcome.UNSUPPORTED_SUITE: 1}
+    assert ledger.skipped[SkipReason.ENCRYPTED] == ledger.captured - overhead(ledger)
+
+
+def test_a_connection_that_is_joined_midway_is_encrypted() -> None:
+    writer = TlsWriter(*SUITES[3])
+    sent = packets(encrypted(EVENTS, writer))
+    records, ledger = both(sent[12:], writer.key_log)
+    assert ledger.tls == {Outcome.NO_HANDSHAKE: 1}
+    assert ledger.skipped == {SkipReason.ENCRYPTED: ledger.captured}
+    assert not list(frames_in(records))
+    assert not of_kind(records, Kind.NOT_KAFKA)
+
+
+@examples(60)
+@given(suites, st.integers(0, 10_000), st.integers(0, 2000), st.integers(1, 255))
+def test_a_tampered_record_never_decrypts(suite: tuple[int, int], index: int, place: int, bits: int) -> None:
+    writer = TlsWriter(*suite)
+    wire = encrypted(EVENTS, writer)
+    index = 4 + index % (len(wire) - 4)
+    direction, data = wire[index]
+    changed = bytearray(data)
+    changed[place % len(data)] ^= bits
+    wire[index] = direction, bytes(changed)
+    records, ledger = both(packets(wire), writer.key_log)
+    truth = list(frames_in(plainly(EVENTS)))
+    found = list(frames_in(each for each in records if each.kind is not Kind.NOT_KAFKA))
+    assert found == truth[: len(found)]
+    assert len(found) < len(truth)
+    assert ledger.skipped[SkipReason.ENCRYPTED]
+    assert not of_kind(records, Kind.INVALID_SIZE)
+
+
+@examples(100)
+@given(
+    suites,
+    st.lists(st.integers(0, 400), min_size=1, max_size=6),
+    st.integers(60, 600),
+    st.integers(30, 900),
+    st.integers(0, 5),
+)
+def test_lost_packets_accuse_nobody(
+    suite: tuple[int, int], lost: list[int], segment: int, size: int, shuffles: int
+) -> None:
+    writer = TlsWriter(*suite)
+    sent = packets(encrypted(exchanges(12), writer, size), segment=segment)
+    dropped = {each % len(sent) for each in lost}
+    random = Random(shuffles)
+    left = [packet for index, packet in enumerate(sent) if index not in dropped]
+    for _ in range(shuffles):
+        place = random.randrange(len(left) - 1)
+        left[place : place + 2] = [left[place + 1]._replace(captured_at=left[place].captured_at), left[place]]
+        left.insert(place, left[place])
+    records, _ = both(left, writer.key_log, [len(left) // 2])
+    truth = set(frames_in(plainly(exchanges(12))))
+    whole = [each for each in records if each.frame and len(each.frame) == each.true_length]
+    assert {(each.direction, each.frame) for each in whole if each.kind is not Kind.NOT_KAFKA} <= truth
+    assert not of_kind(records, Kind.INVALID_SIZE)
+
+
+@pytest.mark.parametrize("suite", SUITES, ids=NAMES)
+@pytest.mark.parametrize("updates", [False, True])
+def test_frames_are_read_again_after_a_loss(suite: tuple[int, int], updates: bool) -> None:
+    writer = TlsWriter(*suite)
+    events = exchanges(300)
+    wire = encrypted(events, writer, updates=updates and writer.suite.is_tls_1_3)
+    sent = packets(wire)
+    # A request and its response are five packets: data and an acknowledgment each, and none of the handshake.
+    without = sent[:40] + sent[44:]
+    records, ledger = both(without, writer.key_log)
+    assert ledger.tls == {Outcome.READ: 1}
+    assert ledger.lost
+    assert of_kind(records, Kind.GAP)
+    found, truth = list(frames_in(records)), list(frames_in(plainly(events)))
+    assert len(truth) - 6 < len(found) < len(truth)
+    assert found[-500:] == truth[-500:]
+
+
+def test_the_secrets_go_with_the_connection() -> None:
+    writer, key_log = TlsWriter(*SUITES[3]), KeyLog()
+    key_log.add(writer.key_log)
+    tracker = new_tracker(key_log=key_log)
+    for packet in packets(encrypted(EVENTS, writer)):
+        assert key_log.secrets(writer.client_random) or tracker.ledger.framed == PLAIN
+        tracker.feed(packet)
+    assert not key_log.secrets(writer.client_random)
+
+
+def test_other_protocols_within_tls_are_named() -> None:
+    writer = TlsWriter(*SUITES[3])
+    events: list[Event] = [
+        (TO_BROKER, b"GET / HTTP/1.1\r\n\r\n"),
+        (TO_CLIENT, b"HTTP/1.1 200 OK\r\n\r\n"),
+    ] * 3
+    records, ledger = both(packets(encrypted(events, writer)), writer.key_log)
+    (foreign,) = of_kind(records, Kind.NOT_KAFKA)
+    assert foreign.frame == b"GET "
+    assert dict(ledger.opaque) == {"HTTP": 1}
+    assert ledger.tls == {Outcome.READ: 1}
+
+
+def test_plaintext_is_the_same_with_a_key_log_and_without() -> None:
+    records, ledger = both(packets(EVENTS), "", range(0, 60, 7))
+    assert records == plainly(EVENTS)
+    assert ledger.captured == ledger.framed
+
+
+def test_a_client_hello_that_no_server_answers_is_named_if_the_port_speaks_plaintext() -> None:
+    hello = TlsWriter(*SUITES[3]).handshake()[0][1]
+    records, ledger = both(packets([(TO_BROKER, hello)]), "")
+    (foreign,) = of_kind(records, Kind.NOT_KAFKA)
+    assert Flag.RESPONDED not in foreign.flags
+    assert foreign.frame == hello[:4]
+    assert ledger.tls == {Outcome.NO_HANDSHAKE: 1}
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 6, 20])
+def test_a_client_hello_may_come_in_pieces(size: int) -> None:
+    writer = TlsWriter(*SUITES[3])
+    (direction, hello), *rest = encrypted(EVENTS, writer)
+    pieces: list[Event] = [(direction, hello[at : at + size]) for at in range(0, len(hello), size)]
+    records, _ = both(packets([*pieces, *rest], interval=MILLISECOND // 10), writer.key_log)
+    assert list(frames_in(records)) == list(frames_in(plainly(EVENTS)))
