@@ -21,7 +21,12 @@ _RULE_WIDTH = max(len(rule.id) for rule in RULES)
 _COLUMN_WIDTH = 10
 """Room for `123/456 ✕`, and a blank."""
 _LEVELS = {rule.id: str(rule.level) for rule in RULES}
-LEGEND = "✕ violated, of how many checks   ✓ conforms   ? undecided   · not exercised"
+LEVEL_SIGNS = {"violation": "✕", "improvement": "!", "information": "i"}
+"""What a rule's findings are, by its level: a sign that needs no colour."""
+LEGEND = (
+    "✕ violated   ! a should was not followed   i worth knowing   (each of how many checks)   "
+    "✓ conforms   ? undecided   · not exercised"
+)
 
 
 def fleet_matrix(clients: Sequence[Client], width: int) -> Group:
@@ -90,7 +95,7 @@ def client_text(client: Client) -> str:
 def cell_text(row: Coverage) -> str:
     """Return a number and a sign, without colour: the state of a rule for a client software."""
     if row.violates:
-        return f"{row.violates}/{row.violates + row.conforms} ✕"
+        return f"{row.violates}/{row.violates + row.conforms} {LEVEL_SIGNS[_LEVELS[row.rule]]}"
     if row.conforms:
         return f"{row.conforms} ✓"
     return f"{row.undecided} ?" if row.undecided else "·"
