@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+# What kipwatch runs with is installed first and by its digests; what only developers need comes on top.
+RUNS := .venv/runs
 READY := .venv/ready
 
 # Commands that the tests call, each with the Debian package that brings it.
@@ -9,19 +11,23 @@ COMMANDS := java:default-jre-headless javac:default-jdk-headless promtool:promet
 	amtool:prometheus-alertmanager tcpdump:tcpdump tshark:tshark openssl:openssl
 COMPILE := from streaming.settings.configuration import Configuration; from streaming.feeder.feeder import Feeder; \
 	Feeder(Configuration(), run=0)
+COMPILE_LOCK = CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --strip-extras --no-annotate \
+	--no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test long bench lint docs lock clean packages
+.PHONY: help setup fetched demo check test long bench lint docs lock clean packages
 .NOTPARALLEL:
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile
 
-setup: $(READY) ## make .venv, fetch the pinned jars and compile into the user cache
+setup: $(READY) fetched ## make .venv, fetch the pinned jars and compile into the user cache
+
+fetched: $(RUNS)
 	@$(BIN)/python -m streaming.broker.jars
 	@$(BIN)/python -c "$(COMPILE)"
 
-demo: setup ## the whole road on real traffic, on this machine
+demo: $(RUNS) fetched ## the whole road on real traffic, on this machine
 	@$(BIN)/kipwatch demo
 
 check: setup lint ## the fast loop: lint, types and the fast tests, in parallel
@@ -49,23 +55,27 @@ docs: $(READY) ## write what is generated anew: dashboards, alerts, runbook, fil
 	$(BIN)/python -m dashboards.build
 	$(BIN)/python -m tests.repository.file_map
 
-lock: $(READY) ## write requirements.lock anew from pyproject.toml
-	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --all-extras --strip-extras --no-annotate \
-		--no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-		--output-file requirements.lock pyproject.toml
+lock: $(READY) ## write both locks anew from pyproject.toml
+	$(COMPILE_LOCK) --all-extras --output-file requirements.lock pyproject.toml
+	$(COMPILE_LOCK) --extra run --extra audit --build-deps-for editable --build-deps-for wheel --generate-hashes \
+		--constraint requirements.lock --output-file requirements-run.lock pyproject.toml
 
 clean: ## remove .venv and what tools left; the jar cache stays
 	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
-$(READY): requirements.lock pyproject.toml
+$(RUNS): requirements-run.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "kipwatch needs Python 3.11 or newer: install it, or name it: make PYTHON=python3.12"; exit 2; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null \
 		|| { echo "$(PYTHON) cannot make virtual environments: apt-get install python3-venv"; exit 2; }
 	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --require-hashes --requirement requirements-run.lock
+	$(BIN)/pip install --no-deps --no-build-isolation --editable .
+	@touch $(RUNS)
+
+$(READY): $(RUNS) requirements.lock
 	$(BIN)/pip install --requirement requirements.lock
-	$(BIN)/pip install --no-deps --editable .
 	@touch $(READY)
 
 packages:

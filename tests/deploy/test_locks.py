@@ -1,0 +1,75 @@
+"""The locks: both agree, that of the runtime covers pyproject.toml with digests, and is what deploys."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.repository.tree import ROOT
+
+RUNTIME, DEVELOPERS = ROOT / "requirements-run.lock", ROOT / "requirements.lock"
+PIN = re.compile(
+    r"^(?P<name>[\w.-]+)==(?P<version>\S+)(?P<digests>(?:\s*\\\n\s+--hash=sha256:[0-9a-f]{64})*)$", re.M
+)
+PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def pins(lock: Path) -> dict[str, re.Match[str]]:
+    """The pins of a lock by the name of the package; every other line is a comment."""
+    text = lock.read_text()
+    assert not re.sub(r"#.*", "", PIN.sub("", text)).strip()
+    return {canonicalize_name(pin["name"]): pin for pin in PIN.finditer(text)}
+
+
+def needed(*extras: str) -> list[Requirement]:
+    project = PYPROJECT["project"]
+    lists = [project["dependencies"], *(project["optional-dependencies"][extra] for extra in extras)]
+    return [Requirement(line) for each in lists for line in each]
+
+
+def test_every_package_of_the_runtime_has_digests() -> None:
+    without = [name for name, pin in pins(RUNTIME).items() if not pin["digests"]]
+    assert without == []
+    assert len(pins(RUNTIME)) > 20
+
+
+def test_both_locks_name_the_same_versions() -> None:
+    developers = {name: pin["version"] for name, pin in pins(DEVELOPERS).items()}
+    runtime = {name: pin["version"] for name, pin in pins(RUNTIME).items()}
+    assert {name: each for name, each in runtime.items() if developers.get(name, each) != each} == {}
+    # The rest is what builds the wheel.
+    building = ["editables", "hatchling", "tomlkit", "trove-classifiers"]
+    assert sorted(runtime.keys() - developers.keys()) == building
+
+
+@pytest.mark.parametrize(
+    ("lock", "extras"), [(RUNTIME, ("run", "audit")), (DEVELOPERS, ("run", "audit", "dashboards", "dev"))]
+)
+def test_a_lock_covers_what_pyproject_asks_for(lock: Path, extras: tuple[str, ...]) -> None:
+    pinned = pins(lock)
+    for requirement in needed(*extras):
+        version = pinned[canonicalize_name(requirement.name)]["version"]
+        assert requirement.specifier.contains(version, prereleases=True), requirement
+
+
+def test_the_runtime_lock_covers_what_builds_the_wheel() -> None:
+    assert {Requirement(line).name for line in PYPROJECT["build-system"]["requires"]} <= pins(RUNTIME).keys()
+
+
+def test_developers_tools_are_not_in_the_runtime() -> None:
+    assert not {"pytest", "mypy", "atheris", "pip-tools"} & pins(RUNTIME).keys()
+
+
+@pytest.mark.parametrize(
+    "path", ["deploy/image/Dockerfile", "deploy/systemd/kipwatch-feeder.service", "Makefile"]
+)
+def test_what_is_deployed_installs_by_digests_and_builds_with_them(path: str) -> None:
+    text = (ROOT / path).read_text()
+    assert re.search(r"pip install .*--require-hashes .*requirements-run\.lock", text)
+    assert re.search(r"pip install .*--no-deps --no-build-isolation (--editable )?\.$", text, re.M)
