@@ -9,7 +9,7 @@ from itertools import groupby
 
 from expectations.judging.finding import Finding, printable
 from expectations.report.broker import ranges_by_key
-from expectations.report.client import EMPTY, Client, software_text
+from expectations.report.client import EMPTY, Client, Software, software_text
 from expectations.report.coverage import Coverage, state_in_words
 from expectations.report.finding_group import FindingGroup, groups_of
 from expectations.report.matrix import cell_text, facts_of, feature_lines
@@ -28,15 +28,15 @@ def fleet_page(
 ) -> str:
     """Return the page. Each line of `read` names a file that was read and its frames."""
     style = (files("expectations.report") / "page.css").read_text(encoding="utf-8")
-    body = "\n".join(
-        [
-            _heading(read),
-            _section("Client software and rules", _legend() + _matrix(clients)),
-            _section("Findings", _findings(findings)),
-            _section("Facts", _facts(clients)),
-            _section("What brokers offer", _versions(versions)),
-        ]
+    places = _Places(clients, findings)
+    sections = (
+        ("findings", f"Findings ({len(findings)})", _findings(findings, places)),
+        ("matrix", "Client software and rules", _legend() + _matrix(clients, places)),
+        ("facts", "Facts", _facts(clients, places)),
+        ("versions", "What brokers offer", _versions(versions)),
     )
+    links = "".join(f'<a href="#{place}">{heading}</a>' for place, heading, _ in sections)
+    body = "\n".join([_heading(read), f"<nav>{links}</nav>", *(_section(*section) for section in sections)])
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -45,12 +45,45 @@ def fleet_page(
     )
 
 
+class _Places:
+    """The names by which parts of the page link to each other."""
+
+    def __init__(self, clients: Sequence[Client], findings: Iterable[Finding]) -> None:
+        self._clients = {client.software: f"client-{number}" for number, client in enumerate(clients)}
+        self._findings: dict[tuple[Software, str], str] = {}
+        for finding in findings:
+            place = f"finding-{len(self._findings)}"
+            self._findings.setdefault((_software(finding), finding.rule), place)
+
+    def client(self, software: Software) -> str:
+        """Return where the facts of a client software are, "" if nowhere."""
+        return self._clients.get(software, "")
+
+    def findings(self, software: Software, rule: str) -> str:
+        """Return where the findings of a client software and a rule begin, "" if there are none."""
+        return self._findings.get((software, rule), "")
+
+    @staticmethod
+    def rule(rule: str) -> str:
+        """Return where a rule's row of the matrix is."""
+        return rule.replace("/", "-")
+
+
+def _software(finding: Finding) -> Software:
+    return finding.client_software_name, finding.client_software_version
+
+
+def _link(place: str, content: str) -> str:
+    """Return content, already escaped, that leads to a place, if there is one."""
+    return f'<a href="#{place}">{content}</a>' if place else content
+
+
 def _text(text: str) -> str:
     return escape(printable(text))
 
 
-def _section(heading: str, content: str) -> str:
-    return f"<section>\n<h2>{heading}</h2>\n{content}\n</section>"
+def _section(place: str, heading: str, content: str) -> str:
+    return f'<section id="{place}">\n<h2>{heading}</h2>\n{content}\n</section>'
 
 
 def _heading(read: Sequence[str]) -> str:
@@ -71,11 +104,11 @@ def _legend() -> str:
     return f'<ul class="legend">{"".join(items)}</ul>\n'
 
 
-def _matrix(clients: Sequence[Client]) -> str:
-    heads = "".join(f'<th scope="col">{_client_head(client)}</th>' for client in clients)
+def _matrix(clients: Sequence[Client], places: _Places) -> str:
+    heads = "".join(f'<th scope="col">{_client_head(client, places)}</th>' for client in clients)
     by_rule = zip(*(client.coverage for client in clients), strict=True)
     bodies = (
-        _family(family, list(rows), len(clients))
+        _family(family, list(rows), clients, places)
         for family, rows in groupby(by_rule, key=lambda rows: rows[0].rule.partition("/")[0])
     )
     return (
@@ -84,60 +117,73 @@ def _matrix(clients: Sequence[Client]) -> str:
     )
 
 
-def _client_head(client: Client) -> str:
+def _client_head(client: Client, places: _Places) -> str:
     name, version = client.software
     shown = "unknown" if name is None else name or EMPTY
     title = f"<b>{_text(shown)}</b> {_text(EMPTY if version == '' else version or '')}"
+    title = _link(places.client(client.software), title)
     return f"{title}<small>{counted(client.connections, 'connection')}</small>"
 
 
-def _family(family: str, rows: Iterable[tuple[Coverage, ...]], width: int) -> str:
+def _family(
+    family: str, rows: Iterable[tuple[Coverage, ...]], clients: Sequence[Client], places: _Places
+) -> str:
+    width = len(clients)
     head = f'<tr class="family"><th scope="rowgroup" colspan="{width + 1}">{_KIPS[family]}</th></tr>\n'
-    return f"<tbody>{head}{''.join(_row(each) for each in rows)}</tbody>\n"
+    return f"<tbody>{head}{''.join(_row(each, clients, places) for each in rows)}</tbody>\n"
 
 
-def _row(rows: tuple[Coverage, ...]) -> str:
+def _row(rows: tuple[Coverage, ...], clients: Sequence[Client], places: _Places) -> str:
     rule = rows[0].rule
-    cells = "".join(_cell(row) for row in rows)
+    cells = "".join(
+        _cell(row, places.findings(client.software, rule)) for row, client in zip(rows, clients, strict=True)
+    )
     offence = escape(rule.partition("/")[2])
     silent = all(state_in_words(row) == "not exercised" for row in rows)
     name = ' class="silent"' if silent else ""
-    return f'<tr{name}><th scope="row" title="{escape(_SUMMARIES[rule])}">{offence}</th>{cells}</tr>\n'
+    place = places.rule(rule)
+    head = f'<th scope="row" title="{escape(_SUMMARIES[rule])}">{offence}</th>'
+    return f'<tr{name} id="{place}">{head}{cells}</tr>\n'
 
 
-def _cell(row: Coverage) -> str:
+def _cell(row: Coverage, place: str) -> str:
     state = state_in_words(row)
     counts = f"{row.conforms} conform, {row.violates} violate, {row.undecided} undecided"
     name = _LEVELS[row.rule] if row.violates else state.replace("not exercised", "silent")
-    return f'<td><span class="cell {name}" title="{state}: {counts}">{cell_text(row)}</span></td>'
+    shown = f'<span class="cell {name}" title="{state}: {counts}">{cell_text(row)}</span>'
+    return f"<td>{_link(place, shown)}</td>"
 
 
-def _findings(findings: Sequence[Finding]) -> str:
+def _findings(findings: Sequence[Finding], places: _Places) -> str:
     if not findings:
         return "<p>None.</p>"
-    return "\n".join(_group(group) for group in sorted(groups_of(findings), key=_gravest_first))
+    return "\n".join(_group(group, places) for group in sorted(groups_of(findings), key=_gravest_first))
 
 
 def _gravest_first(group: FindingGroup) -> tuple[int, str]:
     return list(Level).index(Level(group.shown[0].level)), group.rule
 
 
-def _group(group: FindingGroup) -> str:
+def _group(group: FindingGroup, places: _Places) -> str:
     remainder = f'<p class="more">{group.remainder}</p>' if group.remainder else ""
-    return "\n".join(map(_finding, group.shown)) + remainder
+    shown = "\n".join(_finding(finding, places) for finding in group.shown)
+    return f'<div id="{places.findings(group.software, group.rule)}">{shown}{remainder}</div>'
 
 
-def _finding(finding: Finding) -> str:
-    software = software_text((finding.client_software_name, finding.client_software_version))
+def _finding(finding: Finding, places: _Places) -> str:
+    software = _software(finding)
     entries = (
-        ("client", f"{software}, {finding.client} to {finding.listener}"),
+        ("connection", f"{finding.client} to {finding.listener}"),
         ("expected", finding.expected),
         ("observed", finding.observed),
         ("frame", _place(finding)),
         ("demanded by", finding.demanded_by),
         ("suppressed", str(finding.suppressed or "")),
     )
-    rows = "".join(f"<dt>{name}</dt><dd>{_text(value)}</dd>" for name, value in entries if value)
+    client = _link(places.client(software), _text(software_text(software)))
+    rows = f"<dt>client</dt><dd>{client}</dd><dt>rule</dt>"
+    rows += f"<dd>{_link(places.rule(finding.rule), escape(finding.rule))}</dd>"
+    rows += "".join(f"<dt>{name}</dt><dd>{_text(value)}</dd>" for name, value in entries if value)
     return (
         f'<details><summary><span class="level {finding.level}">{finding.level}</span> '
         f"<code>{escape(finding.rule)}</code> {_text(finding.message)} "
@@ -151,11 +197,11 @@ def _place(finding: Finding) -> str:
     return f"{place} of {finding.evidence.source}"
 
 
-def _facts(clients: Sequence[Client]) -> str:
-    return "\n".join(_client_facts(client) for client in clients)
+def _facts(clients: Sequence[Client], places: _Places) -> str:
+    return "\n".join(_client_facts(client, places.client(client.software)) for client in clients)
 
 
-def _client_facts(client: Client) -> str:
+def _client_facts(client: Client, place: str) -> str:
     facts = "".join(f"<li>{escape(fact)}</li>" for fact in facts_of(client))
     seen = f"{counted(client.connections, 'connection')}, {counted(client.requests, 'request')}"
     used = "".join(
@@ -164,7 +210,8 @@ def _client_facts(client: Client) -> str:
         for use in client.versions
     )
     return (
-        f"<h3>{_text(software_text(client.software))} <small>{seen}</small></h3>\n<ul>{facts}</ul>\n"
+        f'<h3 id="{place}">{_text(software_text(client.software))} <small>{seen}</small></h3>\n'
+        f"<ul>{facts}</ul>\n"
         "<details><summary>API versions in use</summary>\n<table><thead><tr><th>API</th><th>used</th>"
         f"<th>newest offered</th><th>requests</th></tr></thead><tbody>{used}</tbody></table></details>"
     )

@@ -78,8 +78,43 @@ def printed(examination: Examination) -> str:
 def test_the_page_is_whole_and_asks_for_nothing(examination: Examination) -> None:
     page = page_of(examination)
     names = {name for name, _ in outline_of(page).attributes}
-    assert names.isdisjoint({"src", "href", "onclick"})
+    assert names.isdisjoint({"src", "onclick"})
+    assert all((value or "").startswith("#") for name, value in outline_of(page).attributes if name == "href")
     assert not re.search(r"url\(|@import|<script|https?:", page)
+
+
+def test_every_link_leads_to_one_place_of_the_page(examination: Examination) -> None:
+    attributes = outline_of(page_of(examination)).attributes
+    places = [value for name, value in attributes if name == "id"]
+    links = {value for name, value in attributes if name == "href"}
+    assert len(places) == len(set(places))
+    assert {f"#{place}" for place in places} >= links
+
+
+def test_rule_client_and_finding_lead_to_each_other(examination: Examination) -> None:
+    """Each finding that is listed can be reached from its cell of the matrix, and leads back to its row."""
+    page = page_of(examination)
+    groups = {
+        (finding.client_software_name, finding.client_software_version, finding.rule): finding
+        for finding in examination.findings
+    }
+    _, _, after = page.partition('<table class="matrix">')
+    matrix, _, _ = after.partition("</table>")
+    assert matrix.count('href="#finding-') == len(groups)
+    for finding in groups.values():
+        assert f'<a href="#{finding.rule.replace("/", "-")}">{finding.rule}</a>' in page
+    for number in range(len(examination.clients)):
+        assert matrix.count(f'href="#client-{number}"') == 1
+        assert f'<h3 id="client-{number}">' in page
+
+
+def test_the_findings_come_before_the_matrix_and_the_fixed_column_leaves_room_on_a_phone(
+    examination: Examination,
+) -> None:
+    page = page_of(examination)
+    assert page.index('<section id="findings">') < page.index('<section id="matrix">')
+    narrow = page[page.index("@media (max-width: 40rem)") :]
+    assert re.search(r"th:first-child \{\s*max-width: 38vw; white-space: normal;", narrow)
 
 
 def test_every_rule_and_every_client_is_on_the_page(examination: Examination) -> None:
