@@ -24,11 +24,13 @@ help:
 setup: $(READY) fetched ## make .venv, fetch the pinned jars and compile into the user cache
 
 fetched: $(RUNS)
+	@echo "kipwatch: looking for Kafka's and Spark's jars in the user cache; the first time they are downloaded"
 	@$(BIN)/python -m streaming.broker.jars
+	@echo "kipwatch: compiling into the user cache; this takes a minute the first time, and a second afterwards"
 	@$(BIN)/python -c "$(COMPILE)"
 
-demo: $(RUNS) fetched ## the whole road on real traffic, on this machine
-	@$(BIN)/kipwatch demo
+demo: $(RUNS) fetched ## the whole road on real traffic, on this machine; make demo ARGS="--keep" lets it run on
+	@$(BIN)/kipwatch demo $(ARGS)
 
 check: setup lint ## the fast loop: lint, types and the fast tests, in parallel
 	KIPWATCH_EXAMPLES=0.1 $(BIN)/pytest -n auto --dist worksteal -m "not (jvm or e2e or long or slow or capture)"
@@ -69,12 +71,14 @@ $(RUNS): requirements-run.lock pyproject.toml
 		|| { echo "kipwatch needs Python 3.11 or newer: install it, or name it: make PYTHON=python3.12"; exit 2; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null \
 		|| { echo "$(PYTHON) cannot make virtual environments: apt-get install python3-venv"; exit 2; }
+	@echo "kipwatch: making .venv and installing the packages that kipwatch runs with; the largest, pyspark, has 450 MB"
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --require-hashes --requirement requirements-run.lock
 	$(BIN)/pip install --no-deps --no-build-isolation --editable .
 	@touch $(RUNS)
 
 $(READY): $(RUNS) requirements.lock
+	@echo "kipwatch: installing the tools of contributors: tests, linters, peers of the benches"
 	$(BIN)/pip install --requirement requirements.lock
 	@touch $(READY)
 

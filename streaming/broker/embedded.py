@@ -39,13 +39,20 @@ class EmbeddedBroker:
     """
 
     def __init__(
-        self, watched_port: int = 0, internal_port: int = 0, watched_advertised_port: int = 0
+        self,
+        watched_port: int = 0,
+        internal_port: int = 0,
+        watched_advertised_port: int = 0,
+        *,
+        auto_create_topics: bool = False,
     ) -> None:
         """Choose the ports. A port of 0 means any free one; an advertised port of 0, the watched one.
 
+        With `auto_create_topics` a topic is created when a client first uses it, as Kafka does by default.
         Raises `UserError` if a port is in use.
         """
         self.ports = reserve(watched_port, internal_port)
+        self._auto_create_topics = auto_create_topics
         self._advertised = watched_advertised_port or self.ports.watched
         self.cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
@@ -84,7 +91,9 @@ class EmbeddedBroker:
         self._undo.close()
 
     def _write_settings(self) -> None:
-        properties = server_properties(self.ports, self._advertised, self._folder.data)
+        properties = server_properties(
+            self.ports, self._advertised, self._folder.data, self._auto_create_topics
+        )
         self._folder.properties.write_text(properties)
         logging = logging_properties(self._folder.server_log, self._folder.request_log)
         self._folder.logging.write_text(logging)

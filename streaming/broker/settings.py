@@ -38,7 +38,9 @@ class Folder:
         return self.root / "output.log"
 
 
-def server_properties(ports: Ports, watched_advertised_port: int, data: Path) -> str:
+def server_properties(
+    ports: Ports, watched_advertised_port: int, data: Path, auto_create_topics: bool
+) -> str:
     """Return the properties of a one-node KRaft broker.
 
     `watched_advertised_port` is the port that WATCHED advertises: that of the relay if one stands before it.
@@ -53,7 +55,7 @@ inter.broker.listener.name=INTERNAL
 controller.listener.names=CONTROLLER
 controller.quorum.bootstrap.servers={HOST}:{ports.controller}
 log.dirs={data}
-auto.create.topics.enable=false
+auto.create.topics.enable={str(auto_create_topics).lower()}
 
 # One broker holds every replica.
 default.replication.factor=1

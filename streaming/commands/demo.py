@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
 import signal
+import sys
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from streaming.demo.road import Road
 
 FOUND, NOT_FOUND = 0, 1
+KEPT = "still running, until Ctrl-C; findings of your own clients are shown here as they come"
 LOADING = "loading kipwatch; the first run of a version compiles for a minute"
 
 
@@ -86,14 +88,15 @@ def _run_in(
             Road(folder, captured, configuration, screen.say, judging) as road,
         ):
             demo = Demo(road, configuration, screen, captured)
-            addresses = _addresses(configuration, observers)
-            screen.say(addresses)
+            addresses = _addresses(road, configuration, observers)
+            screen.addresses("everything is started, at free ports of this machine:", addresses)
             try:
                 succeeded = _play(demo, arguments, keep)
                 _keep(road.recording, arguments.recording)
                 screen.say(f"the recorded capture is saved: try `kipwatch check {arguments.recording}`")
                 if keep:
-                    _wait(screen.say, addresses, road.watched)
+                    screen.addresses(KEPT, addresses)
+                    demo.watch()
             except UserError as error:
                 raise _with_recording(error, demo, road, arguments.recording) from error
             finally:
@@ -140,13 +143,27 @@ def _judging_flags(arguments: argparse.Namespace, configuration: Configuration) 
     return [*named, *(f"--spec={choice}" for choice in configuration.spec)]
 
 
-def _addresses(configuration: Configuration, observers: dict[str, str]) -> str:
-    pages = {
+def _addresses(road: Road, configuration: Configuration, observers: Mapping[str, str]) -> dict[str, str]:
+    host, port = road.front_address
+    frames, findings = configuration.frames_topic, configuration.findings_topic
+    reading = [*own_command(), "findings", "--bootstrap", road.internal]
+    if findings != Configuration().findings_topic:
+        reading += ["--findings-topic", findings]
+    return {
+        "watched broker": f"{road.watched} for clients of yours; a topic is created when it is first used",
+        "front": f"{host}:{port} the same broker with KIP-1313, which no released broker has",
+        "internal listener": f"{road.internal} the same broker, not watched; topics {frames} and {findings}",
         "metrics of the query": f"http://{configuration.metrics_address}/metrics",
-        "of the feeder": f"http://{configuration.feeder_metrics_address}/metrics",
+        "metrics of the feeder": f"http://{configuration.feeder_metrics_address}/metrics",
         **observers,
+        "read the findings": shlex.join(reading),
     }
-    return ", ".join(f"{name} {address}" for name, address in pages.items())
+
+
+def own_command() -> list[str]:
+    """Return how this program was called, for command lines that a user copies."""
+    called = Path(sys.argv[0])
+    return [str(called)] if called.name == "kipwatch" else [sys.executable, "-m", "streaming.commands.main"]
 
 
 def _keep(recorded: Path, wanted: Path) -> None:
@@ -156,10 +173,3 @@ def _keep(recorded: Path, wanted: Path) -> None:
         raise UserError(
             f"cannot write the recording {wanted}: {error.strerror}; use --recording FILE"
         ) from error
-
-
-def _wait(say: Callable[[str], None], addresses: str, watched: str) -> None:
-    say(f"still running: the watched broker is {watched}; {addresses}")
-    say("Ctrl-C ends everything")
-    while True:
-        time.sleep(1)

@@ -21,6 +21,7 @@ COMMANDS = {
     "init": "write the configuration for a cluster of your own",
     "feed": "capture packets and publish frames to Kafka",
     "run": "run the streaming query: decode, judge, publish findings and metrics",
+    "findings": "show the findings of a running query as they come",
     "report": "show client software by rule, and what brokers advertise",
     "rules": "list the rules, or explain one",
     "audit": "validate the frames topic with its Great Expectations suite",

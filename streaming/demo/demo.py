@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from rich.text import Text
 
@@ -93,6 +94,12 @@ class Demo:
             self._road.end_feeding()
         self._await_judged()
         self.show(2.0)
+
+    def watch(self) -> NoReturn:
+        """Show findings and progress until interrupted. Raises UserError if the feeder or the query ends."""
+        while True:
+            self._road.check_running()
+            self.show(1.0)
 
     def findings(self) -> list[Finding]:
         """Return the latest state of each finding, in the order of first capture."""

@@ -102,7 +102,12 @@ class Road:
         self._say("starting the broker: Kafka 4.4.0, KRaft, listeners WATCHED and INTERNAL")
         advertised = watched if self._capture else relayed
         self.broker = self._stack.enter_context(
-            EmbeddedBroker(watched_port=watched, internal_port=internal, watched_advertised_port=advertised)
+            EmbeddedBroker(
+                watched_port=watched,
+                internal_port=internal,
+                watched_advertised_port=advertised,
+                auto_create_topics=True,  # for clients of the user's own
+            )
         )
         create_topics(self.internal, self._configuration.frames_topic, self._configuration.findings_topic)
         self._start_application(self.internal)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from string import digits
 
 from rich.console import Console, RenderableType
@@ -63,6 +63,13 @@ class Screen:
         ):
             self._line(Text(self.progress_line, "dim"))
             self._printed, self._printed_at, self._kinds = self.progress_line, now, kinds
+
+    def addresses(self, heading: str, addresses: Mapping[str, str]) -> None:
+        """Print names and addresses, one a line, under a heading."""
+        self.say(heading)
+        width = max(map(len, addresses))
+        for name, address in addresses.items():
+            self._console.print(Text(f"    {name:<{width}}  {address}"), soft_wrap=True)
 
     def tables(
         self,

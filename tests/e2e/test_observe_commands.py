@@ -44,8 +44,8 @@ def test_a_demo_keeps_running_and_its_offences_arrive_as_alerts(tmp_path: Path) 
     command += ["--metrics-address", application, "--feeder-metrics-address", feeder]
     with Child(command, tmp_path / "demo.log") as demo:
         demo.wait_for("still running", PLAYED)
-        (line,) = (line for line in demo.log.read_text().splitlines() if "still running" in line)
-        pages = re.findall(r"http://\S+?(?=,|$)", line)
+        started, _, _ = demo.log.read_text().partition("read the findings")
+        pages = re.findall(r"http://\S+", started)
         assert [opened(page) for page in pages] == [200] * 4
         prometheus, alertmanager = pages[2:]
         assert health(fetched(prometheus, "/api/v1/targets")) == ["up", "up"]

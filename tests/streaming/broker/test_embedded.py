@@ -7,11 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from streaming.broker import ports
 from streaming.broker.embedded import EmbeddedBroker, first_error
 from streaming.broker.ports import HOST, reserve
+from streaming.broker.topics import create_topics
 from streaming.user_error import UserError
 from tests.streaming.broker.request_log import LoggedRequest, read_request_log
 
@@ -78,6 +80,19 @@ def test_closing_leaves_nothing_behind_and_a_relay_can_stand_before_the_watched_
     for port in (broker.ports.watched, broker.ports.internal, broker.ports.controller):
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((HOST, port), timeout=1)
+
+
+@pytest.mark.jvm
+def test_topics_of_clients_are_created_where_that_is_wanted_and_own_topics_as_configured() -> None:
+    with EmbeddedBroker(auto_create_topics=True) as broker:
+        create_topics(broker.internal, "frames", "findings")
+        with Producer({"bootstrap.servers": broker.watched}) as producer:
+            producer.produce("orders", "one")
+            assert producer.flush(30.0) == 0
+        admin = AdminClient({"bootstrap.servers": broker.internal})
+        assert "orders" in admin.list_topics(timeout=10).topics
+        (described,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, "findings")]).values()
+        assert "compact" in described.result()["cleanup.policy"].value
 
 
 @pytest.mark.jvm

@@ -1,0 +1,49 @@
+"""What the targets of the Makefile would run, as `make --dry-run` prints it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.repository.tree import ROOT
+
+
+def dry_run(*arguments: str) -> str:
+    """The commands of a target in a fresh copy, which has no .venv."""
+    return subprocess.run(
+        ["make", "--dry-run", *arguments], capture_output=True, text=True, timeout=60, check=True, cwd=ROOT
+    ).stdout
+
+
+@pytest.fixture
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("Makefile", "requirements.lock", "requirements-run.lock", "pyproject.toml"):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    monkeypatch.setattr("tests.repository.test_makefile.ROOT", tmp_path)
+
+
+@pytest.mark.usefixtures("fresh")
+def test_the_demo_installs_what_kipwatch_runs_on_and_no_tools_of_contributors() -> None:
+    installs = re.findall(r"pip install .*", dry_run("demo"))
+    assert installs == [
+        "pip install --require-hashes --requirement requirements-run.lock",
+        "pip install --no-deps --no-build-isolation --editable .",
+    ]
+    assert "--requirement requirements.lock" in dry_run("setup")
+
+
+@pytest.mark.usefixtures("fresh")
+def test_the_demo_says_what_it_does_before_each_long_step() -> None:
+    commands = [line for line in dry_run("demo").splitlines() if not line.startswith("\t")]
+    for step in ("pip install", "streaming.broker.jars", "Feeder(Configuration()"):
+        place = next(number for number, line in enumerate(commands) if step in line)
+        said = "\n".join(commands[max(0, place - 2) : place])
+        assert 'echo "kipwatch: ' in said, step
+
+
+@pytest.mark.usefixtures("fresh")
+def test_flags_are_passed_on_to_the_demo() -> None:
+    assert dry_run("demo", "ARGS=--keep --relay").rstrip().endswith("kipwatch demo --keep --relay")
