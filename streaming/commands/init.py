@@ -35,14 +35,15 @@ def run(arguments: argparse.Namespace) -> int:
     bootstrap, kafka = configuration.bootstrap, configuration.kafka
     chosen = plan(bootstrap, ask_cluster(bootstrap, kafka), resolved)
     interfaces = interfaces_with(chosen.addresses)
-    own = address_towards(*bootstrap_addresses(bootstrap)[0])
+    # To exclude the host of a broker would be to watch nothing there.
+    own = None if interfaces else address_towards(*bootstrap_addresses(bootstrap)[0])
     texts = (
         feeder_file(chosen, kafka, interfaces, own),
-        query_file(chosen, kafka, (arguments.folder / "checkpoint").resolve()),
+        query_file(chosen, kafka, (arguments.folder / "checkpoint").resolve(), own),
     )
     for file, text in zip(files, texts, strict=True):
         _write(file, text)
-    _explain(chosen, files)
+    _explain(chosen, files, own)
     return 0
 
 
@@ -56,15 +57,19 @@ def _write(file: Path, text: str) -> None:
         raise UserError(f"cannot write {file}: {error.strerror}") from error
 
 
-def _explain(chosen: Plan, files: list[Path]) -> None:
+def _explain(chosen: Plan, files: list[Path], query_host: str | None) -> None:
     feeder, query = files
     brokers = {listener.node_id for listener in chosen.listeners}
     ports = ", ".join(map(str, chosen.ports))
     print(f"cluster {chosen.cluster_id}, {len(brokers)} brokers; watched ports: {ports}")
     for port in chosen.encrypted:
         print(f"port {port} carries TLS: nothing is judged there")
-    if chosen.is_own_watched:
-        print(f"kipwatch's own topics are on a watched listener: see the end of {feeder}")
+    if chosen.is_own_watched and query_host:
+        print(f"kipwatch's own topics are on a watched listener: run the query on this host, {query_host},")
+        print("which the feeders exclude")
+    elif chosen.is_own_watched:
+        print("kipwatch's own topics are on a watched listener: the query refuses to run until the feeders")
+        print(f"exclude its host; see the end of {feeder}")
     print(f"\n1. read {feeder} and {query}")
     print(f"2. kipwatch run --config {query}")
     print(f"3. on the host of each broker: kipwatch feed --config {feeder}")

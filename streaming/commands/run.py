@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _refuse_watched_bootstrap(configuration: Configuration) -> None:
+def refuse_watched_bootstrap(configuration: Configuration) -> None:
     """Raise UserError if the feeder of the same configuration would capture what the query fetches."""
     if configuration.allow_watched_bootstrap:
         return
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     for warning in Decisions(configuration).expired():
         print(f"kipwatch: {warning}", file=sys.stderr)
     if arguments.config and not arguments.dry_run:
-        _refuse_watched_bootstrap(configuration)
+        refuse_watched_bootstrap(configuration)
     java()
     if arguments.dry_run:
         from streaming.query.dry_run import show_plan  # noqa: PLC0415  # as below

@@ -21,7 +21,7 @@ from streaming.demo.instance_client import InstanceClient, new_instance_id
 from streaming.demo.offences import CLIENT_ID, PLANTED, PlantedOffence, play
 from streaming.demo.page import MetricsPage, scrape
 from streaming.demo.patience import STALLED_SECONDS, Patience
-from streaming.demo.query_stage import last_event, load_note, stage
+from streaming.demo.query_stage import finding_note, last_event, load_note, stage
 from streaming.demo.road import Road
 from streaming.demo.scenario import converse
 from streaming.demo.screen import Screen
@@ -185,7 +185,11 @@ class Demo:
         frames = page.total(metrics.FRAMES.name) if page else 0.0
         now = time.monotonic()
         self._patience.observe((judged, event, frames), now)
-        waits, notes = waiting(end, judged), [stage(event, page is not None, frames > 0)]
+        waits = waiting(end, judged)
+        notes = [
+            stage(event, page is not None, frames > 0)
+            or finding_note(bool(self._topic.findings), bool(self.played), waits),
+        ]
         if waits:
             notes += [self._patience.note(now), load_note()]
         self._screen.progress(self._feeder_page, page, waits, [note for note in notes if note])

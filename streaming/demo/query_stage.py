@@ -1,4 +1,4 @@
-"""How far the query has come, in words: Spark starts, its workers start, the first batch runs."""
+"""What the query is doing, in words: Spark starts, Kafka is away, the first batch runs."""
 
 from __future__ import annotations
 
@@ -22,23 +22,43 @@ def last_event(log: Path) -> dict[str, Any]:
 
 
 def stage(event: dict[str, Any], responds: bool, has_judged: bool) -> str:
-    """Say what keeps the query from judging; "" once it has judged a frame.
+    """Say what keeps the query from judging; "" once it has judged a frame and reads on.
 
     `event` is the last one that it has logged, `responds` whether its metrics page does.
     """
-    if has_judged:
-        return ""
+    trouble = _trouble(event)
+    if has_judged or trouble:
+        return trouble
     match event.get("query"):
-        case None:
-            return "Spark starts" if responds else "the query is loading"
         case "starting-workers":
             return f"Spark starts its Python workers for the first batch, tasks done: {event['tasks']}"
         case "started" | "kafka-back":
             return "Spark runs, the first batch begins"
-        case "kafka-away":
-            return f"the query waits for Kafka: {event['reason']}"
+        case None:
+            return "Spark starts" if responds else "the query is loading"
         case _:
             return "Spark runs, the first batch ends"
+
+
+def _trouble(event: dict[str, Any]) -> str:
+    match event.get("query"):
+        case "kafka-away":
+            return f"the query waits for Kafka: {event['reason']}"
+        case "ended":
+            return f"the query ended and starts again: {event['line']}"
+        case _:
+            return ""
+
+
+def finding_note(has_finding: bool, has_planted: bool, waits: int) -> str:
+    """Say why there is no finding yet; "" once there is one."""
+    if has_finding:
+        return ""
+    if not has_planted:
+        return "no finding yet: no offence is planted so far"
+    if waits:
+        return "no finding yet: the planted offences wait to be judged"
+    return "no finding yet: a batch writes its findings when it ends"
 
 
 def load_note() -> str:

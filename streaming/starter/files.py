@@ -12,12 +12,12 @@ from streaming.starter.plan import Plan, Watched
 
 
 def feeder_file(
-    plan: Plan, kafka: Mapping[str, Setting], interfaces: Sequence[str], own_address: str | None
+    plan: Plan, kafka: Mapping[str, Setting], interfaces: Sequence[str], query_host: str | None
 ) -> str:
     """Return the TOML file of the feeders.
 
     `interfaces` are those of this host with an address of a broker; there are none if it is no broker.
-    `own_address` is the address from which this host reaches the cluster.
+    `query_host` is the address of the query's host if feeders can exclude it.
     """
     lines = [
         "# The feeder captures packets beside a broker. Use this file on the host of each broker:",
@@ -39,23 +39,23 @@ def feeder_file(
         "",
         "# /metrics, /healthz and /readyz. For Prometheus on another host: 0.0.0.0:9107",
         'feeder_metrics_address = "127.0.0.1:9107"',
-        *_exclusion(plan, interfaces, own_address),
+        *_exclusion(plan, query_host),
         *_kafka(kafka),
     ]
     return "\n".join(lines) + "\n"
 
 
-def query_file(plan: Plan, kafka: Mapping[str, Setting], checkpoint: Path) -> str:
-    """Return the TOML file of the query."""
+def query_file(plan: Plan, kafka: Mapping[str, Setting], checkpoint: Path, query_host: str | None) -> str:
+    """Return the TOML file of the query. `query_host` is its address if feeders exclude it."""
     lines = [
         "# The query decodes and judges what the feeders publish:",
         "#     kipwatch run --config query.toml",
         "",
         "# Kafka for kipwatch's own topics.",
         f"bootstrap = {_text(plan.bootstrap)}",
-        "# The ports that the feeders watch. The query refuses to read from one of them, unless",
-        "# allow_watched_bootstrap = true says that the feeders exclude its host.",
+        "# The ports that the feeders watch.",
         f"ports = {_list(map(str, plan.ports))}",
+        *_permission(plan, query_host),
         "",
         "# What the query remembers. Keep it on a disk that outlives the process.",
         f"checkpoint = {_text(str(checkpoint))}",
@@ -92,17 +92,38 @@ def _interfaces(names: Sequence[str]) -> list[str]:
     ]
 
 
-def _exclusion(plan: Plan, interfaces: Sequence[str], own_address: str | None) -> list[str]:
+def _exclusion(plan: Plan, query_host: str | None) -> list[str]:
     if not plan.is_own_watched:
         return []
     lines = [
         "",
         "# kipwatch's topics are used by a watched listener: what the query fetches would become more",
-        "# frames. Give kipwatch a listener of its own, or exclude the host that the query runs on:",
+        "# frames. So the host that the query runs on is excluded.",
     ]
-    if interfaces or own_address is None:
-        return [*lines, "# [[exclude]]", '# address = "192.0.2.1"']
-    return [*lines, "[[exclude]]", f"address = {_text(own_address)}"]
+    if query_host is None:
+        return [
+            *lines,
+            "# Its address is not known, or it is a broker. Give kipwatch a listener of its own, or run the",
+            "# query on another host: write its address here, and allow_watched_bootstrap in query.toml.",
+            "# [[exclude]]",
+            '# address = "192.0.2.1"',
+        ]
+    return [*lines, "[[exclude]]", f"address = {_text(query_host)}"]
+
+
+def _permission(plan: Plan, query_host: str | None) -> list[str]:
+    """Return what lets the query read from a watched listener, true only where the feeders exclude it."""
+    if not plan.is_own_watched:
+        return []
+    if query_host is None:
+        return [
+            "# The query refuses to read from a watched port. Allow it once feeder.toml excludes this host.",
+            "# allow_watched_bootstrap = true",
+        ]
+    return [
+        f"# The query may read from a watched port: feeder.toml excludes its host, {query_host}.",
+        "allow_watched_bootstrap = true",
+    ]
 
 
 def _kafka(settings: Mapping[str, Setting]) -> list[str]:

@@ -114,7 +114,7 @@ def test_the_findings_come_before_the_matrix_and_the_fixed_column_leaves_room_on
     page = page_of(examination)
     assert page.index('<section id="findings">') < page.index('<section id="matrix">')
     narrow = page[page.index("@media (max-width: 40rem)") :]
-    assert re.search(r"th:first-child \{\s*max-width: 38vw; white-space: normal;", narrow)
+    assert re.search(r"th:first-child \{\s*min-width: 7rem; max-width: 38vw; white-space: normal;", narrow)
 
 
 def test_every_rule_and_every_client_is_on_the_page(examination: Examination) -> None:

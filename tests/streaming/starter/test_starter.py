@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from streaming.broker.cluster import Broker, BrokerListener, Cluster, parse_listeners
+from streaming.commands.run import refuse_watched_bootstrap
 from streaming.settings.configuration import Configuration, configure
 from streaming.settings.kafka_client import Setting
 from streaming.starter.addresses import address_towards, interfaces_with, resolved
 from streaming.starter.files import feeder_file, query_file
 from streaming.starter.plan import Plan, plan
+from streaming.user_error import UserError
 
 CLIENTS = BrokerListener("CLIENTS", "kafka-1", 9092, "SASL_PLAINTEXT")
 INTERNAL = BrokerListener("INTERNAL", "kafka-1", 9093, "PLAINTEXT")
@@ -65,7 +67,7 @@ def test_the_files_say_what_was_found(tmp_path: Path) -> None:
     chosen = planned(CLIENTS, INTERNAL, SECURE)
     feeder = loaded(tmp_path, feeder_file(chosen, LOGIN, ["eth1", "lo"], "10.0.0.9"))
     assert (feeder.bootstrap, feeder.ports, feeder.interface) == ("kafka-1:9093", [9092], ["eth1", "lo"])
-    query = loaded(tmp_path, query_file(chosen, LOGIN, tmp_path / "checkpoint"))
+    query = loaded(tmp_path, query_file(chosen, LOGIN, tmp_path / "checkpoint", None))
     (listener,) = query.listener
     assert (listener.address, listener.name, listener.cluster_id, listener.node_id) == (
         "10.0.0.1:9092",
@@ -81,21 +83,32 @@ def test_the_files_say_what_was_found(tmp_path: Path) -> None:
 
 def test_a_name_that_this_host_does_not_know_is_marked(tmp_path: Path) -> None:
     unknown = CLIENTS._replace(host="elsewhere")
-    text = query_file(planned(unknown, INTERNAL), {}, tmp_path)
+    text = query_file(planned(unknown, INTERNAL), {}, tmp_path, None)
     assert "# This host does not know elsewhere" in text
     assert loaded(tmp_path, text).listener[0].address == "elsewhere:9092"
 
 
-@pytest.mark.parametrize(
-    ("interfaces", "own", "excluded"),
-    [([], "10.0.0.9", True), (["eth0", "lo"], "10.0.0.1", False), ([], None, False)],
-)
-def test_the_host_of_the_query_is_excluded_only_where_that_excludes_no_broker(
-    interfaces: list[str], own: str | None, excluded: bool
+@pytest.mark.parametrize("query_host", ["10.0.0.9", None])
+def test_the_query_may_read_where_it_is_watched_if_the_feeders_exclude_its_host(
+    tmp_path: Path, query_host: str | None
 ) -> None:
-    lines = feeder_file(planned(INTERNAL), {}, interfaces, own).splitlines()
-    assert ("[[exclude]]" in lines) is excluded
-    assert "exclude" not in feeder_file(planned(CLIENTS, INTERNAL), {}, [], own)
+    chosen = planned(INTERNAL)
+    feeder = loaded(tmp_path, feeder_file(chosen, {}, [], query_host))
+    query = loaded(tmp_path, query_file(chosen, {}, tmp_path, query_host))
+    assert [each.address for each in feeder.exclude] == ([query_host] if query_host else [])
+    if query_host:
+        refuse_watched_bootstrap(query)
+    else:
+        with pytest.raises(UserError, match="exclude"):
+            refuse_watched_bootstrap(query)
+
+
+def test_a_query_with_a_listener_of_its_own_needs_no_exclusion(tmp_path: Path) -> None:
+    chosen = planned(CLIENTS, INTERNAL)
+    assert "exclude" not in feeder_file(chosen, {}, [], "10.0.0.9")
+    text = query_file(chosen, {}, tmp_path, "10.0.0.9")
+    assert "allow_watched_bootstrap" not in text
+    refuse_watched_bootstrap(loaded(tmp_path, text))
 
 
 def test_addresses_of_this_host_are_found() -> None:
