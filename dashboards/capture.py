@@ -61,6 +61,19 @@ def ports() -> panels.Panel:
     )
 
 
+def tls() -> panels.Panel:
+    """Return the panel on TLS connections: which are read, and why others are not."""
+    return panels.graph_panel(
+        "TLS connections by outcome",
+        "TLS connections over the range, of feeders with a key log: read, or why not: no key, a cipher suite "
+        "that cannot be read, a handshake that was not captured, record numbers lost with lost bytes.",
+        {"{{outcome}}": queries.TLS_CONNECTIONS_BY_OUTCOME},
+        unit=panels.COUNT,
+        span=8,
+        empty="no feeder has a key log",
+    )
+
+
 def missed() -> panels.Panel:
     """Return the panel on feeders that miss bytes."""
     graph = panels.graph_panel(

@@ -37,6 +37,7 @@ def dashboard() -> builder.Dashboard:
                 capture.payload(),
                 capture.missed(),
                 capture.ports(),
+                capture.tls(),
                 capture.packets(),
                 capture.records(),
                 capture.waiting(),

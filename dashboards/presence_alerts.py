@@ -11,10 +11,13 @@ from dashboards.promql import none_of, one_of, select, total
 from dashboards.thresholds import (
     BEGUN_WITHIN,
     FIRST_BATCH,
+    KEY_LOG_WORKED_WITHIN,
     STALLED_AFTER,
     TRAFFIC_WINDOW,
+    WITHOUT_KEYS,
     WITHOUT_TRAFFIC,
 )
+from decoders.tls.outcome import Outcome
 from decoders.wire.ledger import SkipReason
 from streaming.metrics import definitions as metrics
 
@@ -31,6 +34,7 @@ def alerts(places: Places) -> list[Alert]:
         _no_feeder(places),
         _no_traffic(places),
         _only_opaque(places),
+        _key_log_stopped(places),
         _watchdog(places),
     ]
 
@@ -143,9 +147,9 @@ def _no_traffic(places: Places) -> Alert:
 
 def _only_opaque(places: Places) -> Alert:
     port = ("job", "instance", "port")
+    unread = [f"skipped-{reason}" for reason in (SkipReason.OPAQUE, SkipReason.ENCRYPTED)]
     opaque, framed = (
-        select(metrics.CAPTURE_PORT_BYTES, one_of("fate", [fate]))
-        for fate in (f"skipped-{SkipReason.OPAQUE}", "framed")
+        select(metrics.CAPTURE_PORT_BYTES, one_of("fate", fates)) for fates in (unread, ["framed"])
     )
     return Alert(
         "KipwatchOnlyOpaque",
@@ -161,6 +165,30 @@ def _only_opaque(places: Places) -> Alert:
         runbook=places.section("kipwatchonlyopaque"),
         dashboard=places.dashboard(PIPELINE, "job"),
         wait=WITHOUT_TRAFFIC,
+    )
+
+
+def _key_log_stopped(places: Places) -> Alert:
+    read, no_key = (
+        select(metrics.TLS_CONNECTIONS, one_of("outcome", [outcome]))
+        for outcome in (Outcome.READ, Outcome.NO_KEY)
+    )
+    feeder = ("job", "instance")
+    return Alert(
+        "KipwatchTlsKeyLogStopped",
+        Watches.KIPWATCH,
+        Severity.WARNING,
+        f"{total(f'increase({no_key}[{TRAFFIC_WINDOW}])', *feeder)} > 0 "
+        f"and {total(f'increase({read}[{TRAFFIC_WINDOW}])', *feeder)} == 0 "
+        f"and {total(f'increase({read}[{KEY_LOG_WORKED_WITHIN}])', *feeder)} > 0",
+        summary="The key log has stopped: new TLS connections are not read.",
+        description=(
+            "The feeder at {{ $labels.instance }} reads none of the TLS connections that open, and did "
+            "before. What they carry is not judged."
+        ),
+        runbook=places.section("kipwatchtlskeylogstopped"),
+        dashboard=places.dashboard(PIPELINE, "job"),
+        wait=WITHOUT_KEYS,
     )
 
 

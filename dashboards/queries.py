@@ -130,6 +130,7 @@ BYTES_BY_FATE = rate(metrics.CAPTURE_BYTES, "fate", of=FEEDER)
 BYTES_BY_PORT = rate(metrics.CAPTURE_PORT_BYTES, "port", "fate", of=FEEDER)
 PACKETS_BY_FATE = rate(metrics.CAPTURE_PACKETS, "fate", of=FEEDER)
 OPAQUE_CONNECTIONS = f"round({total(growth(metrics.CAPTURE_OPAQUE, INSTANCE))})"
+TLS_CONNECTIONS_BY_OUTCOME = f"round({total(growth(metrics.TLS_CONNECTIONS, INSTANCE), 'outcome')})"
 ENDINGS_BY_REASON = f"round({total(growth(metrics.QUERY_ENDINGS), 'reason')}) > 0"
 FINDINGS_REFUSED = f"round({total(growth(metrics.FINDINGS_REFUSED))})"
 RECORDS_BY_FATE = rate(metrics.FEED_RECORDS, "fate", of=FEEDER)

@@ -32,6 +32,10 @@ TRAFFIC_WINDOW = "10m"
 """Clients ask for metadata every five minutes, so a port that is in use carries frames in any ten minutes."""
 WITHOUT_TRAFFIC = "15m"
 """How long every such window must be empty. Longer, so that one connection of a scanner fires nothing."""
+KEY_LOG_WORKED_WITHIN = "1d"
+"""A key log that had secrets within this time is expected to have those of new connections."""
+WITHOUT_KEYS = "5m"
+"""How long no new connection must be read: a restarted broker and its clients take some minutes."""
 GROWING_LAG = 10_000
 """Records that wait. A backlog below it is gone in a batch or two."""
 EXERCISED_HOURS = 0.5

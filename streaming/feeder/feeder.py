@@ -190,6 +190,7 @@ class Feeder:
         ledger = self._tracker.ledger
         self._metrics.account_bytes(ledger.fates())
         self._metrics.account_packets(ledger.packets, opaque_connections=ledger.opaque_connections)
+        self._metrics.account_tls(ledger.tls)
         self._metrics.account_ports(self._port_ledgers)
         if not self._stopping.is_set():
             self._port_watch.check(self._port_ledgers, self._measured_at)

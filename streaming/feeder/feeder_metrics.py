@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from prometheus_client import Counter
 
+from decoders.tls.outcome import Outcome
 from decoders.wire.ledger import Ledger, SkipReason
 from streaming.feeder.port_watch import ANY_PORT
 from streaming.metrics import definitions as metrics
@@ -23,12 +24,14 @@ class FeederMetrics:
         self._port_bytes = instruments.counter(metrics.CAPTURE_PORT_BYTES, self.registry)
         self._packets = instruments.counter(metrics.CAPTURE_PACKETS, self.registry)
         self._opaque = _Total(instruments.counter(metrics.CAPTURE_OPAQUE, self.registry))
+        self._tls = instruments.counter(metrics.TLS_CONNECTIONS, self.registry)
         self._records = instruments.counter(metrics.FEED_RECORDS, self.registry)
         self._waiting_bytes = instruments.gauge(metrics.FEED_WAITING_BYTES, self.registry)
         self._port_totals: dict[tuple[int, str], _Total] = {}
         self._totals: dict[Counter, dict[str, _Total]] = {
             self._bytes: {},
             self._packets: {},
+            self._tls: {},
             self._records: {},
         }
 
@@ -41,12 +44,17 @@ class FeederMetrics:
         self._account(self._packets, totals)
         self._opaque.reach(opaque_connections)
 
+    def account_tls(self, totals: Mapping[Outcome, int]) -> None:
+        """Raise the counters of TLS connections by outcome to their totals."""
+        self._account(self._tls, {str(outcome): total for outcome, total in totals.items()})
+
     def account_ports(self, ledgers: Mapping[int, Ledger]) -> None:
         """Raise the counters of each port to the totals of its byte ledger."""
         for port, ledger in ledgers.items():
             fates = {
                 "framed": ledger.framed,
                 f"skipped-{SkipReason.OPAQUE}": ledger.skipped[SkipReason.OPAQUE],
+                f"skipped-{SkipReason.ENCRYPTED}": ledger.skipped[SkipReason.ENCRYPTED],
             }
             for fate, total in fates.items():
                 if (port, fate) not in self._port_totals:

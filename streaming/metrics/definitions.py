@@ -125,7 +125,7 @@ CAPTURE_BYTES = Metric(
 CAPTURE_PORT_BYTES = Metric(
     "kipwatch_capture_port_bytes_total",
     MetricType.COUNTER,
-    "TCP payload of each watched port that was framed, or skipped because it is not Kafka.",
+    "TCP payload of each watched port that was framed, or skipped because it is not Kafka or not decrypted.",
     ("port", "fate"),
     unit="bytes",
 )
@@ -139,6 +139,12 @@ CAPTURE_OPAQUE = Metric(
     "kipwatch_capture_opaque_connections_total",
     MetricType.COUNTER,
     "Connections to the watched ports that are not Kafka, such as TLS, and are left alone.",
+)
+TLS_CONNECTIONS = Metric(
+    "kipwatch_tls_connections_total",
+    MetricType.COUNTER,
+    "TLS connections by outcome, with a key log: read, or why not. One read at first only counts twice.",
+    ("outcome",),
 )
 CAPTURE_DROPPED_PACKETS = Metric(
     "kipwatch_capture_dropped_packets_total",
@@ -180,6 +186,7 @@ METRICS = (
     CAPTURE_PORT_BYTES,
     CAPTURE_PACKETS,
     CAPTURE_OPAQUE,
+    TLS_CONNECTIONS,
     CAPTURE_DROPPED_PACKETS,
     FEED_RECORDS,
     FEED_SHED_BYTES,

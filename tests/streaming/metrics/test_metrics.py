@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from decoders.tls.outcome import Outcome
 from expectations.rules.base.rule import Verdict
 from streaming.feeder.feeder_metrics import FeederMetrics
 from streaming.metrics.definitions import METRICS
@@ -129,10 +130,14 @@ def test_captured_bytes_and_drops_follow_their_totals() -> None:
     metrics.account_drops(5)
     metrics.account_bytes({"framed": 100, "lost": 0})
     metrics.account_bytes({"framed": 150, "lost": 7})
+    metrics.account_tls({Outcome.READ: 1})
+    metrics.account_tls({Outcome.READ: 3, Outcome.NO_KEY: 1})
     samples = page(metrics.registry)
     assert samples["kipwatch_capture_bytes_total", ("framed",)] == 150
     assert samples["kipwatch_capture_bytes_total", ("lost",)] == 7
     assert samples["kipwatch_capture_dropped_packets_total", ()] == 5
+    assert samples["kipwatch_tls_connections_total", ("read",)] == 3
+    assert samples["kipwatch_tls_connections_total", ("no_key",)] == 1
 
 
 @pytest.fixture
