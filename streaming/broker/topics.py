@@ -43,8 +43,7 @@ def create_topics(
     admin = admin_client(bootstrap, settings)
     wanted = (
         frames_topic(frames, topics),
-        # The key is the finding's id: the latest state of each finding is kept, until it expires.
-        _new_topic(findings, topics.findings, "compact,delete"),
+        findings_topic(findings, topics),
     )
     missing = [topic for topic in wanted if not _exists(admin, topic.topic, bootstrap)]
     if missing:
@@ -57,6 +56,12 @@ def create_topics(
 def frames_topic(name: str, topics: Topics) -> NewTopic:
     """Return the request to create the frames topic."""
     return _new_topic(name, topics.frames, "delete")
+
+
+def findings_topic(name: str, topics: Topics) -> NewTopic:
+    """Return the request to create the findings topic."""
+    # The key is the finding's id: the latest state of each finding is kept, until it expires.
+    return _new_topic(name, topics.findings, "compact,delete")
 
 
 def reason(verb: str, topic: str, bootstrap: str, cause: KafkaError) -> str:

@@ -1,42 +1,86 @@
-"""`kipwatch doctor`: what this machine can do, and how to install what is missing."""
+"""`kipwatch doctor`: what this machine can do or what a configuration lacks, and what to do about it."""
 
 from __future__ import annotations
 
 import argparse
 import shutil
 import sys
+import tomllib
 from collections.abc import Callable
 from importlib.util import find_spec
+from itertools import chain
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 
 from streaming.broker.jars import jars
 from streaming.broker.java import java
+from streaming.commands import feed
+from streaming.commands import run as run_command
+from streaming.doctor.diagnosis import Diagnosis, Verdict, examine
+from streaming.doctor.examination import examination
 from streaming.feeder.capture import can_capture
+from streaming.settings.configuration import Configuration, add_flags, configure
 from streaming.user_error import UserError
+
+_OF_FEEDER = {*feed.SETTINGS, "exclude"} - {*run_command.SETTINGS, "ports"}
+"""Settings that only the feeder reads. The query reads `ports` to know what is watched."""
+_OF_QUERY = {*run_command.SETTINGS} - {*feed.SETTINGS}
+_COLOURS = {Verdict.YES: "green", Verdict.NOTE: "cyan", Verdict.NO: "yellow"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """There are no flags."""
+    """Define the flags."""
+    add_flags(parser, ())
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Probe all requirements and options; returns 0 if all requirements are met."""
+    """Probe this machine, or what a configuration needs; returns 0 if all requirements are met."""
     console = Console(highlight=False)
-    met = [_show(console, name, probe) for name, probe in _REQUIRED.items()]
+    if arguments.config:
+        return _examine(console, arguments)
+    met = [_show(console, examine(name, probe)) for name, probe in _REQUIRED.items()]
     for name, probe in _OPTIONAL.items():
-        _show(console, name, probe)
+        _show(console, examine(name, probe))
     return 0 if all(met) else 1
 
 
-def _show(console: Console, name: str, probe: Callable[[], str]) -> bool:
-    try:
-        console.print(f"[green]yes[/]  {name}: {escape(probe())}", soft_wrap=True)
-    except UserError as error:
-        console.print(f"[yellow]no[/]   {name}: {escape(str(error))}", soft_wrap=True)
-        return False
-    return True
+def _examine(console: Console, arguments: argparse.Namespace) -> int:
+    """Examine what the processes of a configuration need, each line as soon as it is known."""
+    configuration = configure(arguments)
+    feeder, query = _processes(arguments.config)
+    processes = [name for name, is_meant in (("feeder", feeder), ("query", query)) if is_meant]
+    console.print(f"{escape(str(arguments.config))}: {' and '.join(processes)}", soft_wrap=True)
+    if query and not _HAS_SPARK:
+        _show(console, examine("Spark", _spark))
+        return 1
+    found = examination(configuration, feeder=feeder, query=query)
+    if query:
+        found = chain([examine("bootstrap", lambda: _unwatched(configuration))], found)
+    # Every line is shown, also after a failure.
+    are_met = [_show(console, each) for each in found]
+    return 0 if all(are_met) else 1
+
+
+def _unwatched(configuration: Configuration) -> str:
+    run_command.refuse_watched_bootstrap(configuration)
+    return "the query does not read from a watched port, or is permitted to"
+
+
+def _processes(config: Path) -> tuple[bool, bool]:
+    """Return whether a file is for the feeder, and for the query: for both if it has no setting of either."""
+    settings = tomllib.loads(config.read_text()).keys()
+    feeder = bool(settings & _OF_FEEDER)
+    query = bool(settings & _OF_QUERY)
+    return feeder or not query, query or not feeder
+
+
+def _show(console: Console, found: Diagnosis) -> bool:
+    """Print a line; returns whether it is no failure."""
+    coloured = f"[{_COLOURS[found.verdict]}]{found.verdict:<4}[/]"
+    console.print(f"{coloured} {escape(found.name)}: {escape(found.detail)}", soft_wrap=True)
+    return found.verdict is not Verdict.NO
 
 
 def _python() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -51,3 +52,48 @@ def test_a_missing_option_is_no_failure(kipwatch: Kipwatch, monkeypatch: pytest.
     ran = kipwatch("doctor")
     assert ran.status == 0
     assert lines(ran)["packet capture"][0] == "no"
+
+
+def examined(kipwatch: Kipwatch, folder: Path, text: str) -> Ran:
+    config = folder / "kipwatch.toml"
+    config.write_text(f'bootstrap = "127.0.0.1:1"\n{text}')
+    return kipwatch("doctor", "--config", config)
+
+
+def test_a_feeders_configuration_needs_no_java(
+    kipwatch: Kipwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in WITHOUT_JAVA.items():
+        monkeypatch.setenv(name, value)
+    ran = examined(kipwatch, tmp_path, 'feeder = "one"\ninterface = "eth77"\nports = 9092')
+    assert ran.output.splitlines()[0].endswith("kipwatch.toml: feeder")
+    shown = lines(ran)
+    assert ran.status == 1
+    assert shown["interface eth77"][0] == shown["Kafka at 127.0.0.1:1"][0] == "no"
+    assert not {"Java", "jars", "checkpoint"} & shown.keys()
+
+
+def test_a_querys_configuration_needs_java_and_no_interface(
+    kipwatch: Kipwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in WITHOUT_JAVA.items():
+        monkeypatch.setenv(name, value)
+    ran = examined(kipwatch, tmp_path, "buckets = 16\nports = [1]")
+    assert ran.output.splitlines()[0].endswith("kipwatch.toml: query")
+    shown = lines(ran)
+    assert shown["Java"][0] == shown["bootstrap"][0] == "no"
+    assert shown["checkpoint"][0] == "yes"
+    assert "packet capture" not in shown
+
+
+def test_a_file_with_settings_of_neither_or_both_is_examined_for_both(
+    kipwatch: Kipwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming.commands.doctor.examination", lambda *_, **__: iter(()))
+    for text in ("", 'feeder = "one"\nbuckets = 16'):
+        ran = examined(kipwatch, tmp_path, text)
+        assert ran.output.splitlines()[0].endswith("kipwatch.toml: feeder and query")
+
+
+def test_a_mistaken_configuration_is_one_line(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    assert "port" in examined(kipwatch, tmp_path, "portz = 1").error_line

@@ -1,0 +1,88 @@
+"""What the doctor says of this machine: users, interfaces, checkpoints, the clock."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from streaming.doctor import machine
+from streaming.doctor.diagnosis import Verdict
+
+YES, NOTE, NO = Verdict.YES, Verdict.NOTE, Verdict.NO
+
+
+def test_without_the_right_to_capture_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "can_capture", lambda: False)
+    found = machine.capture_right()
+    assert (found.verdict, "CAP_NET_RAW" in found.detail) == (NO, True)
+
+
+def test_users() -> None:
+    assert machine.feeder_user("no-such-user").detail.startswith("does not exist: create it")
+    assert machine.feeder_user("nobody").verdict is (NO if os.geteuid() else YES)
+
+
+def test_only_root_can_become_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert machine.feeder_user("nobody").detail.startswith("only root can become it")
+
+
+def test_interfaces() -> None:
+    assert machine.interface("lo").verdict is YES
+    missing = machine.interface("eth77")
+    assert missing.verdict is NO
+    assert missing.detail.startswith("does not exist: write one of ")
+    assert "lo" in missing.detail
+
+
+def test_a_checkpoint_that_can_be_created_or_is_empty(tmp_path: Path) -> None:
+    new = machine.checkpoint(str(tmp_path / "state" / "checkpoint"))
+    assert (new.verdict, "creates it" in new.detail) == (YES, True)
+    assert machine.checkpoint(f"file://{tmp_path}").detail == f"{tmp_path} is empty"
+
+
+def test_a_checkpoint_that_was_used_is_told_with_its_latest_batch(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    for name in ("9", "10", ".11.crc"):
+        (tmp_path / "offsets" / name).touch()
+    found = machine.checkpoint(str(tmp_path))
+    assert (found.verdict, found.detail) == (YES, f"{tmp_path} is readable, up to batch 10")
+
+
+def test_a_checkpoint_that_is_something_else(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    assert machine.checkpoint(str(file)).verdict is NO
+    assert machine.checkpoint(str(tmp_path)).verdict is NOTE
+    assert machine.checkpoint(f"{file}/checkpoint").verdict is NO
+
+
+def test_a_checkpoint_of_another_user_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may read everything, so that the kernel's answer is given here."""
+    (tmp_path / "offsets").mkdir()
+    batch = tmp_path / "offsets" / "0"
+    batch.touch()
+    monkeypatch.setattr(os, "access", lambda path, mode: path != batch)
+    found = machine.checkpoint(str(tmp_path))
+    assert found.verdict is NO
+    assert found.detail.startswith(f"this user may not use {batch}: run as its owner")
+
+
+def test_a_checkpoint_elsewhere_is_not_judged() -> None:
+    assert machine.checkpoint("s3a://bucket/checkpoint").verdict is NOTE
+
+
+@pytest.mark.parametrize(("state", "verdict"), [(0, YES), (5, NOTE), (-1, NOTE)])
+def test_the_clock_is_what_the_kernel_knows_of_it(
+    monkeypatch: pytest.MonkeyPatch, state: int, verdict: Verdict
+) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace(adjtimex=lambda _: state))
+    assert machine.clock().verdict is verdict
+
+
+def test_the_kernel_answers_here() -> None:
+    assert machine.clock().verdict in (YES, NOTE)
