@@ -1,6 +1,6 @@
 """Writes the corpus that fuzzing starts from: `python -m tests.fuzz.corpus`.
 
-One small frame of each kind for the APIs that differ most, and one packet of each link layer.
+One small frame of each kind for the APIs that differ most, one packet of each link layer, and TLS handshakes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from decoders.codec.response import write_response
 from decoders.schema.overlay import HEADER_VERSION
 from decoders.schema.registry import Api, default_schemas
 from decoders.wire.segment import LinkType
-from tests.fuzz.invariants import ASKED, KINDS, Kind, a_packet, a_request, a_response
+from tests.decoders.tls.writer import SUITES, TlsWriter
+from tests.fuzz.invariants import ASKED, KINDS, Kind, a_packet, a_request, a_response, a_tls_stream
 from tests.oracle import chance
 
 FOLDER = Path(__file__).parent / "corpus"
@@ -68,6 +69,10 @@ def seeds() -> Iterator[tuple[str, bytes]]:
     for link_type, layer in LINK_LAYERS.items():
         of = bytes([list(LinkType).index(link_type)])
         yield f"packet-{link_type.name.lower()}", _of(a_packet) + of + layer + IP
+
+    for version, suite in SUITES:
+        for number, (side, flight) in enumerate(TlsWriter(version, suite).handshake()):
+            yield f"tls-{suite:04x}-flight-{number}", _of(a_tls_stream) + bytes([side]) + flight
 
 
 def _of(kind: Kind) -> bytes:

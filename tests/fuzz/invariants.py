@@ -1,4 +1,4 @@
-"""What holds for any bytes: the codec and the packet layers return a value or a failure, and never raise.
+"""What holds for any bytes: codec, packet layers and TLS return a value or a failure, and never raise.
 
 The first byte of an input says what the rest is; the corpus and hypothesis begin from the same form.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from decoders.codec.acknowledgement import expects_response
@@ -14,14 +15,27 @@ from decoders.codec.failure import DecodeFailure, Remark
 from decoders.codec.request import Request, read_request, write_request
 from decoders.codec.response import Response, read_response, write_response
 from decoders.schema.registry import default_schemas
+from decoders.tls.handshake import (
+    RANDOM_SIZE,
+    TLS_1_3,
+    HandshakeError,
+    read_client_hello,
+    read_server_hello,
+)
+from decoders.tls.key_log import KeyLog
+from decoders.tls.outcome import UnreadableError
+from decoders.tls.records import BrokenRecordError, RecordReader
+from decoders.tls.session import Session, Side
 from decoders.wire.packet import Packet
 from decoders.wire.segment import LinkType, Segment, Skipped, read_segment
+from tests.decoders.tls.writer import TlsWriter
 
 SCHEMAS: Final = default_schemas()
 ASKED: Final = struct.Struct(">hh")
 """What precedes a response in an input: key and version of its request's API."""
 Kind = Callable[[bytes], None]
 """Checks the promises of one kind of input."""
+WRITER: Final = TlsWriter(TLS_1_3, 0x1301)
 _LINK_TYPES: Final = tuple(LinkType)
 
 
@@ -66,7 +80,28 @@ def a_packet(data: bytes) -> None:
     assert not isinstance(segment, Segment) or len(segment.payload) <= len(content)
 
 
-KINDS: Final[tuple[Kind, ...]] = (a_request, a_cut_request, a_response, a_packet)
+def a_tls_stream(data: bytes) -> None:
+    """Check the promises of a TLS stream, behind the hello of a client; a byte for its side precedes it."""
+    if not data:
+        return
+    (_, hello), _, *_ = WRITER.handshake()
+    side, content, key_log = Side(data[0] % len(Side)), data[1:], KeyLog()
+    key_log.add(WRITER.key_log)
+    readers, session = {each: RecordReader() for each in Side}, Session(key_log)
+    with suppress(BrokenRecordError, UnreadableError):
+        for sender, piece in ((Side.CLIENT, hello), (side, content)):
+            reader = readers[sender]
+            reader.push(piece)
+            while (record := reader.next()) is not None:
+                assert not session.awaits_key(sender, record)
+                reader.accept(record)
+                assert len(session.read(sender, record).data) <= len(content)
+    for read in (read_client_hello, read_server_hello):
+        with suppress(HandshakeError):
+            assert len(read(content).random) == RANDOM_SIZE
+
+
+KINDS: Final[tuple[Kind, ...]] = (a_request, a_cut_request, a_response, a_packet, a_tls_stream)
 
 
 def examine(data: bytes) -> None:

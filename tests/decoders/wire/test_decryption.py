@@ -18,8 +18,11 @@ from tests.decoders.wire.conversation import (
     EVENTS,
     TO_BROKER,
     TO_CLIENT,
+    BitFlip,
     Event,
+    bit_flips,
     exchanges,
+    flipped,
     frames_in,
     new_tracker,
     of_kind,
@@ -196,6 +199,13 @@ def test_lost_packets_accuse_nobody(
     whole = [each for each in records if each.frame and len(each.frame) == each.true_length]
     assert {(each.direction, each.frame) for each in whole if each.kind is not Kind.NOT_KAFKA} <= truth
     assert not of_kind(records, Kind.INVALID_SIZE)
+
+
+@examples(100)
+@given(suites, bit_flips, cuts)
+def test_no_damage_ends_a_tracker(suite: tuple[int, int], flips: list[BitFlip], cut: list[int]) -> None:
+    writer = TlsWriter(*suite)
+    both(flipped(packets(encrypted(EVENTS, writer, 300), segment=200), flips), writer.key_log, cut)
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=NAMES)
