@@ -17,6 +17,7 @@ from dashboards.promql import (
     quantile,
     select,
     share,
+    stepped,
     total,
     verdict,
 )
@@ -93,6 +94,7 @@ def restarts(counter: Metric) -> str:
     return f"max by (job, instance) ({counted} < last_over_time({counted}[{BRIDGED}] offset {STEP}))"
 
 
+RANGES_CHANGED = f"{total(stepped(select(metrics.RANGES_CHANGES, JOB), STEP), 'listener')} > 0"
 FIRING = f"max by (alertname, severity, rule, client_software_name, instance) ({firing(NO_WATCHDOG)})"
 FIRING_COUNT = or_zero(f"count({FIRING})")
 

@@ -63,7 +63,7 @@ def instances() -> builder.QueryVariable:
 
 
 def annotation_queries() -> list[builder.AnnotationQuery]:
-    """What happened meanwhile: alerts about Kafka and kipwatch that fired, and restarts."""
+    """What happened meanwhile: alerts that fired, restarts, and brokers that advertise other versions."""
     watchdog = none_of("alertname", ["KipwatchWatchdog"])
     return [
         _annotation(
@@ -86,6 +86,13 @@ def annotation_queries() -> list[builder.AnnotationQuery]:
             "A feeder was started anew",
             "{{job}} {{instance}}",
             panels.PURPLE,
+        ),
+        _annotation(
+            "Ranges changed",
+            queries.RANGES_CHANGED,
+            "Other versions are advertised",
+            "{{listener}}",
+            panels.AMBER,
         ),
     ]
 

@@ -72,6 +72,15 @@ class Group(msgspec.Struct, array_like=True):
         self.known = list(known.values())
         return self._make_room()
 
+    def new_advertisements(self, claims: Iterable[Claim]) -> int:
+        """Return how many lists of ranges a server advertises that it has not advertised before.
+
+        The first list that is known of a server is none of them. Call it before `add`.
+        """
+        known = {each.claim.key for each in self.known if each.claim.ranges is not None}
+        added = {claim.key for claim in claims if claim.ranges is not None} - known
+        return len(added) if known else max(len(added) - 1, 0)
+
     def forget_silent(self) -> None:
         """Forget what was silent for long: all but what a server's connections claim once and never again."""
         self.known = [each for each in self.known if is_made_once(each.claim)]

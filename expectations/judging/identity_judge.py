@@ -53,6 +53,10 @@ class IdentityJudge:
             state.clock = max(state.clock, claim.until)
         for name, added in claimed.items():
             group = state.groups[name] = state.groups.pop(name, Group())
+            if changes := group.new_advertisements(added):
+                # The identity of a server is its address.
+                listener = self._terms.listener(added[0].identity.name)
+                outcome.ranges_changes[listener] = outcome.ranges_changes.get(listener, 0) + changes
             for forgotten in group.add(added):
                 self._give_up(forgotten, outcome)
             self._judge_group(group, outcome, settling=False)

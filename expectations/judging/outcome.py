@@ -31,7 +31,8 @@ class Outcome(msgspec.Struct):
 
     `claims` concern identities that other connections may share. `answered` maps (API key, version) of
     requests that the broker responded to, to the time of the first response. `judged` holds a (connection,
-    rule id, verdict) for each check of an identity that belongs to a connection.
+    rule id, verdict) for each check of an identity that belongs to a connection. `ranges_changes` counts, by
+    listener, how often a server advertised ranges that it had not advertised before.
     """
 
     findings: list[Finding] = []
@@ -40,6 +41,7 @@ class Outcome(msgspec.Struct):
     claims: list[Claim] = []
     answered: dict[tuple[int, int], int] = {}
     judged: list[tuple[bytes, str, str]] = []
+    ranges_changes: dict[str, int] = {}
 
     def count(self, rule: Rule, judgement: Judgement) -> None:
         """Count one judgement."""
@@ -53,6 +55,8 @@ class Outcome(msgspec.Struct):
         self.judged.extend(other.judged)
         for version, at in other.answered.items():
             self.answered[version] = min(at, self.answered.get(version, at))
+        for listener, count in other.ranges_changes.items():
+            self.ranges_changes[listener] = self.ranges_changes.get(listener, 0) + count
         for check, count in other.checks.items():
             self.checks[check] = self.checks.get(check, 0) + count
         for offence, count in other.offences.items():

@@ -22,6 +22,7 @@ class Report(msgspec.Struct):
     """What was found, counted and is open.
 
     `frames` counts by API name and kind, `undecodable` by reason, `checks` by rule and verdict.
+    `ranges_changes` counts new advertisements by listener.
     `captured` counts the records of whole batches by capture time, in tenths of a second since the epoch.
     `claims` go to the step that judges identities; they do not reach the driver.
     """
@@ -32,6 +33,7 @@ class Report(msgspec.Struct):
     offences: list[tuple[Offence, int]] = []
     frames: dict[str, dict[str, int]] = {}
     undecodable: dict[str, int] = {}
+    ranges_changes: dict[str, int] = {}
     captured: dict[int, int] = {}
     open_connections: list[OpenConnections] = []
     state_bytes: int = 0

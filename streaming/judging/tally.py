@@ -62,7 +62,13 @@ class Tally:
             self._judged.add(Outcome(checks=dict.fromkeys(cached.checks, count)))
         self._cached.clear()
         judged = self._judged
-        report = Report(number, findings=judged.findings, claims=judged.claims, undecodable=self._undecodable)
+        report = Report(
+            number,
+            findings=judged.findings,
+            claims=judged.claims,
+            undecodable=self._undecodable,
+            ranges_changes=judged.ranges_changes,
+        )
         report.offences.extend(judged.offences.items())
         for (rule, verdict), count in judged.checks.items():
             report.checks.setdefault(rule, {})[verdict] = count

@@ -63,6 +63,13 @@ UNDECODABLE_FRAMES = Metric(
     "Complete frames that no known schema could read, by reason.",
     ("reason",),
 )
+RANGES_CHANGES = Metric(
+    "kipwatch_advertised_ranges_changes_total",
+    MetricType.COUNTER,
+    "Times that a server advertised ranges of versions that it had not advertised before, by listener, as "
+    "after an upgrade. The first advertisement that is seen of a server is none.",
+    ("listener",),
+)
 DETECTION_DELAY = Metric(
     "kipwatch_detection_delay_seconds",
     MetricType.HISTOGRAM,
@@ -182,6 +189,7 @@ METRICS = (
     CONNECTIONS,
     FRAMES,
     UNDECODABLE_FRAMES,
+    RANGES_CHANGES,
     CAPTURE_BYTES,
     CAPTURE_PORT_BYTES,
     CAPTURE_PACKETS,

@@ -36,6 +36,7 @@ class ApplicationMetrics:
         self._connections = instruments.gauge(metrics.CONNECTIONS, self.registry)
         self._frames = instruments.counter(metrics.FRAMES, self.registry)
         self._undecodable_frames = instruments.counter(metrics.UNDECODABLE_FRAMES, self.registry)
+        self._ranges_changes = instruments.counter(metrics.RANGES_CHANGES, self.registry)
         self._exits = instruments.counter(metrics.QUERY_ENDINGS, self.registry)
         self.findings_refused = instruments.counter(metrics.FINDINGS_REFUSED, self.registry)
         overflow = instruments.counter(metrics.LABEL_OVERFLOW, self.registry)
@@ -69,6 +70,9 @@ class ApplicationMetrics:
 
     def count_undecodable_frames(self, reason: str, amount: int = 1) -> None:
         self._undecodable_frames.labels(*self._reasons.admit(reason, amount=amount)).inc(amount)
+
+    def count_ranges_changes(self, listener: str, amount: int = 1) -> None:
+        self._ranges_changes.labels(*self._listeners.admit(listener, amount=amount)).inc(amount)
 
     def count_exit(self, reason: ExitReason) -> None:
         """Count an exit of the query that nobody asked for."""

@@ -45,6 +45,8 @@ class MetricsSink:
                 metrics.count_frames(api, kind, count)
         for reason, count in report.undecodable.items():
             metrics.count_undecodable_frames(reason, count)
+        for listener, count in report.ranges_changes.items():
+            metrics.count_ranges_changes(listener, count)
         for tenth, count in report.captured.items():
             metrics.detection_delay.observe(max(0.0, now - tenth / TENTHS), count)
 

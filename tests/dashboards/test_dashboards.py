@@ -15,6 +15,7 @@ from dashboards import links
 from dashboards.build import artefacts
 from dashboards.links import Places
 from dashboards.thresholds import DELAY_SECONDS, LOST_SHARE
+from dashboards.variables import annotation_queries
 from expectations.rules.catalogue import RULES
 from streaming.metrics.definitions import METRICS
 from tests.dashboards.dashboard_files import DASHBOARDS, PANELS, everything_on, queries, variables
@@ -98,7 +99,7 @@ def test_several_values_or_all_can_be_chosen(dashboard: dict[str, Any]) -> None:
 def test_alerts_and_restarts_are_marked_on_the_graphs(dashboard: dict[str, Any]) -> None:
     """Each from the chosen data source and job."""
     marked = {each["name"]: each for each in dashboard["annotations"]["list"]}
-    assert {"Firing alerts", "Restarts of the query", "Restarts of feeders"} <= set(marked)
+    assert {"Firing alerts", "Restarts of the query", "Restarts of feeders", "Ranges changed"} <= set(marked)
     for each in marked.values():
         assert each["datasource"] == DATA_SOURCE
         assert 'job=~"$job' in each["expr"]
@@ -313,9 +314,10 @@ def test_every_query_is_promql_and_names_only_series_that_exist(tmp_path: Path) 
         assert name.removesuffix("_bucket").removesuffix("_count") in known
 
 
-def test_every_metric_is_on_a_panel() -> None:
+def test_every_metric_is_on_a_panel_or_marks_all_of_them() -> None:
     """By itself, or worked into a recorded series that a panel shows."""
     shown = " ".join(query for _, panel in PANELS for query in queries(panel))
+    shown += " ".join(each.build().expr or "" for each in annotation_queries())
     shown += " ".join(made["expr"] for made in RECORDINGS if made["record"] in shown)
     for metric in METRICS:
         assert re.search(rf"(?<![\w:]){metric.name}(_bucket|_count)?\b", shown), metric.name

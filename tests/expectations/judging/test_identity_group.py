@@ -67,6 +67,23 @@ def test_advertisements_are_bounded() -> None:
     assert group.has_forgotten
 
 
+def test_lists_that_a_server_has_not_advertised_before_are_counted() -> None:
+    """The first one that is seen is no change, nor is one that is made again; batches do not matter."""
+    first, second, third = (advertised_claim("", SERVER, ((3, 0, top),), top, b"") for top in (1, 2, 3))
+    for batches, changes in [
+        ([[first]], 0),
+        ([[first], [first], [first, second]], 1),
+        ([[first, second], [second, first]], 1),
+        ([[second, first, third]], 2),
+        ([[refusal(1), first], [refusal(2)], [third]], 1),
+    ]:
+        group, counted = Group(), 0
+        for batch in batches:
+            counted += group.new_advertisements(batch)
+            group.add(batch)
+        assert counted == changes
+
+
 def test_a_list_that_is_made_again_unsettles_nothing() -> None:
     group = Group()
     group.add([advertised_claim("", SERVER, ((3, 0, 1),), 10, b"")])

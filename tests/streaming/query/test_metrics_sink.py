@@ -31,6 +31,7 @@ def report(bucket: int = 0, connections: int = 1) -> Report:
         offences=[(offence, 2)],
         frames={"Metadata": {"request": 5}},
         undecodable={"truncated": 1},
+        ranges_changes={"WATCHED": 1},
         captured={int(time.time() * 10) - 20: 5},
         open_connections=[OpenConnections("tester", "1.0", "WATCHED", connections)],
         state_bytes=100,
@@ -46,6 +47,7 @@ def counts(page: Page) -> list[float | None]:
         page.value("kipwatch_findings_total", rule=RULE, level="violation", role="client", **software),
         page.value("kipwatch_frames_total", api="Metadata", kind="request"),
         page.value("kipwatch_undecodable_frames_total", reason="truncated"),
+        page.value("kipwatch_advertised_ranges_changes_total", listener="WATCHED"),
         page.value("kipwatch_detection_delay_seconds_count"),
     ]
 
@@ -53,7 +55,7 @@ def counts(page: Page) -> list[float | None]:
 def test_a_batch_is_counted() -> None:
     page = Page()
     page.sink.add_batch(0, [report()])
-    assert counts(page) == [3, 2, 0, 2, 5, 1, 5]
+    assert counts(page) == [3, 2, 0, 2, 5, 1, 1, 5]
     delay = page.value("kipwatch_detection_delay_seconds_sum")
     assert delay is not None and 5 * 1.5 < delay < 5 * 30
 
@@ -63,7 +65,7 @@ def test_a_repeated_batch_is_counted_once() -> None:
     page = Page()
     for batch in (0, 0, 1, 1, 0):
         page.sink.add_batch(batch, [report()])
-    assert counts(page) == [6, 4, 0, 4, 10, 2, 10]
+    assert counts(page) == [6, 4, 0, 4, 10, 2, 2, 10]
 
 
 def test_gauges_are_sums_of_the_latest_report_of_each_bucket() -> None:
