@@ -15,7 +15,7 @@ COMPILE_LOCK = CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --s
 	--no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fetched demo check test long bench lint docs lock clean packages
+.PHONY: help setup fetched rule layout demo check test long bench lint docs lock clean packages
 .NOTPARALLEL:
 
 help:
@@ -56,6 +56,17 @@ lint: $(READY) ## style, types and the import contracts
 docs: $(READY) ## write what is generated anew: dashboards, alerts, runbook, file map
 	$(BIN)/python -m dashboards.build
 	$(BIN)/python -m tests.repository.file_map
+
+rule: docs ## what a rule still needs, all at once: make rule RULE=kip511/connection-kept
+	@[ -n "$(RULE)" ] || { echo "name the rule: make rule RULE=kip511/connection-kept"; exit 2; }
+	@failed=0; \
+	$(BIN)/pytest -n auto --dist worksteal -m "not slow" --tb=short tests/cases tests/mutations tests/expectations/rules \
+		tests/expectations/requirements tests/repository tests/streaming/state || failed=1; \
+	$(BIN)/pytest --tb=short tests/mutations -k "$(RULE)" || failed=1; \
+	exit $$failed
+
+layout: $(READY) ## write the stored bytes of the state's layout anew, after a rule got new state
+	$(BIN)/python -m tests.streaming.state.write_layout
 
 lock: $(READY) ## write both locks anew from pyproject.toml
 	$(COMPILE_LOCK) --all-extras --output-file requirements.lock pyproject.toml

@@ -45,10 +45,17 @@ def test_a_case_is_judged_as_its_page_says(case: Case, size: int) -> None:
     assert findings_of(outcome) == case.findings
 
 
+def family_folder(rule: str) -> str:
+    """Return the folder of a rule's KIP: `kip_511` of `kip511/connection-kept`."""
+    return rule.partition("/")[0].replace("kip", "kip_")
+
+
 @pytest.mark.parametrize("rule", [rule.id for rule in RULES])
 def test_a_rule_has_a_case_that_violates_one_that_conforms_and_one_that_is_undecided(rule: str) -> None:
     expected = {word for case in CASES if case.rule == rule for word in case.verdicts.split()}
-    assert {str(verdict) for verdict in Verdict} <= expected
+    page = f"tests/cases/{family_folder(rule)}/{rule.partition('/')[2].replace('-', '_')}.md"
+    missing = {str(verdict) for verdict in Verdict} - expected
+    assert not missing, f"write cases to {page}: {missing}; then run `make rule RULE={rule}`"
 
 
 def test_every_page_of_cases_is_of_a_rule() -> None:

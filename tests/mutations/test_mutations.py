@@ -31,6 +31,11 @@ def mutants_of(rule: str) -> Iterator[Script]:
     return (mutant for mutator in MUTATORS[rule] for script in CLEAN for mutant in mutator(script))
 
 
+def mutators_of(rule: str) -> str:
+    """Return the file that the mutators of a rule's KIP are in."""
+    return f"tests/mutations/{rule.partition('/')[0].replace('kip', 'kip_')}.py"
+
+
 def found_in(script: Script) -> set[str]:
     """The rules that a script breaks."""
     return {finding.rule for finding in script.judge().findings}
@@ -57,11 +62,16 @@ def test_a_clean_conversation_breaks_no_rule(script: Script) -> None:
 def test_every_mutant_is_found_and_nothing_else(rule: str) -> None:
     allowed = implied_by(rule)
     judged = [(mutant.name, found_in(mutant)) for mutant in mutants_of(rule)]
-    assert judged
-    assert [(name, found) for name, found in judged if rule not in found or not found <= allowed] == []
+    assert judged, f"add a mutator to {mutators_of(rule)}; then run `make rule RULE={rule}`"
+    missed = [name for name, found in judged if rule not in found]
+    assert missed == [], "the rule, or its mutator, is wrong"
+    others = {other for _, found in judged for other in found - allowed}
+    assert others == set(), f"add what else a mutant breaks to `implies` of {rule}, or break less"
 
 
 def test_every_rule_has_a_mutator_and_nothing_else_has() -> None:
+    missing = {rule.id: mutators_of(rule.id) for rule in RULES if rule.id not in MUTATORS}
+    assert missing == {}, "add a function with @breaks(RULE) to the file of each, and its file to FILES here"
     assert MUTATORS.keys() == {rule.id for rule in RULES}
 
 

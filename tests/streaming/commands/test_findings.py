@@ -30,7 +30,7 @@ def found(number: int) -> Finding:
     exchange.negotiate(client_id="app")
     exchange.request("Metadata", 14, client_id="app", instance_id=ID_A)
     exchange.request("Metadata", 14, instance_id=ID_B)
-    finding = exchange.judge().findings[0]
+    (finding,) = (each for each in exchange.judge().findings if each.rule == "kip1313/instance-id-changed")
     return msgspec.structs.replace(finding, id=f"{number:024x}", message=f"finding number {number}")
 
 

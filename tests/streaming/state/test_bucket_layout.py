@@ -17,6 +17,11 @@ from tests.streaming.judging.test_bucket_step import on, step, windows
 from tests.streaming.state.bucket_store import BucketStore, reloaded
 
 LAYOUTS = Path(__file__).parent / "layouts"
+TO_DO = (
+    "the sample is stored differently. If a rule is new, or remembers more at the end of its state and with "
+    "defaults, stored buckets can still be read: run `make layout`. After any other change raise "
+    "STATE_VERSION in streaming/state/bucket_layout.py first"
+)
 
 
 def sample_bucket() -> Bucket:
@@ -43,11 +48,11 @@ def stored() -> BucketStore:
 
 
 def test_a_bucket_stored_in_this_layout_is_read() -> None:
-    """A change of the layout needs a new version number and new bytes."""
+    """A change of the layout needs a new version number and new bytes; a rule with state only new bytes."""
     store = stored()
     assert store.bucket and store.bucket[0] == STATE_VERSION
     bucket = store.load()
-    assert bucket == sample_bucket()
+    assert bucket == sample_bucket(), TO_DO
     assert len(bucket.connections) == 2
 
 

@@ -1,0 +1,12 @@
+"""Writes the stored bytes that the test of the layout reads: `make layout`."""
+
+from __future__ import annotations
+
+from streaming.state.bucket_layout import STATE_VERSION
+from tests.streaming.state.bucket_store import BucketStore
+from tests.streaming.state.test_bucket_layout import LAYOUTS, sample_bucket
+
+if __name__ == "__main__":
+    store = BucketStore(sample_bucket())
+    (LAYOUTS / f"version-{STATE_VERSION}.bin").write_bytes(store.bucket or b"")
+    (LAYOUTS / f"version-{STATE_VERSION}-contents.bin").write_bytes(store.contents or b"")
