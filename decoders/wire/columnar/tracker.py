@@ -137,7 +137,7 @@ class ColumnarTracker:
             elif status == OUT_OF_SLOTS:
                 self._flow_table.flows.grow_ring(int(self._drafts[0]["flow"][0]))
             elif self._run_slow_path(row):
-                row += 1
+                row = self._stay_on_slow_path(row + 1)
 
     def finish(self) -> FrameBatch:
         """Return what is still held at the end of the source. Open connections get no CLOSED record."""
@@ -259,6 +259,21 @@ class ColumnarTracker:
         self._totals["held"] = self._tracker.held
         until = self._tracker.waits_until
         self._totals["waits_until"] = _LATEST_TIME if until is None else until
+
+    def _stay_on_slow_path(self, row: int) -> int:
+        """Process packets from a row on while their connections are not offloaded, and return the next row.
+
+        The fast path would refuse each of them. To enter it takes longer than to process one of TLS.
+        """
+        states, flow_of_pair = self._flow_table.flows.states, self._flow_table.flow_of_pair
+        while row < self._packets.size:
+            pair = int(self._pairs[row])
+            flow = int(flow_of_pair[pair]) if pair >= 0 else -1
+            if flow < 0 or states[flow]["offloaded"] or not self._run_slow_path(row):
+                break
+            row += 1
+            states = self._flow_table.flows.states
+        return row
 
     def _prepare_closings(self, segment: Segment, *, is_new: bool) -> None:
         """Restore the connections that the scalar tracker may close before it processes a segment."""
