@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from decoders.frame.record import Closing, Direction, Kind, Record
 from decoders.tls.key_log import KeyLog
-from decoders.tls.outcome import Outcome
 from decoders.wire.decryption import Decryption, Passed, Unreadable
 from decoders.wire.frame_detector import FrameDetector
 from decoders.wire.kafka_layer import Acknowledged, KafkaLayer, KafkaLayerSnapshot
@@ -218,9 +217,7 @@ class Connection:
         self.is_closed = True
         yield from self.flush()
         if closing in _SEEN_ENDINGS:
-            yield from self._kafka.record_other_protocol(
-                has_response=self._has_response, speaks_tls=self._server_speaks_tls
-            )
+            yield from self._kafka.record_other_protocol(has_response=self._has_response)
         yield self._recorder.record(
             Kind.CLOSED, captured_at, position, closing=closing, direction=self._first_to_close
         )
@@ -230,11 +227,6 @@ class Connection:
         """Whether the broker sent anything, captured or not."""
         stream = self._streams.get(Direction.TO_CLIENT)
         return stream is not None and stream.next_offset > 0
-
-    @property
-    def _server_speaks_tls(self) -> bool:
-        """Whether another connection to the port, or to any if no ports are watched, was decrypted."""
-        return self.ledger.within is not None and self.ledger.within.tls[Outcome.READ] > 0
 
     def _process_event(self, direction: Direction, event: Chunk | Gap) -> Iterator[Record]:
         """Process the next bytes or the next gap of a direction."""

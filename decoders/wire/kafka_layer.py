@@ -195,15 +195,16 @@ class KafkaLayer:
         """Bytes of memory that requests in flight and incomplete frames take, roughly."""
         return self._in_flight.held + sum(framer.held for framer in self._framers.values())
 
-    def record_other_protocol(self, *, has_response: bool, speaks_tls: bool = False) -> Iterator[Record]:
+    def record_other_protocol(self, *, has_response: bool) -> Iterator[Record]:
         """Yield a NOT_KAFKA if the client began with something else than a request.
 
-        `speaks_tls` is true if the server is known to speak TLS, on this connection or on another.
+        If there is a key log, a ClientHello counts as answered: other connections to a port that speaks TLS
+        become Kafka, and one that an overloaded or ending broker leaves alone must not stand out from them.
         """
         if self._no_request is not None:
             beginning, captured_at, position = self._no_request
             is_tls = protocol_of(beginning[:PREFIX]) is OtherProtocol.TLS
-            has_response = has_response or (speaks_tls and is_tls)
+            has_response = has_response or (self._decrypts and is_tls)
             flags = Flag.NAMED_PORT if self._recorder.is_port_named else Flag.NONE
             yield self._recorder.record(
                 Kind.NOT_KAFKA,

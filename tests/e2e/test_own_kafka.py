@@ -29,13 +29,15 @@ def commands() -> list[str]:
 
 
 def test_the_page_works_word_for_word(tmp_path: Path) -> None:
-    init, run, feed, look = commands()
+    init, examine_feeder, examine_query, run, feed, look = commands()
     with EmbeddedBroker() as broker:
         made = kipwatch(init.replace(BOOTSTRAP, broker.internal), tmp_path)
         assert f"watched ports: {broker.ports.watched}\n" in made.stdout
         ports = dict(zip(("9107", "9108"), map(str, free_ports(2)), strict=True))
         for file in (tmp_path / "kipwatch").iterdir():
             file.write_text(replaced(file.read_text(), ports))
+        for examine in (examine_feeder, examine_query):
+            kipwatch(examine, tmp_path)
         with Child(words(run, tmp_path), tmp_path / "run.log") as query:
             query.wait_for('"query": "started"', PATIENCE)
             with Child(words(feed, tmp_path), tmp_path / "feed.log") as feeder:

@@ -28,7 +28,7 @@ for file in FILES:
 
 def mutants_of(rule: str) -> Iterator[Script]:
     """All mutants that break a rule."""
-    return (mutant for mutator in MUTATORS[rule] for script in CLEAN for mutant in mutator(script))
+    return (mutant for mutator in MUTATORS.get(rule, []) for script in CLEAN for mutant in mutator(script))
 
 
 def mutators_of(rule: str) -> str:

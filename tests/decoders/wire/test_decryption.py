@@ -255,11 +255,12 @@ def test_plaintext_is_the_same_with_a_key_log_and_without() -> None:
     assert ledger.captured == ledger.framed
 
 
-def test_a_client_hello_that_no_server_answers_is_named_if_the_port_speaks_plaintext() -> None:
+def test_a_client_hello_that_no_server_answers_accuses_nobody() -> None:
+    """Even if it is the first connection to its port: later ones may be decrypted, and be Kafka."""
     hello = TlsWriter(*SUITES[3]).handshake()[0][1]
     records, ledger = both(packets([(TO_BROKER, hello)]), "")
     (foreign,) = of_kind(records, Kind.NOT_KAFKA)
-    assert Flag.RESPONDED not in foreign.flags
+    assert Flag.RESPONDED in foreign.flags
     assert foreign.frame == hello[:4]
     assert ledger.tls == {Outcome.NO_HANDSHAKE: 1}
 
