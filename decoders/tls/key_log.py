@@ -59,10 +59,13 @@ class KeyLog:
 
     `version` grows with each secret that is new: what waits for a secret need not look before.
     `unknown_labels` and `broken_lines` count lines that were skipped, `dropped` counts connections that made
-    room for newer ones. Not safe to use from several threads.
+    room for newer ones. `is_expected` is False while no text was added and none is announced, as where a
+    capture alone might bring secrets along: TLS is opaque then, as without a key log. Not safe to use from
+    several threads.
     """
 
-    def __init__(self, capacity: int = MAX_CONNECTIONS) -> None:
+    def __init__(self, capacity: int = MAX_CONNECTIONS, *, is_expected: bool = True) -> None:
+        self.is_expected = is_expected
         self.version = 0
         self.unknown_labels = 0
         self.broken_lines = 0
@@ -83,6 +86,7 @@ class KeyLog:
 
         A line without an end is continued by the next text of the same source, the path of a file.
         """
+        self.is_expected = True
         data = text.encode(errors="replace") if isinstance(text, str) else text
         *lines, rest = (self._incomplete.pop(source, b"") + data).split(b"\n")
         for line in lines:

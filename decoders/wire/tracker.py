@@ -231,7 +231,9 @@ class Tracker:
             return None
         if _shows_connection(segment):
             ledger = self.port_ledgers.get(key[1].port, self.ledger)
-            connection = Connection(self._run, self._detector, ledger, *key, key_log=self._key_log)
+            expects_secrets = self._key_log is not None and self._key_log.is_expected
+            key_log = self._key_log if expects_secrets else None
+            connection = Connection(self._run, self._detector, ledger, *key, key_log=key_log)
             if not self._is_straggler(connection, segment):
                 return connection
         self._skip(SkipReason.AFTER_CLOSE, segment)

@@ -1,8 +1,9 @@
 """Evidence: for each finding a small pcap from which `check` makes the same finding again.
 
-Frames are cut by the same table as in the feeder. A pcap holds the connection of the finding and, if the
-rule compares several connections, those too. Exchanges that the finding does not need are left out. Each
-file is checked before it is kept. A finding that depends on named ports needs the same `--ports` again.
+Frames are cut by the same table as in the feeder; those of TLS are written as plaintext. A pcap holds the
+connection of the finding and, if the rule compares several connections, those too. Exchanges that the finding
+does not need are left out. Each file is checked before it is kept. A finding that depends on named ports
+needs the same `--ports` again.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from decoders.wire.synthesis import RELAY_DELAY
 from expectations.judging.finding import Finding
 from expectations.judging.terms import Terms
 from streaming.check.evidence_packets import keepable, packets_of
-from streaming.check.examination import Examination, examine, records_of
+from streaming.check.examination import Examination, Through, examine, records_of
 from streaming.check.recording import Recording
+from streaming.feeder.key_log_files import read_key_logs
 from streaming.settings.private_file import open_private
 from streaming.user_error import UserError
 
@@ -36,13 +38,19 @@ _ALWAYS_KEPT = (API_VERSIONS, SASL_HANDSHAKE)
 
 
 class CheckedCapture(NamedTuple):
-    """The files of a capture, and the parameters of their examination, in the order of `examine`."""
+    """The files of a capture, and the parameters of their examination."""
 
     paths: Sequence[Path]
     schemas: Schemas
     ports: Sequence[int]
     terms: Terms
     max_frame: int = MAX_FRAME
+    key_logs: Sequence[Path] = ()
+
+    def examine(self, through: Through = iter) -> Examination:
+        """Judge the capture, as the function `examine` does."""
+        paths, schemas, ports, terms, max_frame, key_logs = self
+        return examine(paths, schemas, ports, terms, max_frame, key_logs=key_logs, through=through)
 
 
 def write_evidence(folder: Path, capture: CheckedCapture, examination: Examination) -> list[Finding]:
@@ -70,8 +78,11 @@ def evidence_name(finding: Finding) -> str:
 
 def _records_by_connection(capture: CheckedCapture, wanted: set[str]) -> Mapping[str, list[Record]]:
     kept: dict[str, list[Record]] = {connection: [] for connection in wanted}
-    recording = Recording(capture.paths)
-    records, _ = records_of(capture.schemas, recording, capture.ports, recording.run, capture.max_frame)
+    key_log = read_key_logs(capture.key_logs)
+    recording = Recording(capture.paths, key_log)
+    records, _ = records_of(
+        capture.schemas, recording, capture.ports, recording.run, capture.max_frame, key_log=key_log
+    )
     for record in records:
         if record.connection.hex() in wanted:
             kept[record.connection.hex()].append(keepable(capture.schemas, record))
@@ -104,7 +115,7 @@ def _write(folder: Path, capture: CheckedCapture, finding: Finding, records: Seq
         with open_private(path) as file:
             file.write(candidate)
         for ports in dict.fromkeys([(), tuple(capture.ports)]):
-            shown = examine(path, capture.schemas, ports, *capture[3:]).findings
+            shown = examine(path, capture.schemas, ports, capture.terms, capture.max_frame).findings
             if any(each.likeness() == finding.likeness() for each in shown):
                 return True
     path.unlink(missing_ok=True)

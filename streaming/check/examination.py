@@ -18,6 +18,7 @@ from decoders.frame.columnar.cutting import ColumnarCutter
 from decoders.frame.columnar.joining import joined
 from decoders.frame.record import Kind, Record
 from decoders.schema.registry import Schemas
+from decoders.tls.key_log import KeyLog
 from decoders.wire.assembly import MAX_FRAME
 from decoders.wire.columnar.frames import FrameBatch
 from decoders.wire.columnar.packets import PacketBatch
@@ -34,6 +35,7 @@ from expectations.report.client import Client
 from expectations.report.coverage import Coverage, coverage_of
 from streaming.check.collector import CollectingIdentityJudge, CollectingJudge, Collector
 from streaming.check.recording import FILE_SHIFT, Recording, file_position
+from streaming.feeder.key_log_files import read_key_logs
 from streaming.judging.bucket_step import BucketStep
 from streaming.judging.identity_step import IdentityStep
 from streaming.judging.report import Report
@@ -101,9 +103,11 @@ def records_of(
     ports: Iterable[int],
     run: int,
     max_frame: int = MAX_FRAME,
+    *,
+    key_log: KeyLog | None = None,
 ) -> tuple[Iterator[Record], Tracker]:
     """Return the records of packets, and the tracker whose ledger fills as they are read."""
-    tracker = Tracker(schemas, ports=frozenset(ports), run=run, max_frame=max_frame)
+    tracker = Tracker(schemas, ports=frozenset(ports), run=run, max_frame=max_frame, key_log=key_log)
 
     def read() -> Iterator[Record]:
         for packet in packets:
@@ -120,17 +124,19 @@ def examine(
     terms: Terms | None = None,
     max_frame: int = MAX_FRAME,
     *,
+    key_logs: Sequence[Path] = (),
     window: int = WINDOW,
     through: Through = iter,
 ) -> Examination:
     """Judge one capture: a file, plain or compressed, a folder of rotated files, or several of these.
 
     Without `ports` the side that accepted the connection is the broker. A length above `max_frame` bytes is
-    not a frame's. A file that ends inside a packet is judged up to there. Raises UserError if a file cannot
-    be read.
+    not a frame's. TLS is decrypted with the secrets of `key_logs` and of the capture itself. A file that ends
+    inside a packet is judged up to there. Raises UserError if a file cannot be read.
     """
+    key_log = read_key_logs(key_logs)
     names, terms = schemas.api_names, terms or Terms()
-    recording = Recording([path] if isinstance(path, Path) else path)
+    recording = Recording([path] if isinstance(path, Path) else path, key_log)
     collector, tally = Collector(terms.rules, names), _Tally(recording)
     judge = CollectingJudge(collector, names, terms)
     step, bucket = BucketStep(judge, names), Bucket()
@@ -138,7 +144,9 @@ def examine(
         IdentityStep(CollectingIdentityJudge(collector, names, terms)),
         IdentityState(),
     )
-    tracker = ColumnarTracker(schemas, ports=frozenset(ports), run=recording.run, max_frame=max_frame)
+    tracker = ColumnarTracker(
+        schemas, ports=frozenset(ports), run=recording.run, max_frame=max_frame, key_log=key_log
+    )
     _, columnar = _columnar(schemas)
     packets = tally.noting(through(recording.batches()))
     for batch in joined(_cut_frames(schemas, tracker, packets), window):

@@ -16,19 +16,21 @@ from expectations.judging.finding import Finding
 from expectations.report.junit import junit_report
 from expectations.rules.base.rule import Level
 from streaming.check.evidence import CheckedCapture, write_evidence
-from streaming.check.examination import Examination, examine
+from streaming.check.examination import Examination
 from streaming.check.reading_progress import showing_progress
 from streaming.check.summary import Summary, summary_of
 from streaming.check.text import show_summary, show_verdict
+from streaming.feeder.core_dumps import forbid_core_dumps
+from streaming.feeder.key_log_files import exposed_key_logs
 from streaming.settings.address import HIGHEST_PORT
-from streaming.settings.configuration import add_flags, configure
+from streaming.settings.configuration import Configuration, add_flags, configure
 from streaming.settings.decisions import Decisions
 from streaming.settings.release import load_schemas
 from streaming.user_error import UserError
 
 PASSED, FAILED, INCOMPLETE = 0, 1, 2
 NEVER = "never"
-SETTINGS = ("schemas", "spec", "max_request_bytes")
+SETTINGS = ("schemas", "spec", "max_request_bytes", "tls_keylog")
 _MOST_SEVERE_FIRST = list(Level)
 
 
@@ -80,6 +82,16 @@ def add_capture_flags(parser: argparse.ArgumentParser) -> None:
     add_flags(parser, SETTINGS)
 
 
+def key_logs_of(configuration: Configuration) -> list[Path]:
+    """Return the key logs. Warns of each that every user can read, and keeps secrets from core dumps."""
+    paths = [Path(name) for name in configuration.tls_keylog]
+    for line in exposed_key_logs(paths):
+        print(f"kipwatch: {line}", file=sys.stderr)
+    if paths:
+        forbid_core_dumps()
+    return paths
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Judge all files as one capture. Returns 2 if a file is incomplete, 1 if there are failing findings."""
     checked = check(arguments)
@@ -117,9 +129,14 @@ def check(arguments: argparse.Namespace) -> Checked:
     decisions = Decisions(configuration)
     schemas, ports = load_schemas(configuration.schemas), parse_ports(arguments.ports)
     capture = CheckedCapture(
-        arguments.files, schemas, ports, decisions.terms, configuration.max_request_bytes
+        arguments.files,
+        schemas,
+        ports,
+        decisions.terms,
+        configuration.max_request_bytes,
+        key_logs_of(configuration),
     )
-    examination = examine(*capture, through=showing_progress(capture.paths))
+    examination = capture.examine(showing_progress(capture.paths))
     return Checked(summary_of(examination, decisions), examination, capture)
 
 

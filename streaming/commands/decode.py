@@ -6,13 +6,16 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from decoders.frame.record import Record
 from decoders.schema.registry import Schemas
+from decoders.tls.key_log import KeyLog
 from streaming.check.examination import records_of
-from streaming.commands.check import parse_ports
+from streaming.commands.check import key_logs_of, parse_ports
+from streaming.feeder.key_log_files import read_key_logs
 from streaming.feeder.source import open_capture, run_of_file
 from streaming.settings.configuration import add_flags, configure
 from streaming.settings.release import load_schemas
@@ -55,7 +58,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="show passwords, tokens, keys and configuration values, which are hidden otherwise",
     )
-    add_flags(parser, ("schemas", "max_request_bytes"))
+    add_flags(parser, ("schemas", "max_request_bytes", "tls_keylog"))
+
+
+class _Capture(NamedTuple):
+    """A file, and how to read it."""
+
+    path: Path
+    ports: list[int]
+    max_frame: int
+    key_log: KeyLog
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -66,25 +78,27 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.show_secrets:
         print("kipwatch: the output may hold passwords and tokens: do not share it", file=sys.stderr)
     show = _show_ledger if arguments.ledger else _show_frames
-    show(arguments, schemas, configuration.max_request_bytes)
+    key_log = read_key_logs(key_logs_of(configuration))
+    ports = parse_ports(arguments.ports)
+    show(arguments, schemas, _Capture(arguments.file, ports, configuration.max_request_bytes, key_log))
     return 0
 
 
-def _show_ledger(arguments: argparse.Namespace, schemas: Schemas, max_frame: int) -> None:
+def _show_ledger(arguments: argparse.Namespace, schemas: Schemas, capture: _Capture) -> None:
     if arguments.api or arguments.client_id is not None or arguments.kind:
         raise UserError("--ledger shows whole connections: leave --api, --client-id and --kind out")
-    with open_capture(arguments.file) as packets:
-        for account in accounts(schemas, packets.batches(), parse_ports(arguments.ports), max_frame):
+    path, ports, max_frame, key_log = capture
+    with open_capture(path, key_log) as packets:
+        for account in accounts(schemas, packets.batches(), ports, max_frame, key_log):
             line = msgspec.json.encode(account).decode() if arguments.jsonl else account.line
             sys.stdout.write(f"{line}\n")
 
 
-def _show_frames(arguments: argparse.Namespace, schemas: Schemas, max_frame: int) -> None:
+def _show_frames(arguments: argparse.Namespace, schemas: Schemas, capture: _Capture) -> None:
     is_wanted = _filter(arguments, schemas)
     write = _write_object if arguments.jsonl else _writer_of_text(schemas, events=is_wanted is _everything)
     found = False
-    ports = parse_ports(arguments.ports)
-    for entry in _entries(schemas, arguments.file, ports, max_frame):
+    for entry in _entries(schemas, capture):
         found = found or entry[2] is not None
         if is_wanted(entry):
             if entry[2] is not None and not arguments.show_secrets:
@@ -94,10 +108,10 @@ def _show_frames(arguments: argparse.Namespace, schemas: Schemas, max_frame: int
         raise UserError(f"{arguments.file}: it holds no Kafka frame; check the file and --ports")
 
 
-def _entries(schemas: Schemas, path: Path, ports: list[int], max_frame: int) -> Iterator[Entry]:
-    clients = ConnectedClients()
-    with open_capture(path) as packets:
-        records, _ = records_of(schemas, packets, ports, run_of_file(path), max_frame)
+def _entries(schemas: Schemas, capture: _Capture) -> Iterator[Entry]:
+    clients, (path, ports, max_frame, key_log) = ConnectedClients(), capture
+    with open_capture(path, key_log) as packets:
+        records, _ = records_of(schemas, packets, ports, run_of_file(path), max_frame, key_log=key_log)
         for record in records:
             client = clients.of(record)
             yield record, client, decode_frame(schemas, record, client)

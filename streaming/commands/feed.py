@@ -14,8 +14,10 @@ from typing import BinaryIO, NamedTuple
 from decoders.wire.columnar.packets import PacketBatch
 from streaming.broker.frames_topic import FramesTopic
 from streaming.feeder.capture import CaptureError, InterfaceCapture
+from streaming.feeder.core_dumps import forbid_core_dumps
 from streaming.feeder.feeder import Batches, Feeder, open_save
 from streaming.feeder.folder import follow
+from streaming.feeder.key_log_files import FollowedKeyLogs, read_key_logs
 from streaming.feeder.outlet import DryRun
 from streaming.feeder.own_traffic import OwnTraffic
 from streaming.feeder.ports_of_file import nothing_published
@@ -42,6 +44,7 @@ SETTINGS = (
     "ring_mebibytes",
     "queue_mebibytes",
     "max_request_bytes",
+    "tls_keylog",
     "feeder_metrics_address",
     "schemas",
     "log_level",
@@ -87,11 +90,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.save and _is_source(arguments.save, arguments.source):
         raise UserError(f"--save would overwrite {arguments.save}, the source; name another file")
     with ExitStack() as stack:
+        key_logs = _key_logs(stack, configuration, arguments.source)
         save = stack.enter_context(open_save(arguments.save)) if arguments.save else None
         stopping = threading.Event()
         try:
-            source = _open(stack, configuration, arguments.source, stopping)
-            captured = _feed(stack, configuration, source, save, stopping, dry=arguments.dry_run)
+            source = _open(stack, configuration, arguments.source, stopping, key_logs)
+            captured = _feed(
+                stack, configuration, source, save, stopping, key_logs=key_logs, dry=arguments.dry_run
+            )
         except CaptureError as error:
             raise UserError(str(error)) from error
         if arguments.source and Path(arguments.source).is_file():
@@ -112,20 +118,41 @@ def _is_source(path: Path, source: str | None) -> bool:
     return source is not None and path.exists() and Path(source).exists() and path.samefile(source)
 
 
+def _key_logs(stack: ExitStack, configuration: Configuration, source: str | None) -> FollowedKeyLogs | None:
+    """Open the key logs, None if a live capture has none. Raises UserError if one of a file is missing."""
+    paths = [Path(name) for name in configuration.tls_keylog]
+    if source is None and not paths:
+        return None
+    if source and Path(source).is_file():
+        read_key_logs(paths)
+    key_logs = stack.enter_context(closing(FollowedKeyLogs(paths, _log_key_log)))
+    key_logs.poll()
+    return key_logs
+
+
+def _log_key_log(event: str, path: Path, message: str) -> None:
+    FEEDER_LOG.info(event, file=str(path), message=message)
+
+
 def _open(
-    stack: ExitStack, configuration: Configuration, name: str | None, stopping: threading.Event
+    stack: ExitStack,
+    configuration: Configuration,
+    name: str | None,
+    stopping: threading.Event,
+    key_logs: FollowedKeyLogs | None,
 ) -> PacketSource:
+    key_log = key_logs.key_log if key_logs else None
     if name is None:
         ring_bytes = configuration.ring_mebibytes * MEBIBYTE
         excluded = configuration.excluded_networks
         capture = InterfaceCapture(configuration.interface, configuration.ports, ring_bytes, excluded)
         return PacketSource(_polls(stack.enter_context(capture)), time.time_ns(), capture)
     if name == "-":
-        return PacketSource(standard_input(stopping.is_set), time.time_ns())
+        return PacketSource(standard_input(stopping.is_set, key_log), time.time_ns())
     path = Path(name)
     if path.is_dir():
-        return PacketSource(follow(path), run_of_file(path))
-    return PacketSource(stack.enter_context(open_capture(path)).batches(), run_of_file(path))
+        return PacketSource(follow(path, key_log), run_of_file(path))
+    return PacketSource(stack.enter_context(open_capture(path, key_log)).batches(), run_of_file(path))
 
 
 def _feed(
@@ -135,16 +162,22 @@ def _feed(
     save: BinaryIO | None,
     stopping: threading.Event,
     *,
+    key_logs: FollowedKeyLogs | None,
     dry: bool,
 ) -> int:
     """Feed until the source ends. Returns the bytes that were captured on the watched ports."""
     own = stack.enter_context(OwnTraffic(configuration.ports)) if source.capture else None
-    feeder = Feeder(configuration, source.run, save, source.capture, own, stopping=stopping)
+    feeder = Feeder(
+        configuration, source.run, save, source.capture, own, key_logs=key_logs, stopping=stopping
+    )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     if not dry:
         stack.enter_context(closing(_serve(configuration, feeder)))
     become(configuration.user)
+    if key_logs:
+        # After the switch of the user, which may allow dumps again.
+        forbid_core_dumps()
     # After the switch of the user: librdkafka connects at once, and must not do so as root.
     feeder.run(source.batches, DryRun() if dry else _publisher(configuration, feeder))
     return feeder.captured_bytes

@@ -23,6 +23,14 @@ from streaming.user_error import UserError
 BOOTSTRAP_VARIABLE, BOOTSTRAP_FIELD = "KIPWATCH_BOOTSTRAP", "{bootstrap}"
 INCOMPLETE = 2
 
+_NEEDED = (
+    ("tls_key", "tls_certificate"),
+    ("upstream_ca", "upstream_tls"),
+    ("upstream_certificate", "upstream_tls"),
+    ("upstream_key", "upstream_certificate"),
+)
+"""Flags of TLS, each with the one that it is of no use without."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the flags."""
@@ -50,6 +58,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--upstream-tls", action="store_true", help="connect to the brokers by TLS")
     parser.add_argument("--upstream-ca", type=Path, metavar="FILE", help="CA certificates of the brokers")
+    parser.add_argument(
+        "--upstream-certificate",
+        type=Path,
+        metavar="FILE",
+        help="show this certificate to brokers that demand one",
+    )
+    parser.add_argument(
+        "--upstream-key", type=Path, metavar="FILE", help="key of that certificate, if in a separate file"
+    )
     parser.add_argument(
         "command",
         nargs=argparse.REMAINDER,
@@ -103,10 +120,9 @@ def _check(capture: Path, *, as_json: bool) -> int:
 
 def _encryption(arguments: argparse.Namespace) -> Encryption:
     """Read the files of TLS. Raises UserError if one cannot be used."""
-    if arguments.tls_key and not arguments.tls_certificate:
-        raise UserError("--tls-key needs --tls-certificate")
-    if arguments.upstream_ca and not arguments.upstream_tls:
-        raise UserError("--upstream-ca needs --upstream-tls")
+    for needing, needed in _NEEDED:
+        if getattr(arguments, needing) and not getattr(arguments, needed):
+            raise UserError(f"--{needing.replace('_', '-')} needs --{needed.replace('_', '-')}")
     downstream = upstream = None
     try:
         if arguments.tls_certificate:
@@ -114,6 +130,8 @@ def _encryption(arguments: argparse.Namespace) -> Encryption:
             downstream.load_cert_chain(arguments.tls_certificate, arguments.tls_key)
         if arguments.upstream_tls:
             upstream = ssl.create_default_context(cafile=arguments.upstream_ca)
+        if upstream and arguments.upstream_certificate:
+            upstream.load_cert_chain(arguments.upstream_certificate, arguments.upstream_key)
     except OSError as error:
         raise UserError(f"cannot use the TLS files: {error.strerror or error}") from error
     return Encryption(downstream, upstream)

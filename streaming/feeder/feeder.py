@@ -20,6 +20,7 @@ from streaming.feeder.capture import InterfaceCapture
 from streaming.feeder.excluded_traffic import ExcludedTraffic
 from streaming.feeder.feeder_metrics import FeederMetrics
 from streaming.feeder.heartbeat import INTERVAL, FeederHeartbeats
+from streaming.feeder.key_log_files import FollowedKeyLogs
 from streaming.feeder.outlet import Outlet
 from streaming.feeder.own_traffic import OwnTraffic
 from streaming.feeder.port_watch import ANY_PORT, PortWatch
@@ -45,7 +46,7 @@ class Feeder:
     """One run of the feeder over one source.
 
     With a live `capture`, drops are counted and heartbeats publish its clock. `own` removes the feeder's own
-    connections. Setting `stopping` makes `run` finish.
+    connections. TLS is decrypted with the secrets of `key_logs`. Setting `stopping` makes `run` finish.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Feeder:
         capture: InterfaceCapture | None = None,
         own: OwnTraffic | None = None,
         *,
+        key_logs: FollowedKeyLogs | None = None,
         stopping: threading.Event | None = None,
     ) -> None:
         cluster, feeder = configuration.cluster, configuration.feeder
@@ -68,6 +70,7 @@ class Feeder:
             feeder=feeder,
             max_frame=configuration.max_request_bytes,
             excludes_client=configuration.excludes_client,
+            key_log=key_logs.key_log if key_logs else None,
         )
         self._cutter = ColumnarCutter(self._schemas)
         # Compile before packets arrive, and before the process changes to a user who may not write the cache.
@@ -78,6 +81,7 @@ class Feeder:
         self._capture = capture
         self._excluded = ExcludedTraffic(configuration.excluded_networks)
         self._own = own
+        self._key_logs = key_logs
         self._port_watch = PortWatch(_source(configuration, capture))
         self._heartbeats = FeederHeartbeats(run, cluster, feeder)
         self._outlet: Outlet
@@ -152,6 +156,8 @@ class Feeder:
         return takes_too_long
 
     def _process(self, packets: PacketBatch) -> None:
+        if self._key_logs:
+            self._key_logs.poll()
         ledger = self._tracker.ledger
         packets = self._excluded.without_excluded(packets, ledger)
         if self._save is not None:
@@ -203,6 +209,8 @@ class Feeder:
         )
 
     def _finish(self) -> None:
+        if self._key_logs:
+            self._key_logs.poll()
         self._outlet.publish_batch(self._cutter.cut(self._tracker.finish()))
         # Before the flush, which reads no packets: drops during the flush do not count.
         self._measure()

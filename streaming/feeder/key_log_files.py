@@ -20,7 +20,7 @@ Say = Callable[[str, Path, str], None]
 
 def read_key_logs(paths: Sequence[Path]) -> KeyLog:
     """Read key logs as they are now, to their ends. Raises UserError if one cannot be read."""
-    key_log = KeyLog()
+    key_log = KeyLog(is_expected=bool(paths))
     for path in paths:
         try:
             with path.open("rb") as stream:
@@ -53,7 +53,7 @@ class FollowedKeyLogs:
     """
 
     def __init__(self, paths: Sequence[Path], say: Say) -> None:
-        self.key_log = KeyLog()
+        self.key_log = KeyLog(is_expected=bool(paths))
         self._files = [_FollowedFile(path, self.key_log, say) for path in paths]
 
     def poll(self) -> None:

@@ -24,7 +24,7 @@ from streaming.settings.mistake import explain, line_of
 from streaming.settings.topic_settings import Topics
 from streaming.user_error import UserError
 
-_LISTS = frozenset({"interface", "ports", "spec"})
+_LISTS = frozenset({"interface", "ports", "spec", "tls_keylog"})
 Described = msgspec.Meta
 Port = Annotated[int, msgspec.Meta(ge=1, le=HIGHEST_PORT)]
 
@@ -107,6 +107,12 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         int,
         Described(description="longest request that the brokers accept (socket.request.max.bytes)", ge=1024),
     ] = MAX_FRAME
+    tls_keylog: Annotated[
+        list[str],
+        Described(
+            description="key logs (NSS format) of brokers or clients, to decrypt TLS, separated by commas"
+        ),
+    ] = []
     queue_mebibytes: Annotated[
         int, Described(description="MiB of records that may wait while Kafka is slow or unreachable", ge=1)
     ] = 256

@@ -9,6 +9,7 @@ from typing import Self
 import msgspec
 
 from decoders.schema.registry import Schemas
+from decoders.tls.key_log import KeyLog
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.ledger import Ledger
@@ -44,7 +45,11 @@ class ByteAccount(msgspec.Struct, frozen=True):
 
 
 def accounts(
-    schemas: Schemas, batches: Iterable[PacketBatch], ports: Collection[int], max_frame: int
+    schemas: Schemas,
+    batches: Iterable[PacketBatch],
+    ports: Collection[int],
+    max_frame: int,
+    key_log: KeyLog | None = None,
 ) -> Iterator[ByteAccount]:
     """Yield the account of each connection when it ends, and last that of what belongs to no connection."""
     ended: list[ByteAccount] = []
@@ -53,6 +58,7 @@ def accounts(
         ports=ports,
         run=0,
         max_frame=max_frame,
+        key_log=key_log,
         on_end=lambda *connection: ended.append(ByteAccount.of(*connection)),
     )
     total = _Sum()

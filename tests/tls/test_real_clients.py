@@ -1,0 +1,177 @@
+"""A live feeder reads TLS of real clients and a real broker: each request is one that the broker logged."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from decoders.frame.record import Kind, Record
+from decoders.schema.registry import default_schemas
+from streaming.check.examination import examine
+from streaming.commands.record import BOOTSTRAP_VARIABLE
+from streaming.settings.kafka_client import Setting, librdkafka_settings
+from tests.decoders.wire.conversation import api_versions, metadata, prefixed
+from tests.streaming.broker.request_log import read_request_log
+from tests.streaming.commands.ran import run_process
+from tests.streaming.feeder.live import LiveFeeder, assert_same_requests, captures
+from tests.streaming.feeder.test_live import published
+from tests.streaming.secure_broker import PASSWORD, PASSWORD_VARIABLE, USER
+from tests.tls.key_logging_broker import KeyLoggingBroker
+
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(400)]
+
+PROGRAMS = Path(__file__).parent / "programs"
+REQUESTS = (api_versions(1), metadata(2), api_versions(3))
+OUT_OF_RANGE = "kip35/version-out-of-range"
+SETTLED = 1.5
+"""Seconds after an ApiVersions response when later requests count as sent with its knowledge."""
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeyLoggingBroker]:
+    with (
+        pytest.MonkeyPatch.context() as environment,
+        KeyLoggingBroker(tmp_path_factory.mktemp("tls")) as made,
+    ):
+        environment.setenv(PASSWORD_VARIABLE, PASSWORD)
+        made.add_scram_users()
+        yield made
+
+
+def produce(bootstrap: str, name: str, settings: Mapping[str, Setting]) -> None:
+    """Let librdkafka produce a message."""
+    given = librdkafka_settings(bootstrap, {"client.id": name, **settings})
+    with Producer(given) as producer:
+        producer.produce("encrypted", b"message")
+        assert producer.flush(30) == 0
+
+
+def say(
+    address: str, trusted: Path, version: ssl.TLSVersion, frames: tuple[bytes, ...], pause: float = 0
+) -> None:
+    """Send frames over TLS, and wait for the response to each."""
+    context = ssl.create_default_context(cafile=str(trusted))
+    context.minimum_version = context.maximum_version = version
+    # The curve of the certificate leaves ECDSA; of TLS 1.3 the client prefers AES-256.
+    context.set_ciphers("ECDHE-ECDSA-CHACHA20-POLY1305")
+    host, port = address.split(":")
+    with context.wrap_socket(socket.create_connection((host, int(port))), server_hostname=host) as connection:
+        for frame in frames:
+            connection.sendall(prefixed(frame))
+            if connection.recv(4):
+                connection.recv(1 << 16)
+            time.sleep(pause)
+
+
+def run_program(broker: KeyLoggingBroker, name: str, folder: Path) -> None:
+    """Let a client in Go or JavaScript send REQUESTS by TLS 1.2 and 1.3."""
+    command = {"client.go": ["go", "run"], "client.js": ["node"]}[name]
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    for address, version in ((broker.old, "1.2"), (broker.tls, "1.3")):
+        arguments = [address, str(broker.certificate), str(folder / "client.keys"), version]
+        sent = [frame.hex() for frame in REQUESTS]
+        subprocess.run([*command, str(PROGRAMS / name), *arguments, *sent], check=True, timeout=200)
+
+
+def feeding(broker: KeyLoggingBroker, folder: Path, *flags: str) -> LiveFeeder:
+    ports = broker.tls_ports
+    return LiveFeeder(
+        folder / "feed.log", ports, broker.internal, "--tls-keylog", str(broker.key_log), *flags
+    )
+
+
+def records_of(broker: KeyLoggingBroker) -> list[Record]:
+    """What was published of all listeners but that of SASL, whose first requests no log has."""
+    return [record for record in published(broker) if str(record.server) != broker.sasl]
+
+
+@captures
+def test_every_request_over_tls_is_the_one_that_the_broker_logged(
+    broker: KeyLoggingBroker, tmp_path: Path
+) -> None:
+    """TLS 1.2 and 1.3, AES and ChaCha20, client certificates, SCRAM; keys are logged while packets come."""
+    trusting: dict[str, Setting] = {"security.protocol": "SSL", "ssl.ca.location": str(broker.certificate)}
+    capture = tmp_path / "tls.pcap"
+    with feeding(broker, tmp_path, "--save", str(capture)) as feeder:
+        produce(broker.tls, "librdkafka-1.3", trusting)
+        produce(broker.old, "librdkafka-1.2", trusting)
+        produce(broker.mutual, "librdkafka-certified", broker.certified())
+        produce(broker.sasl, "librdkafka-scram", broker.login(USER, "SCRAM-SHA-256"))
+        for address, version in ((broker.old, ssl.TLSVersion.TLSv1_2), (broker.tls, ssl.TLSVersion.TLSv1_3)):
+            say(address, broker.certificate, version, REQUESTS)
+        time.sleep(1)
+        stopped = feeder.stop()
+    lines = [
+        line for line in read_request_log(broker.request_log) if line.listener in {"TLS", "OLD", "MUTUAL"}
+    ]
+    records = records_of(broker)
+    assert_same_requests(records, lines)
+    assert {line.client_id for line in lines} >= {"librdkafka-1.3", "librdkafka-1.2", "librdkafka-certified"}
+    assert stopped["bytes"]["lost"] == 0
+    assert "skipped-encrypted" not in stopped["bytes"]
+    sasl = [record for record in published(broker) if str(record.server) == broker.sasl]
+    assert Kind.REQUEST in {record.kind for record in sasl}
+    assert not [record for record in sasl if PASSWORD.encode() in record.frame]
+    judged = examine(capture, default_schemas(), broker.tls_ports, key_logs=[broker.key_log])
+    assert (judged.violates, judged.undecodable, judged.opaque) == (False, {}, 0)
+
+
+@captures
+@pytest.mark.parametrize("name", ["client.go", "client.js"])
+def test_clients_that_log_their_keys_themselves_need_no_agent(
+    broker: KeyLoggingBroker, tmp_path: Path, name: str
+) -> None:
+    capture, keys = tmp_path / "tls.pcap", tmp_path / "client.keys"
+    with feeding(broker, tmp_path, "--save", str(capture)):
+        run_program(broker, name, tmp_path)
+        time.sleep(1)
+    judged = examine(capture, default_schemas(), broker.tls_ports, key_logs=[keys])
+    assert judged.frames == 2 * 2 * len(REQUESTS)
+    assert (judged.violates, judged.undecodable, judged.opaque) == (False, {}, 0)
+
+
+def test_a_client_behind_record_is_judged_on_a_listener_that_demands_certificates(
+    broker: KeyLoggingBroker, tmp_path: Path
+) -> None:
+    program = (
+        "import os; from confluent_kafka.admin import AdminClient; "
+        f"AdminClient({{'bootstrap.servers': os.environ['{BOOTSTRAP_VARIABLE}']}}).list_topics(timeout=30)"
+    )
+    flags = ["--bootstrap", broker.mutual, "--save", str(tmp_path / "recorded.pcap"), "--upstream-tls"]
+    flags += ["--upstream-ca", str(broker.certificate)]
+    certificate = ["--upstream-certificate", str(broker.client_certificate)]
+    certificate += ["--upstream-key", str(broker.client_key)]
+    client = ["--", sys.executable, "-c", program]
+    recorded = run_process("record", *flags, *certificate, *client)
+    assert recorded.status == 0, recorded
+    *_, verdict = recorded.output.splitlines()
+    assert "rules exercised" in verdict
+    assert "violation" not in verdict
+    assert run_process("record", *flags, *client).status == 2
+
+
+@captures
+def test_an_offence_over_tls_is_found(broker: KeyLoggingBroker, tmp_path: Path) -> None:
+    list_offsets_0 = struct.pack(">hhih8s", 2, 0, 2, 8, b"offender") + struct.pack(">ii", -1, 0)
+    capture = tmp_path / "tls.pcap"
+    with feeding(broker, tmp_path, "--save", str(capture)):
+        say(
+            broker.tls, broker.certificate, ssl.TLSVersion.TLSv1_3, (api_versions(1), list_offsets_0), SETTLED
+        )
+        say(broker.tls, broker.certificate, ssl.TLSVersion.TLSv1_3, (api_versions(1), metadata(2)), SETTLED)
+        time.sleep(1)
+    judged = examine(capture, default_schemas(), broker.tls_ports, key_logs=[broker.key_log])
+    assert {finding.rule for finding in judged.findings if finding.level == "violation"} >= {OUT_OF_RANGE}
+    without = examine(capture, default_schemas(), broker.tls_ports)
+    assert (without.frames, without.findings) == (0, [])
