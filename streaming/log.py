@@ -10,6 +10,7 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
+from pathlib import PurePath
 from typing import Final, Literal, TextIO
 
 Level = Literal["debug", "info", "warning", "error"]
@@ -50,12 +51,19 @@ def configure_log(level: Level = "info") -> None:
     """Write what is logged from now on as JSON lines, from a level on."""
     handler = _StandardOutput()
     handler.setFormatter(_JsonLines())
+    handler.addFilter(_is_not_of_py4j)
     # At debug libraries stay at info: numba would log every instruction that it compiles.
     logging.basicConfig(level="INFO" if level == "debug" else level.upper(), handlers=[handler], force=True)
     logging.getLogger(_OURS.rstrip(".")).setLevel(level.upper())
     logging.captureWarnings(True)
-    # py4j logs each call to a JVM that is gone. That the JVM is gone is an event of the query.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Leave out what py4j logs, by the root logger too: each call to a JVM that is gone.
+
+    That the JVM is gone is an event of the query.
+    """
+    return "py4j" not in (*PurePath(record.pathname).parts, record.name.partition(".")[0])
 
 
 class _StandardOutput(logging.StreamHandler[TextIO]):

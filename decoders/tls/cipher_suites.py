@@ -13,16 +13,16 @@ from decoders.tls.handshake import TLS_1_2, TLS_1_3
 
 
 class Aead(enum.Enum):
-    """A cipher and the size of its key in bytes."""
+    """A cipher: its name, and the size of its key in bytes."""
 
-    AES_128_GCM = 16
-    AES_256_GCM = 32
-    CHACHA20_POLY1305 = "32"
+    AES_128_GCM = ("AES-128-GCM", 16)
+    AES_256_GCM = ("AES-256-GCM", 32)
+    CHACHA20_POLY1305 = ("ChaCha20-Poly1305", 32)
 
     @property
     def key_size(self) -> int:
         """Bytes of a key."""
-        return int(self.value)
+        return self.value[1]
 
 
 class CipherSuite(NamedTuple):

@@ -25,16 +25,21 @@ _TLS_13_SIZES = frozenset({32, 48})
 """Bytes of a secret: those of the hash, SHA-256 or SHA-384."""
 _SIZES: Final = {
     MASTER_SECRET: frozenset({_MASTER_SECRET_SIZE}),
-    "CLIENT_EARLY_TRAFFIC_SECRET": _TLS_13_SIZES,
-    "CLIENT_HANDSHAKE_TRAFFIC_SECRET": _TLS_13_SIZES,
-    "SERVER_HANDSHAKE_TRAFFIC_SECRET": _TLS_13_SIZES,
     "CLIENT_TRAFFIC_SECRET_0": _TLS_13_SIZES,
     "SERVER_TRAFFIC_SECRET_0": _TLS_13_SIZES,
 }
 LABELS: Final = frozenset(_SIZES)
 """The labels whose secrets are kept."""
-_NOT_KEPT = frozenset({"EXPORTER_SECRET", "EARLY_EXPORTER_SECRET"})
-"""Labels of secrets that decrypt nothing on the wire."""
+_NOT_KEPT = frozenset(
+    {
+        "CLIENT_EARLY_TRAFFIC_SECRET",
+        "CLIENT_HANDSHAKE_TRAFFIC_SECRET",
+        "SERVER_HANDSHAKE_TRAFFIC_SECRET",
+        "EXPORTER_SECRET",
+        "EARLY_EXPORTER_SECRET",
+    }
+)
+"""Labels of secrets that decrypt nothing that is read."""
 _NOTHING: Mapping[str, bytes] = MappingProxyType({})
 
 

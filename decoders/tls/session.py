@@ -103,10 +103,10 @@ class Session:
             return self._read_protected(side, record)
         if record.content_type == ContentType.CHANGE_CIPHER_SPEC:
             self._changed.add(side)
+        elif self._suite is not None and self._suite.is_tls_1_3:
+            # Behind the hellos all else is encrypted, and such records say APPLICATION_DATA.
+            raise UnreadableError(Outcome.LOST_RECORD_NUMBERS)
         elif record.content_type == ContentType.HANDSHAKE:
-            if self._suite is not None and self._suite.is_tls_1_3:
-                # Behind the hellos all messages are encrypted, and such records say APPLICATION_DATA.
-                raise UnreadableError(Outcome.LOST_RECORD_NUMBERS)
             self._read_hello(side, record.fragment)
         elif record.content_type == ContentType.APPLICATION_DATA:
             if not self._has_early_data(side):

@@ -138,8 +138,8 @@ class KafkaLayer:
         """Process the next bytes or the next gap of a direction."""
         framer = self._framers[direction]
         if isinstance(event, Chunk):
-            if direction is Direction.TO_CLIENT and self._awaits_first_request:
-                framer.abandon()
+            if direction is Direction.TO_CLIENT and self._begins_other_protocol(event):
+                framer.abandon(self._opaque_reason)
                 self._other_protocol = protocol_of(event.payload[:PREFIX])
                 yield from self._record_loss(direction, Loss(0, event.captured_at, event.position))
             results = framer.push(event)
@@ -247,6 +247,21 @@ class KafkaLayer:
     def _awaits_first_request(self) -> bool:
         client = self._framers.get(Direction.TO_BROKER)
         return client is not None and client.state is FramerState.OPENING
+
+    def _begins_other_protocol(self, sent: Chunk) -> bool:
+        """Whether bytes of the server show that this is not Kafka.
+
+        They precede any request, or they are its first ones and TLS: it answers a ClientHello that was not
+        captured, or not whole.
+        """
+        if self._awaits_first_request:
+            return True
+        is_first = sent.offset == 0 and not self._is_kafka and not self.is_opaque
+        is_tls = is_first and protocol_of(sent.payload[:PREFIX]) is OtherProtocol.TLS
+        if is_tls and self._decrypts:
+            self._is_encrypted = True
+            self._ledger.count_tls(Outcome.NO_HANDSHAKE)
+        return is_tls
 
     def _process_result(self, direction: Direction, result: Framed) -> Iterator[Record]:
         if isinstance(result, Loss):

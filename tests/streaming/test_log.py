@@ -70,6 +70,11 @@ def test_libraries_write_the_same_lines(lines: Any) -> None:
 def test_calls_to_a_jvm_that_is_gone_are_not_logged_and_all_other_errors_are(lines: Any) -> None:
     logging.getLogger("py4j.clientserver").error("Error while sending or receiving.")
     logging.getLogger("py4j").info("Closing down clientserver connection")
+    # py4j uses the root logger, too.
+    of_root = ("Exception while sending command.", (), None)
+    logging.getLogger().handle(
+        logging.LogRecord("root", logging.ERROR, "/lib/py4j/java_gateway.py", 1, *of_root)
+    )
     logging.getLogger("other").error("seen")
     assert [line["event"] for line in lines()] == ["seen"]
 

@@ -168,9 +168,13 @@ def test_a_tampered_record_never_decrypts(suite: tuple[int, int], index: int, pl
     records, ledger = both(packets(wire), writer.key_log)
     truth = list(frames_in(plainly(EVENTS)))
     found = list(frames_in(each for each in records if each.kind is not Kind.NOT_KAFKA))
-    assert found == truth[: len(found)]
+    # What is found is true and in order. Behind a header that was changed, reading may go on.
+    left = iter(truth)
+    assert all(frame in left for frame in found)
     assert len(found) < len(truth)
-    assert ledger.skipped[SkipReason.ENCRYPTED]
+    # The first record of a client that does not open passes for one of the handshake: what the server
+    # sends next then precedes any request, and is not Kafka.
+    assert ledger.skipped[SkipReason.ENCRYPTED] or ledger.skipped[SkipReason.OPAQUE]
     assert not of_kind(records, Kind.INVALID_SIZE)
 
 

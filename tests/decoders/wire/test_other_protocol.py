@@ -116,6 +116,15 @@ def test_nothing_is_recorded_where_the_first_bytes_show_nothing(packets: list[Pa
     assert recorded(packets) == []
 
 
+def test_a_server_that_answers_a_lost_client_hello_is_not_accused_of_an_impossible_length() -> None:
+    server_hello = bytes.fromhex("160303007a02000076")
+    sent = ended([(TO_BROKER, TLS), (TO_CLIENT, server_hello), (TO_CLIENT, bytes(200))])
+    left = [packet for packet in sent if TLS not in packet.data]
+    assert len(left) == len(sent) - 1
+    records = assert_equal(placed(left), ports=frozenset({9092}))
+    assert set(kinds(records)) == {Kind.OPENED, Kind.GAP, Kind.CLOSED}
+
+
 def test_protocols_are_named_by_four_bytes() -> None:
     named = {protocol_of(each) for each in (b"POST", b"PUT ", b"PRI ", b"OPTI")}
     assert named == {OtherProtocol.HTTP}
