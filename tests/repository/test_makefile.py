@@ -23,6 +23,9 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("Makefile", "requirements.lock", "requirements-run.lock", "pyproject.toml"):
         (tmp_path / name).write_text((ROOT / name).read_text())
     monkeypatch.setattr("tests.repository.test_makefile.ROOT", tmp_path)
+    # The tests run below make, too, whose flags would be handed on.
+    for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.mark.usefixtures("fresh")
