@@ -231,10 +231,15 @@ class KafkaLayer:
     def _is_tls(self, data: bytes | bytearray) -> bool | None:
         """Whether the bytes of a connection that was joined mid-stream are TLS records."""
         verdict = not self._is_kafka and begins_with_record(data)
-        if verdict and self._decrypts:
+        if verdict:
+            self._note_unread_handshake()
+        return verdict
+
+    def _note_unread_handshake(self) -> None:
+        """Count a TLS connection that a key log cannot open: its handshake was not captured whole."""
+        if self._decrypts:
             self._is_encrypted = True
             self._ledger.count_tls(Outcome.NO_HANDSHAKE)
-        return verdict
 
     @property
     def _opaque_reason(self) -> SkipReason:
@@ -258,9 +263,8 @@ class KafkaLayer:
             return True
         is_first = sent.offset == 0 and not self._is_kafka and not self.is_opaque
         is_tls = is_first and protocol_of(sent.payload[:PREFIX]) is OtherProtocol.TLS
-        if is_tls and self._decrypts:
-            self._is_encrypted = True
-            self._ledger.count_tls(Outcome.NO_HANDSHAKE)
+        if is_tls:
+            self._note_unread_handshake()
         return is_tls
 
     def _process_result(self, direction: Direction, result: Framed) -> Iterator[Record]:

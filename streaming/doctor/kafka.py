@@ -8,13 +8,13 @@ from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, NewTopic, TopicDescription
+from confluent_kafka.admin import AclOperation, ConfigResource, NewTopic, TopicDescription
 
 from streaming.broker.topics import findings_topic, frames_topic, reason
 from streaming.doctor.diagnosis import Diagnosis, Verdict
 from streaming.settings.address import address_text, bootstrap_addresses
 from streaming.settings.configuration import Configuration
-from streaming.settings.kafka_client import librdkafka_settings, made
+from streaming.settings.kafka_client import admin_client
 
 _PATIENCE: Final = 10.0
 """Seconds to wait for Kafka, for each question."""
@@ -38,8 +38,7 @@ class KafkaDoctor:
     def __init__(self, configuration: Configuration) -> None:
         self._bootstrap = configuration.bootstrap
         self._errors: list[str] = []
-        settings = librdkafka_settings(self._bootstrap, configuration.kafka)
-        self._admin = made(AdminClient, {**settings, "log_level": 0, "error_cb": self._on_error})
+        self._admin = admin_client(self._bootstrap, configuration.kafka, self._on_error)
 
     def reach(self) -> Diagnosis:
         """Whether a broker answers as Kafka does, at the addresses that are configured."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from streaming.settings.jvm_login import login
@@ -102,12 +102,16 @@ def made(kind: Callable[[dict[str, Any]], Client], settings: dict[str, Any]) -> 
         raise UserError(f"the table [kafka] is invalid: {error.args[0].str()}") from error
 
 
-def admin_client(bootstrap: str, settings: Mapping[str, Setting]) -> AdminClient:
+def admin_client(
+    bootstrap: str, settings: Mapping[str, Setting], on_error: Callable[[KafkaError], None] | None = None
+) -> AdminClient:
     """Make a client that asks and administers Kafka; its errors are raised and not logged.
 
-    `settings` is the table [kafka] of the configuration. Raises UserError for settings that are refused.
+    `settings` is the table [kafka] of the configuration. `on_error` is called with what goes wrong in the
+    background. Raises UserError for settings that are refused.
     """
-    return made(AdminClient, {**librdkafka_settings(bootstrap, settings), "log_level": 0})
+    own = {"log_level": 0, **({"error_cb": on_error} if on_error else {})}
+    return made(AdminClient, {**librdkafka_settings(bootstrap, settings), **own})
 
 
 def jvm_options(bootstrap: str, settings: Mapping[str, Setting]) -> dict[str, str]:
