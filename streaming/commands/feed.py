@@ -131,7 +131,8 @@ def _key_logs(stack: ExitStack, configuration: Configuration, source: str | None
 
 
 def _log_key_log(event: str, path: Path, message: str) -> None:
-    FEEDER_LOG.info(event, file=str(path), message=message)
+    log = FEEDER_LOG.info if event == "key-log-read" else FEEDER_LOG.warning
+    log(event, file=str(path), message=message)
 
 
 def _open(

@@ -11,7 +11,7 @@ import msgspec
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
 from expectations.judging.finding import Finding
-from streaming.settings.kafka_client import Setting, librdkafka_settings
+from streaming.settings.kafka_client import Setting, librdkafka_settings, made
 from streaming.user_error import UserError
 
 RESPONSE_SECONDS: Final = 30.0
@@ -26,11 +26,11 @@ class FindingsTopic:
     ) -> None:
         """`settings` is the table [kafka] of the configuration.
 
-        Raises UserError if Kafka does not respond or has no such topic.
+        Raises UserError if the table is invalid, Kafka does not respond or has no such topic.
         """
         # It joins no group, so it may pause for as long as it likes; the client demands a name for one.
         own = {"group.id": "kipwatch-findings", "enable.auto.commit": False, "log_level": 0}
-        self._consumer = Consumer({**librdkafka_settings(bootstrap, settings), **own})
+        self._consumer = made(Consumer, {**librdkafka_settings(bootstrap, settings), **own})
         self._consumer.assign(
             [
                 TopicPartition(topic, partition, OFFSET_BEGINNING)

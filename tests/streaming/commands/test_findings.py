@@ -64,3 +64,10 @@ def test_a_kafka_that_does_not_respond_is_named(kipwatch: Kipwatch, monkeypatch:
     (port,) = free_ports(1)
     line = kipwatch("findings", "--bootstrap", f"127.0.0.1:{port}").error_line
     assert line.startswith(f"Kafka does not respond at 127.0.0.1:{port}")
+
+
+def test_a_table_of_kafka_that_is_refused_is_one_line(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    configuration = tmp_path / "kipwatch.toml"
+    configuration.write_text('[kafka]\n"no.such" = true')
+    line = kipwatch("findings", "--config", configuration).error_line
+    assert line.startswith("the table [kafka] is invalid")
