@@ -6,7 +6,9 @@ import argparse
 import importlib.util
 import os
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import NoReturn
@@ -95,8 +97,14 @@ def _run(given: list[str]) -> int:
 
 
 def _overview() -> str:
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {purpose}" for name, purpose in COMMANDS.items()]
+    width = max(map(len, COMMANDS)) + 4
+    columns = shutil.get_terminal_size().columns
+    lines = [
+        textwrap.fill(
+            purpose, columns, initial_indent=f"  {name}".ljust(width), subsequent_indent=" " * width
+        )
+        for name, purpose in COMMANDS.items()
+    ]
     return "\n".join(
         ["usage: kipwatch COMMAND [flags]", "", *lines, "", "kipwatch COMMAND --help describes a command."]
     )

@@ -64,7 +64,7 @@ def _list(rules: list[Rule]) -> None:
     console = Console()
     for rule in rules:
         console.print(Text.assemble((rule.id, "bold"), (f"  {rule.level}, at fault: {rule.role}", "dim")))
-        console.print(Padding(Text(rule.summary), (0, 0, 0, 4)))
+        console.print(Padding(Text(rule.summary), (0, 0, 0, 4), expand=False))
 
 
 def _explain(rule: Rule) -> None:

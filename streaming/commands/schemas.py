@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import rich.table
+from rich.console import Console
 
 from decoders.schema.difference import Difference, FieldChange, MessageChange, difference
 from decoders.schema.jar import read_jar
@@ -19,6 +22,10 @@ from decoders.schema.upstream import remarks
 from streaming.settings.release import COMMITTED, load_schemas, load_table
 from streaming.user_error import UserError
 
+_WIDE, _NARROW = 100, 80
+"""From so many columns on a terminal has room for wider gaps; below the other it has no room for all."""
+_HEADINGS = ("versions", "flexible", "unstable", "overlay", "headers")
+_OF_A_NARROW_TABLE = 2
 _RELEASE_HELP = f"a kafka-clients jar, a table made of one, or `{COMMITTED}`"
 
 
@@ -75,9 +82,7 @@ def _list(arguments: argparse.Namespace) -> None:
         return
     overlay = f", with {schemas.overlay} over it" if schemas.overlay else ""
     print(f"Kafka {schemas.release}{overlay}: {len(schemas.apis)} APIs\n")
-    print(f"{'key':>4}  {'API':<36}{'versions':<10}{'flexible':<10}{'overlay':<9}request headers")
-    for api in schemas.apis:
-        print(_line(api).rstrip())
+    _print_table(schemas.apis)
 
 
 def _described(api: Api) -> dict[str, Any]:
@@ -101,14 +106,28 @@ def _headers(api: Api) -> dict[int, int]:
     return {version: api.request_header_version(version) for version in known}
 
 
-def _line(api: Api) -> str:
-    described = _described(api)
-    unstable = "" if api.unstable_version is None else f"   v{api.unstable_version} is unstable"
-    added = "" if described["overlay_version"] is None else f"v{described['overlay_version']}"
-    headers = " ".join(str(header) for header in sorted(set(_headers(api).values())))
+def _print_table(apis: Iterable[Api]) -> None:
+    """Print a row per API; `headers` are those of its requests. A narrow terminal gets the first columns."""
+    console = Console()
+    shown = _HEADINGS[: _OF_A_NARROW_TABLE if console.width < _NARROW else None]
+    table = rich.table.Table(box=None, pad_edge=False, padding=(0, 2 if console.width >= _WIDE else 1, 0, 0))
+    table.add_column("key", justify="right")
+    for heading in ("API", *shown):
+        table.add_column(heading, overflow="fold")
+    for api in apis:
+        table.add_row(str(api.key), api.name, *_cells(api)[: len(shown)])
+    console.print(table)
+
+
+def _cells(api: Api) -> tuple[str, ...]:
+    """Return a text for each heading."""
+    overlay, unstable = _overlay_version(api), api.unstable_version
     return (
-        f"{api.key:>4}  {api.name:<36}{described['versions'] or 'none':<10}"
-        f"{described['flexible_versions']:<10}{added:<9}{headers}{unstable}"
+        str(api.release_versions or "none"),
+        str(api.request.flexible_versions),
+        "" if unstable is None else f"v{unstable}",
+        "" if overlay is None else f"v{overlay}",
+        " ".join(str(header) for header in sorted(set(_headers(api).values()))),
     )
 
 
