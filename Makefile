@@ -8,7 +8,8 @@ READY := .venv/ready
 
 # Commands that the tests call, each with the Debian package that brings it.
 COMMANDS := java:default-jre-headless javac:default-jdk-headless promtool:prometheus \
-	amtool:prometheus-alertmanager tcpdump:tcpdump tshark:tshark openssl:openssl
+	amtool:prometheus-alertmanager tcpdump:tcpdump tshark:tshark openssl:openssl \
+	ip:iproute2
 COMPILE := from streaming.settings.configuration import Configuration; from streaming.feeder.feeder import Feeder; \
 	Feeder(Configuration(), run=0)
 COMPILE_LOCK = CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --strip-extras --no-annotate \

@@ -50,7 +50,6 @@ def _make_session(configuration: Configuration, connector: Sequence[Path], scrat
     settings = _settings(configuration, connector, scratch)
     settings["spark.master"] = master = configuration.master or _given_master()
     settings |= _in_process() if master.startswith("local") else _on_cluster(scratch)
-    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     all_settings = settings | configuration.spark
     start_context(SparkConf().setAppName("kipwatch").setAll(list(all_settings.items())))
     builder = SparkSession.builder
@@ -107,6 +106,8 @@ _SECRET = r"(?i)secret|password|token|access[.]?key|jaas|keystore"
 
 
 def _in_process() -> dict[str, str]:
+    # On a cluster Spark looks for the driver's address itself: executors elsewhere cannot reach a loopback.
+    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     return {
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,

@@ -3,48 +3,25 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from decoders.schema.registry import default_schemas
 from streaming.bench.traffic import Traffic, publish
-from streaming.broker import child_guard
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.java import java
 from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.demo.child import Child
 from streaming.demo.page import scrape
 from streaming.query.session import WORKER_PYTHON
 from streaming.query.worker_archive import FOLDER
+from tests.e2e.standalone import daemon, lacks_our_packages, start, wait_for
 
 CONNECTIONS = 50
-READY = 60.0
 JUDGED = 200.0
-SPARK_HOME = Path(pyspark.__file__).parent
-
-
-def bare_path() -> str:
-    """A search path without this environment, with a Python that lacks our packages."""
-    folders = [folder for folder in [*os.defpath.split(":"), "/usr/local/bin"] if folder]
-    return ":".join(folder for folder in folders if not folder.startswith(sys.prefix))
-
-
-def lacks_our_packages() -> bool:
-    found = shutil.which(WORKER_PYTHON, path=bare_path())
-    if found is None:
-        return False
-    return subprocess.run([found, "-c", "import msgspec"], capture_output=True, check=False).returncode != 0
-
 
 pytestmark = [
     pytest.mark.jvm,
@@ -60,33 +37,19 @@ def master(tmp_path: Path) -> Iterator[str]:
     port, *pages = free_ports(4)
     address = f"spark://127.0.0.1:{port}"
     flags = ["--host", "127.0.0.1"]
+    own = ["SPARK_LOCAL_IP=127.0.0.1"]
     with ExitStack() as stack:
         listening = ["--port", str(port), "--webui-port", str(pages[0])]
-        start(stack, tmp_path / "master.log", "master.Master", *flags, *listening)
+        master = daemon("master.Master", *flags, *listening, environment=own)
+        start(stack, tmp_path / "master.log", master)
         for number in (1, 2):
             folders = ["--work-dir", str(tmp_path / f"worker-{number}"), "--webui-port", str(pages[number])]
             size = ["--cores", "1", "--memory", "1g"]
-            start(stack, tmp_path / f"worker-{number}.log", "worker.Worker", *flags, *size, *folders, address)
+            worker = daemon("worker.Worker", *flags, *size, *folders, address, environment=own)
+            start(stack, tmp_path / f"worker-{number}.log", worker)
         wait_for(tmp_path / "worker-1.log", "Successfully registered")
         wait_for(tmp_path / "worker-2.log", "Successfully registered")
         yield address
-
-
-def start(stack: ExitStack, log: Path, name: str, *arguments: str) -> None:
-    jars = f"{SPARK_HOME}/jars/*"
-    # Spark's own scripts export the Scala version.
-    spark = [f"SPARK_HOME={SPARK_HOME}", "SPARK_SCALA_VERSION=2.13", "SPARK_LOCAL_IP=127.0.0.1"]
-    environment = ["env", "-i", f"PATH={bare_path()}", *spark]
-    command = [*environment, str(java()), "-Xmx256m", "-cp", jars, f"org.apache.spark.deploy.{name}"]
-    with log.open("wb") as output:
-        stack.callback(child_guard.stop, child_guard.start([*command, *arguments], output))
-
-
-def wait_for(log: Path, text: str) -> None:
-    deadline = time.monotonic() + READY
-    while text not in log.read_text(errors="replace"):
-        assert time.monotonic() < deadline, log.read_text(errors="replace")[-2000:]
-        time.sleep(0.2)
 
 
 def test_frames_are_judged_on_workers_that_share_no_environment(master: str, tmp_path: Path) -> None:
