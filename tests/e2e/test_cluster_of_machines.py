@@ -137,21 +137,19 @@ def test_an_executor_and_the_driver_are_killed_and_the_query_grows(machines: Mac
 
     machines.feed(*CAPTURES[0])
     first = machines.start_query()
-    wait_for(machines.log, '"query": "batch"', JUDGED)
+    wait_for(machines.log, '"query": "starting-workers"', JUDGED)
     assert_executors_know_the_driver(machines)
-
     ((lost, *_), _) = machines.executors().values()
     os.kill(lost, signal.SIGKILL)
-    before = machines.frames_judged()
-    machines.feed(*CAPTURES[1])
-    eventually(lambda: machines.frames_judged() > before)
+    wait_for(machines.log, '"query": "batch"', JUDGED)
 
+    machines.feed(*CAPTURES[1])
     os.kill(children(first.pid)[0], signal.SIGKILL)
     first.wait(30)
     second = machines.start_query()
     with closing(FindingsTopic(machines.broker.internal, "kipwatch.findings")) as topic:
-        eventually(lambda: found(topic) == expected)
         wait_for(machines.log, '"query": "batch"', JUDGED)
+        eventually(lambda: found(topic) == expected)
         child_guard.stop(second)
 
         machines.start_query(buckets=24, partitions=6)

@@ -1,0 +1,163 @@
+"""The chart through helm's lint, Kubernetes' schemas and its own patcher of pods, all built here."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.deploy.kubernetes_schemas import VERSION, write_schemas
+from tests.deploy.test_helm_values import HELM, PATCH, VALUES
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(shutil.which("go") is None, reason="go is not installed, which builds helm"),
+]
+
+PROGRAMS: Final = (
+    "helm.sh/helm/v3/cmd/helm@v3.18.6",
+    "github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0",
+)
+INJECT: Final = Path(__file__).parent / "inject"
+GENERATED: Final = HELM.parents[1] / "dashboards/generated"
+BROKER: Final = {"name": "kafka", "image": "kafka"}
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Run one of the programs, which must succeed, and return its output."""
+    folder = tmp_path_factory.mktemp("go")
+    environment = os.environ | {"GOBIN": str(folder)}
+    for program in PROGRAMS:
+        subprocess.run(["go", "install", program], env=environment, check=True, timeout=900)
+    subprocess.run(["go", "build", "-o", folder / "inject", "."], cwd=INJECT, check=True, timeout=900)
+
+    def start(name: str, *arguments: str, given: str = "") -> str:
+        command = [str(folder / name), *arguments]
+        done = subprocess.run(
+            command, input=given, capture_output=True, text=True, check=False, timeout=120, cwd=HELM
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return start
+
+
+def rendered(run: Run, values: Path, *flags: str) -> str:
+    # As `go install` builds it, helm takes Kubernetes for 1.20.
+    fixed = ["--namespace", "kipwatch", "--kube-version", VERSION]
+    return run("helm", "template", "kipwatch", "kipwatch", "--values", str(values), *fixed, *flags)
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    return [each for each in yaml.safe_load_all(text) if each]
+
+
+def of_kind(text: str, kind: str) -> dict[str, Any]:
+    (found,) = [each for each in objects(text) if each["kind"] == kind]
+    return found
+
+
+@pytest.mark.parametrize("values", VALUES, ids=lambda path: path.stem)
+def test_it_is_linted_and_valid(run: Run, values: Path, tmp_path: Path) -> None:
+    run("helm", "lint", "--strict", "kipwatch", "--values", str(values))
+    text = rendered(run, values)
+    place = write_schemas(tmp_path)
+    summary = json.loads(
+        run(
+            "kubeconform",
+            "-strict",
+            "-summary",
+            "-output",
+            "json",
+            "-schema-location",
+            place,
+            "-",
+            given=text,
+        )
+    )["summary"]
+    assert summary == {"valid": len(objects(text)), "invalid": 0, "errors": 0, "skipped": 0}
+
+
+def test_a_mistake_in_a_template_would_be_noticed(run: Run, tmp_path: Path) -> None:
+    text = rendered(run, VALUES[0]).replace("terminationGracePeriodSeconds", "terminationGracePeriod")
+    with pytest.raises(AssertionError, match="terminationGracePeriod"):
+        run("kubeconform", "-strict", "-schema-location", write_schemas(tmp_path), "-", given=text)
+
+
+def test_without_an_image_it_says_what_to_do(run: Run) -> None:
+    with pytest.raises(AssertionError, match=r"set image\.repository: kipwatch publishes no image"):
+        run("helm", "template", "kipwatch", "kipwatch", "--kube-version", VERSION)
+
+
+@pytest.mark.parametrize("name", ["strimzi", "bitnami"])
+@pytest.mark.parametrize("own", [[], [{"name": "data", "emptyDir": {}}]], ids=["no-volume", "a-volume"])
+def test_the_policy_adds_the_feeder_to_a_broker(run: Run, name: str, own: list[dict[str, Any]]) -> None:
+    """The same container and volumes as in the DaemonSet."""
+    values = HELM / f"values/{name}.yaml"
+    policy = of_kind(rendered(run, values), "MutatingAdmissionPolicy")
+    daemons = of_kind(rendered(run, values, "--set", "feeder.mode=daemonset"), "DaemonSet")
+    ((mutation),) = policy["spec"]["mutations"]
+    pod = {"metadata": {"name": "kafka-0"}, "spec": {"containers": [BROKER], "volumes": own}}
+    patched = json.loads(
+        run("inject", given=json.dumps({"expression": mutation["jsonPatch"]["expression"], "pod": pod}))
+    )["spec"]
+    expected = daemons["spec"]["template"]["spec"]
+    assert patched["containers"][0]["name"] == "kafka"
+    assert patched["containers"][1:] == expected["containers"]
+    assert patched["volumes"] == own + expected["volumes"]
+
+
+def test_the_patch_for_a_stateful_set_adds_the_same(run: Run) -> None:
+    expected = of_kind(rendered(run, HELM / "values/hostnetwork.yaml"), "DaemonSet")["spec"]["template"][
+        "spec"
+    ]
+    patched = PATCH["spec"]["template"]["spec"]
+    assert patched["containers"] == expected["containers"]
+    assert patched["volumes"] == expected["volumes"]
+
+
+def test_dashboards_and_alerts_are_the_generated_ones(run: Run) -> None:
+    text = rendered(run, HELM / "values/strimzi.yaml")
+    maps = [each["data"] for each in objects(text) if each["kind"] == "ConfigMap"]
+    files = {name: value for each in maps for name, value in each.items()}
+    dashboards = {name: json.loads(text) for name, text in files.items() if name.endswith(".json")}
+    assert dashboards == {
+        f"kipwatch-{path.name}": json.loads(path.read_text()) for path in GENERATED.glob("*.json")
+    }
+    alerts = (
+        (GENERATED / "alerts.yml").read_text().replace("http://127.0.0.1:3000", "https://grafana.example.com")
+    )
+    assert of_kind(text, "PrometheusRule")["spec"] == yaml.safe_load(alerts)
+
+
+@pytest.mark.parametrize("values", VALUES, ids=lambda path: path.stem)
+def test_pods_have_no_right_that_they_do_not_need(run: Run, values: Path) -> None:
+    """Only the feeder is root, and has one capability; nobody has a token of Kubernetes' API."""
+    pods = [
+        each["spec"]["template"]["spec"] for each in objects(rendered(run, values)) if "Set" in each["kind"]
+    ]
+    assert pods
+    for pod in pods:
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["terminationGracePeriodSeconds"] == 60
+        (container,) = pod["containers"]
+        security = container["securityContext"]
+        assert security["readOnlyRootFilesystem"] and not security["allowPrivilegeEscalation"]
+        assert security["capabilities"]["drop"] == ["ALL"]
+        assert added(security) == (["NET_RAW"] if container["name"] == "kipwatch-feeder" else [])
+        assert pod.get("securityContext", {}).get("runAsNonRoot", False) == (added(security) == [])
+
+
+def added(security: dict[str, Any]) -> list[str]:
+    names: list[str] = security["capabilities"].get("add", [])
+    return names
