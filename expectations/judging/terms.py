@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from expectations.conversation.bodies import ClusterDescription
+from expectations.conversation.pseudonyms import Pseudonyms
+from expectations.conversation.window import Window
 from expectations.judging.finding import Finding
 from expectations.rules.base.rule import Rule
 from expectations.rules.catalogue import RULES
@@ -22,13 +24,19 @@ class Terms:
 
     `listeners` maps server addresses to names, `brokers` maps them to cluster and node. `decide` applies the
     users' decisions to a finding: another level, or suppression. It is called when a finding is counted or
-    published, so the stored state of a connection does not depend on it.
+    published, so the stored state of a connection does not depend on it. `pseudonyms` replace identities
+    before anything is judged; None leaves them plain.
     """
 
     rules: Sequence[Rule] = RULES
     listeners: Mapping[str, str] = field(default_factory=dict)
     brokers: Mapping[str, ClusterDescription] = field(default_factory=dict)
     decide: Callable[[Finding], Finding] = as_found
+    pseudonyms: Pseudonyms | None = None
+
+    def named(self, windows: Sequence[Window]) -> Sequence[Window]:
+        """Return windows with the names of identities by which they are judged: pseudonyms or plain ones."""
+        return windows if self.pseudonyms is None else self.pseudonyms.windows(windows)
 
     def listener(self, server: str) -> str:
         """Return the configured name of a server address, or the address."""

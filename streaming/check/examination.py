@@ -152,7 +152,7 @@ def examine(
     for batch in joined(_cut_frames(schemas, tracker, packets), window):
         tally.count(batch)
         for windows in columnar.slices_of(Arrival.of_file(batch, ""), window):
-            report = step.process(0, bucket, windows)
+            report = step.process(0, bucket, terms.named(windows))
             tally.add(report)
             tally.add(identity_step.process(0, identities, report.claims))
     for state in bucket.connections.values():

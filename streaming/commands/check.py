@@ -127,6 +127,8 @@ def check(arguments: argparse.Namespace) -> Checked:
     settings = {name: getattr(arguments, name) for name in ("config", *SETTINGS)}
     configuration = configure(argparse.Namespace(**settings))
     decisions = Decisions(configuration)
+    if getattr(arguments, "evidence", None) and decisions.terms.pseudonyms:
+        raise UserError('--evidence writes plain frames: leave it out, or write identities = "plain"')
     schemas, ports = load_schemas(configuration.schemas), parse_ports(arguments.ports)
     capture = CheckedCapture(
         arguments.files,

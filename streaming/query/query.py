@@ -38,8 +38,8 @@ def reports_of(
     """
     frames, table = read_frames(session, configuration), table_text(configuration.schemas)
     buckets = configuration.buckets
-    inputs = frames.mapInArrow(decode_stage(buckets, table), INPUT_SCHEMA)
     terms = Decisions(configuration).terms
+    inputs = frames.mapInArrow(decode_stage(buckets, table, terms), INPUT_SCHEMA)
     resumed_at = session.sparkContext.startTime if configuration.after_loss else 0
     connections = connections or BucketProcessor(buckets, terms, table, resumed_at)
     stepped = _step(inputs, "bucket", connections, STEPPED_SCHEMA)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from decoders.frame.columnar.envelopes import unpack_columns
 from decoders.schema.registry import schemas_of
 from expectations.conversation.columnar.arrival import Arrival
 from expectations.conversation.columnar.windows import ColumnarWindows
+from expectations.conversation.window import Window
 from expectations.judging.judge import Judge
 from expectations.judging.terms import Terms
 from streaming.judging.bucket_input import BucketInput, pack_input, unpack_input
@@ -41,34 +42,39 @@ TENTH = 100_000_000
 UNREADABLE_RECORDS_BUCKET = 0
 """The bucket that counts records that are not in our format."""
 
+Naming = Callable[[Sequence[Window]], Sequence[Window]]
+"""How windows name identities: `Terms.named`."""
 _INPUT = pa.schema([("bucket", pa.int32()), ("input", pa.binary())])
 
 
 def decode_stage(
-    buckets: int, table: str | None = None
+    buckets: int, table: str | None = None, terms: Terms | None = None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function for `mapInArrow`: Kafka records in, one row per bucket out.
 
     Input columns: key and value (binary), topic (string), partition (int32), offset (int64). Output columns:
     bucket (int32, the bucket's key) and input (binary, a packed `BucketInput`). `table` is the text of the
-    schemas to decode with, None for the committed ones.
+    schemas to decode with, None for the committed ones, `terms` say how identities are named.
     """
+    named = (terms or Terms()).named
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task()
         for batch in batches:
-            yield _decode_batch(_columnar_windows(table), batch, buckets)
+            yield _decode_batch(_columnar_windows(table), batch, buckets, named)
         end_task()
 
     return decode
 
 
-def _decode_batch(columnar: ColumnarWindows, batch: pa.RecordBatch, buckets: int) -> pa.RecordBatch:
+def _decode_batch(
+    columnar: ColumnarWindows, batch: pa.RecordBatch, buckets: int, named: Naming
+) -> pa.RecordBatch:
     unpacked = unpack_columns(batch.column("key"), batch.column("value"))
     places = (batch.column(name) for name in ("topic", "partition", "offset"))
     arrival = Arrival.of_topic(unpacked, *places)
     inputs: dict[int, BucketInput] = {}
-    for window in columnar.windows_of(arrival):
+    for window in named(columnar.windows_of(arrival)):
         inputs.setdefault(bucket_of(window.connection.id, buckets), BucketInput()).add(window)
     for first in itertools.islice(inputs.values(), 1):
         first.captured = _captured(arrival)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Any, cast, get_type_hints
+from typing import Annotated, Any, Literal, cast, get_type_hints
 
 import msgspec
 
@@ -164,6 +164,15 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             description="readings of KIPs, such as kip1082=text, separated by commas; if empty, as released"
         ),
     ] = []
+    identities: Annotated[
+        Literal["plain", "keyed-hash"],
+        Described(
+            description="how findings, state and reports name clients' addresses and IDs: plain or keyed-hash"
+        ),
+    ] = "plain"
+    identities_key: Annotated[
+        str, Described(description="where the key of keyed-hash is: env:NAME or file:PATH")
+    ] = ""
     log_level: Annotated[
         LogLevel,
         Described(description="what is logged: debug, info, warning or error, and what is graver"),

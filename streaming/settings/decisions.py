@@ -19,6 +19,7 @@ from expectations.rules.base.rule import Rule
 from expectations.rules.catalogue import RULES
 from expectations.rules.readings import read_choices, rules_read_as
 from streaming.settings.configuration import Configuration, Listener, Suppression
+from streaming.settings.pseudonyms import pseudonyms_of
 from streaming.settings.suppression_match import SuppressionMatch
 from streaming.user_error import UserError, did_you_mean
 
@@ -46,13 +47,15 @@ class SuppressionUse(msgspec.Struct, frozen=True):
 class Decisions:
     """The decisions of one configuration.
 
-    Raises UserError if they name a rule, a reading or a network that does not exist.
+    Raises UserError if they name a rule, a reading or a network that does not exist, or have no usable key of
+    pseudonyms.
     """
 
     def __init__(self, configuration: Configuration, today: Callable[[], date] = utc_today) -> None:
         self._configuration = configuration
         self._today = today
-        self._matches = [SuppressionMatch(each) for each in configuration.suppress]
+        self._pseudonyms = pseudonyms_of(configuration)
+        self._matches = [SuppressionMatch(each, self._pseudonyms) for each in configuration.suppress]
         self._check_rule_names()
         self.rules = self._rules()
 
@@ -74,6 +77,7 @@ class Decisions:
                 if each.cluster_id
             },
             decide=self.decide,
+            pseudonyms=self._pseudonyms,
         )
 
     def decide(self, finding: Finding) -> Finding:

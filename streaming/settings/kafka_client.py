@@ -10,23 +10,21 @@ connection must not be less secure than its table says. Other settings tune libr
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from streaming.settings.jvm_login import login
+from streaming.settings.secret import is_reference, looked_up, read_text
 from streaming.user_error import UserError
 
 Setting = str | int | bool
 Client = TypeVar("Client")
 
 _SECRET: Final = re.compile(r"password|passphrase|secret|key\.pem$")
-_ENVIRONMENT, _FILE = "env:", "file:"
 _ALIASES: Final = {
     "sasl.mechanisms": "sasl.mechanism",
     "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
@@ -122,34 +120,21 @@ def jvm_options(bootstrap: str, settings: Mapping[str, Setting]) -> dict[str, st
     for name in sorted(settings.keys() - _TRANSLATED - {_OWN_KINIT}):
         if _OF_SECURITY.match(name):
             raise UserError(f"kafka.{name} has no counterpart in Spark's Kafka client; leave it out")
-    looked_up = {name: str(_looked_up(name, value)) for name, value in settings.items()}
-    found = {_ALIASES.get(name, name): text for name, text in looked_up.items()}
+    given = {name: str(_looked_up(name, value)) for name, value in settings.items()}
+    found = {_ALIASES.get(name, name): text for name, text in given.items()}
     if "https.ca.location" in found:
-        found["https.ca.pem"] = _read("https.ca.location", found["https.ca.location"])
+        found["https.ca.pem"] = read_text("kafka.https.ca.location", found["https.ca.location"])
     options: dict[str, str] = {name: found[name] for name in _SAME if name in found}
     options |= _encryption(found) | login(found) | _stores(found)
     return {f"kafka.{name}": value for name, value in {"bootstrap.servers": bootstrap, **options}.items()}
 
 
 def _looked_up(name: str, value: Setting) -> Setting:
-    if isinstance(value, str) and value.startswith(_ENVIRONMENT):
-        variable = value.removeprefix(_ENVIRONMENT)
-        if variable not in os.environ:
-            raise UserError(f"kafka.{name}: the environment variable {variable} is not set")
-        return os.environ[variable]
-    if isinstance(value, str) and value.startswith(_FILE):
-        return _read(name, value.removeprefix(_FILE)).strip()
+    if isinstance(value, str) and is_reference(value):
+        return looked_up(f"kafka.{name}", value)
     if _SECRET.search(name):
         raise UserError(f"kafka.{name} is a secret: write env:NAME or file:PATH instead")
     return value
-
-
-def _read(name: str, path: str) -> str:
-    try:
-        return Path(path).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no PEM file"
-        raise UserError(f"kafka.{name}: cannot read {path}: {reason}") from error
 
 
 def _encryption(found: Mapping[str, str]) -> dict[str, str]:
@@ -170,7 +155,7 @@ def _encryption(found: Mapping[str, str]) -> dict[str, str]:
 def _stores(found: Mapping[str, str]) -> dict[str, str]:
     """Return certificates and keys by content: the JVM's workers may lack the files. PKCS#12 is a file."""
     given = {
-        _PEM_FILES[name]: _read(name, path)
+        _PEM_FILES[name]: read_text(f"kafka.{name}", path)
         for name, path in found.items()
         if name in _PEM_FILES and path != _DEFAULT_AUTHORITIES
     }

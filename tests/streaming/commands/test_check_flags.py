@@ -46,6 +46,18 @@ def improvement(tmp_path: Path) -> Path:
     return write_capture(tmp_path / "improvement.pcap", exchange)
 
 
+def test_pseudonyms_leave_no_evidence_of_whole_frames(
+    kipwatch: Kipwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KIPWATCH_KEY", "k" * 32)
+    config = configured(tmp_path, 'identities = "keyed-hash"\nidentities_key = "env:KIPWATCH_KEY"\n')
+    ran = kipwatch("check", "--config", config, "--json", planted.CAPTURE)
+    assert "127.0.0.1:" in ran.output and '"client":"127.0.0.1:' not in ran.output
+    refused = kipwatch("check", "--config", config, "--evidence", tmp_path / "evidence", planted.CAPTURE)
+    assert refused.error_line.startswith("--evidence writes plain frames")
+    assert not (tmp_path / "evidence").exists()
+
+
 def test_several_files_are_one_object(kipwatch: Kipwatch) -> None:
     ran = kipwatch("check", "--json", planted.CAPTURE, real_clients.CAPTURE)
     together = json.loads(ran.output)

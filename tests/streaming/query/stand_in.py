@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -79,11 +79,16 @@ class Keyed:
 
 
 class StandIn:
-    """The whole query. `findings` are those last published, by id, `checks` counts by rule and verdict."""
+    """The whole query. `findings` are those last published, by id, `checks` counts by rule and verdict.
+
+    `inputs` are the packed `BucketInput`s that left the decode stage.
+    """
 
     def __init__(self, terms: Terms) -> None:
+        self._terms = terms
         self._connections = Keyed(BucketProcessor(BUCKETS, terms))
         self._identities = Keyed(IdentityProcessor(terms))
+        self.inputs: list[bytes] = []
         self.findings: dict[str, Finding] = {}
         self.checks: dict[tuple[str, str], int] = {}
 
@@ -92,10 +97,16 @@ class StandIn:
         rows = [
             Row(bucket=bucket, input=packed)
             for at in range(0, len(records), arrow_size)
-            for batch in decode_stage(BUCKETS)(iter([_batch(records[at : at + arrow_size])]))
+            for batch in self._decoded(records[at : at + arrow_size])
             for bucket, packed in zip(*(column.to_pylist() for column in batch.columns), strict=True)
         ]
         self._pass_on(self._connections.process(rows))
+
+    def _decoded(self, records: Sequence[Record]) -> Iterator[pa.RecordBatch]:
+        decoded = list(decode_stage(BUCKETS, terms=self._terms)(iter([_batch(records)])))
+        for batch in decoded:
+            self.inputs += batch.column("input").to_pylist()
+        yield from decoded
 
     def settle(self) -> None:
         """Advance the clock until everything is published."""
