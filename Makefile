@@ -16,7 +16,7 @@ COMPILE_LOCK = CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --s
 	--no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fetched rule layout demo check test long bench lint docs lock clean packages
+.PHONY: help setup fetched rule site layout demo check test long bench lint docs lock clean packages
 .NOTPARALLEL:
 
 help:
@@ -54,9 +54,12 @@ lint: $(READY) ## style, types and the import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: $(READY) ## write what is generated anew: dashboards, alerts, runbook, file map
+docs: $(READY) ## write what is generated anew: dashboards, alerts, runbook, settings, file map
 	$(BIN)/python -m dashboards.build
 	$(BIN)/python -m tests.repository.file_map
+
+site: docs ## the documentation as a site, in the folder site: open site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 rule: docs ## what a rule still needs, all at once: make rule RULE=kip511/connection-kept
 	@[ -n "$(RULE)" ] || { echo "name the rule: make rule RULE=kip511/connection-kept"; exit 2; }
@@ -75,7 +78,7 @@ lock: $(READY) ## write both locks anew from pyproject.toml
 		--constraint requirements.lock --output-file requirements-run.lock pyproject.toml
 
 clean: ## remove .venv and what tools left; the jar cache stays
-	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist site
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(RUNS): requirements-run.lock pyproject.toml

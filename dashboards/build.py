@@ -1,4 +1,4 @@
-"""Generates dashboards, alerts and the runbook: `python -m dashboards.build`.
+"""Generates dashboards, alerts, runbook and reference of settings: `python -m dashboards.build`.
 
 The generated files are what people import, so they are committed. `--check` writes nothing, names the files
 that differ from what would be written, and exits 1 if there are any. With `--folder`, `--grafana` and
@@ -18,7 +18,8 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
 from dashboards import alerts, clients, conformance, links, pipeline, rule
 from dashboards.links import Places
-from dashboards.runbook import RUNBOOK, runbook
+from dashboards.reference import REFERENCE, reference
+from dashboards.runbook import FOLDERS, runbook
 from expectations.rules.catalogue import RULES
 
 REPOSITORY = Path(__file__).parent.parent
@@ -39,7 +40,8 @@ def artefacts(places: Places | None = None) -> dict[str, str]:
     return {
         **{f"{GENERATED}/{uid.removeprefix('kipwatch-')}.json": _json(board) for uid, board in made.items()},
         f"{GENERATED}/alerts.yml": YAML_HEAD + rule_file,
-        RUNBOOK: runbook(RULES),
+        REFERENCE: reference(),
+        **runbook(RULES),
     }
 
 
@@ -48,19 +50,31 @@ def _json(dashboard: builder.Dashboard) -> str:
 
 
 def drifted(repository: Path) -> list[str]:
-    """The generated files that are missing or differ from what the builders make."""
-    return [
+    """The generated files that are missing or differ from what the builders make, and those of no builder."""
+    changed = [
         path
         for path, text in artefacts().items()
         if not (repository / path).is_file() or (repository / path).read_text() != text
     ]
+    return changed + _left_over(repository)
 
 
 def write(repository: Path, places: Places | None = None) -> None:
-    """Write every generated file."""
+    """Write every generated file, and remove pages of alerts and rules that are gone."""
     for path, text in artefacts(places).items():
         (repository / path).parent.mkdir(parents=True, exist_ok=True)
         (repository / path).write_text(text)
+    for path in _left_over(repository):
+        (repository / path).unlink()
+
+
+def _left_over(repository: Path) -> list[str]:
+    pages = {
+        str(page.relative_to(repository))
+        for folder in FOLDERS
+        for page in (repository / folder).rglob("*.md")
+    }
+    return sorted(pages - artefacts().keys())
 
 
 def main() -> int:

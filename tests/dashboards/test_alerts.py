@@ -14,7 +14,7 @@ import yaml
 from dashboards import alerts
 from dashboards.links import Places
 from dashboards.protocol_alerts import MISROUTED, SHARED
-from dashboards.runbook import PAGES, RUNBOOK
+from dashboards.runbook import PAGES, RUNBOOK, runbook
 from dashboards.thresholds import DELAY_SECONDS
 from expectations.judging.finding import runbook_anchor
 from expectations.rules.catalogue import RULES as JUDGED
@@ -22,7 +22,7 @@ from streaming.metrics.definitions import DETECTION_DELAY
 from tests.dashboards import rule_file
 from tests.dashboards.dashboard_files import DASHBOARDS, variables
 from tests.dashboards.prometheus import promtool
-from tests.dashboards.rule_file import ALERTS, CASES, NAMES, REPOSITORY, RULE_FILE, runbook_anchors
+from tests.dashboards.rule_file import ALERTS, CASES, NAMES, RULE_FILE, runbook_anchors
 
 ALWAYS_FIRING = "KipwatchWatchdog"
 PARTS = ["### Impact", "### Diagnosis", "### What to do", "### When to silence"]
@@ -93,7 +93,8 @@ def test_every_alert_has_a_page_with_every_part() -> None:
 
 def test_every_query_of_the_runbook_can_be_asked(tmp_path: Path) -> None:
     """Those of the alerts' pages and those of every rule."""
-    blocks = re.findall(r"```promql\n(.*?)```", (REPOSITORY / RUNBOOK).read_text(), flags=re.DOTALL)
+    pages = "".join(runbook(JUDGED).values())
+    blocks = re.findall(r"```promql\n(.*?)```", pages, flags=re.DOTALL)
     asked = [line for block in blocks for line in block.splitlines()]
     assert len(asked) > len(JUDGED)
     rules = [{"record": f"runbook:query:{number}", "expr": query} for number, query in enumerate(asked)]
