@@ -1,6 +1,7 @@
 # What one can ask of kipwatch. `make` alone lists it.
 
 PYTHON ?= python3
+HELM ?= helm
 BIN := .venv/bin
 # What kipwatch runs with is installed first and by its digests; what only developers need comes on top.
 RUNS := .venv/runs
@@ -16,7 +17,7 @@ COMPILE_LOCK = CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --s
 	--no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fetched rule site layout demo check test long bench lint docs lock clean packages
+.PHONY: help setup fetched rule site release layout demo check test long bench lint docs lock clean packages
 .NOTPARALLEL:
 
 help:
@@ -60,6 +61,16 @@ docs: $(READY) ## write what is generated anew: dashboards, alerts, runbook, set
 
 site: docs ## the documentation as a site, in the folder site: open site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+release: $(READY) ## wheel, Helm chart, what they are made of (SBOM) and checksums, in the folder dist
+	@command -v $(HELM) >/dev/null || { echo "helm is missing: install it, or name it: make release HELM=PATH"; exit 2; }
+	rm -rf dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	$(HELM) package deploy/helm/kipwatch --destination dist
+	cp docs/finding.schema.json requirements-run.lock dist
+	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
+		--output-file dist/kipwatch.cdx.json requirements-run.lock
+	cd dist && sha256sum * > SHA256SUMS
 
 rule: docs ## what a rule still needs, all at once: make rule RULE=kip511/connection-kept
 	@[ -n "$(RULE)" ] || { echo "name the rule: make rule RULE=kip511/connection-kept"; exit 2; }

@@ -1,4 +1,4 @@
-"""Generates dashboards, alerts, runbook and reference of settings: `python -m dashboards.build`.
+"""Generates dashboards, alerts, runbook, settings and schema of findings: `python -m dashboards.build`.
 
 The generated files are what people import, so they are committed. `--check` writes nothing, names the files
 that differ from what would be written, and exits 1 if there are any. With `--folder`, `--grafana` and
@@ -17,6 +17,7 @@ from grafana_foundation_sdk.builders import dashboard as builder
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
 from dashboards import alerts, clients, conformance, links, pipeline, rule
+from dashboards.finding_schema import FINDING_SCHEMA, finding_schema
 from dashboards.links import Places
 from dashboards.reference import REFERENCE, reference
 from dashboards.runbook import FOLDERS, runbook
@@ -40,6 +41,7 @@ def artefacts(places: Places | None = None) -> dict[str, str]:
     return {
         **{f"{GENERATED}/{uid.removeprefix('kipwatch-')}.json": _json(board) for uid, board in made.items()},
         f"{GENERATED}/alerts.yml": YAML_HEAD + rule_file,
+        FINDING_SCHEMA: finding_schema(),
         REFERENCE: reference(),
         **runbook(RULES),
     }

@@ -17,6 +17,7 @@ DOCS: Final = "docs"
 OUTSIDE: Final = {
     "CHANGELOG.md": "site/changes.md",
     "DESIGN.md": "site/design.md",
+    "SECURITY.md": "site/security.md",
     "deploy/README.md": "site/deploy.md",
     "deploy/helm/README.md": "site/kubernetes.md",
     "tests/cases/README.md": "site/cases.md",

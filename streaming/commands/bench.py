@@ -23,7 +23,7 @@ BENCHES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the flags."""
-    parser.add_argument("name", metavar="NAME", choices=BENCHES, help=f"one of {', '.join(BENCHES)}")
+    parser.add_argument("name", metavar="NAME", choices=list(BENCHES), help=f"one of {', '.join(BENCHES)}")
     parser.add_argument(
         "--json", action="store_true", help="print the report as one JSON object on the last line"
     )

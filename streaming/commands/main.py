@@ -30,6 +30,7 @@ COMMANDS = {
     "schemas": "list Kafka's message schemas, compare two releases, or read those of a kafka-clients jar",
     "bench": "measure a part of kipwatch, compared with other tools where possible",
     "doctor": "show what this machine can do and what is missing",
+    "completion": "print what bash, zsh or tcsh need to complete commands and flags",
 }
 EXTRAS = {"run": ("run", "pyspark"), "demo": ("run", "pyspark"), "audit": ("audit", "great_expectations")}
 """The extra that a command needs, and the package by which it is recognized."""

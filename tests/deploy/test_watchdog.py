@@ -1,0 +1,82 @@
+"""The watchdog's receiver: it acts once when the alert stops arriving, and anew after it came back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).parents[2] / "deploy/watchdog/watchdog.py"
+AFTER = 1.5
+PATIENCE = 30.0
+
+
+class Watchdog:
+    """A running receiver, whose command adds a line to a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.acted = folder / "acted"
+        add = f"open({str(self.acted)!r}, 'a').write('silent\\n')"
+        command = [sys.executable, "-u", str(PROGRAM), "--listen", "127.0.0.1:0", "--after", str(AFTER)]
+        self.process = subprocess.Popen(
+            [*command, "--", sys.executable, "-c", add], stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        self.address = self.process.stdout.readline().split()[-1]
+
+    def post(self, name: str = "KipwatchWatchdog", status: str = "firing") -> int:
+        return self._ask(json.dumps({"alerts": [{"status": status, "labels": {"alertname": name}}]}).encode())
+
+    def get(self) -> int:
+        return self._ask(None)
+
+    def times_acted(self) -> int:
+        return len(self.acted.read_text().splitlines()) if self.acted.exists() else 0
+
+    def _ask(self, body: bytes | None) -> int:
+        try:
+            with urllib.request.urlopen(f"http://{self.address}", body, timeout=10) as response:
+                status: int = response.status
+                return status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+
+@pytest.fixture
+def watchdog(tmp_path: Path) -> Iterator[Watchdog]:
+    started = Watchdog(tmp_path)
+    yield started
+    started.process.terminate()
+    started.process.wait(10)
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.mark.slow
+def test_it_acts_once_for_each_silence(watchdog: Watchdog) -> None:
+    assert (watchdog.post(), watchdog.get(), watchdog.times_acted()) == (200, 200, 0)
+    eventually(lambda: watchdog.times_acted() == 1)
+    assert watchdog.get() == 503
+    time.sleep(2 * AFTER)
+    assert watchdog.times_acted() == 1
+    assert (watchdog.post(), watchdog.get()) == (200, 200)
+    eventually(lambda: watchdog.times_acted() == 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "status"), [("KipwatchStalled", "firing"), ("KipwatchWatchdog", "resolved")]
+)
+def test_another_alert_is_no_sign_of_life(watchdog: Watchdog, name: str, status: str) -> None:
+    assert watchdog.post(name, status) == 400
