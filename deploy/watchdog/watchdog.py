@@ -1,6 +1,6 @@
 """A dead man's switch for another machine: acts when KipwatchWatchdog stops arriving.
 
-    python3 watchdog.py --listen 127.0.0.1:9095 --after 900 -- mail -s "kipwatch is silent" oncall@example.org
+    python3 watchdog.py --listen 127.0.0.1:9095 --after 900 -- mail -s "kipwatch, silent" oncall@example.org
 
 Alertmanager posts the alert that always fires to it (receiver `watchdog`). If none has arrived for `--after`
 seconds, the command is run once; it runs again only after the alert has arrived meanwhile. GET answers 200
