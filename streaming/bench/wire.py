@@ -3,8 +3,13 @@
 All three read the same synthetic capture, in turns. The measure is the median of processor time, user and
 system, because each keeps one core busy and none waits for a disk. kipwatch reassembles streams, cuts and
 pairs frames, and writes columns. dpkt parses Ethernet, IP and TCP. tcpdump copies the file to /dev/null with
-libpcap, the lower bound. Then two gigabytes of the same traffic are processed as they are made, without a
-file, and the process's peak memory in the second half is compared with that in the first half.
+libpcap, the lower bound.
+
+kipwatch also reads a capture of short connections, as clients that reconnect make them: there most of the
+cost is in opening and closing connections.
+
+Then two gigabytes of the steady traffic are processed as they are made, without a file, and the process's
+peak memory in the second half is compared with that in the first half.
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ from decoders.wire.capture_file import read_capture
 from decoders.wire.columnar.capture_batches import read_batches
 from decoders.wire.columnar.tracker import ColumnarTracker
 from streaming.bench.report import report
-from streaming.bench.wire_capture import BROKER_PORT, SyntheticCapture
+from streaming.bench.wire_capture import BROKER_PORT, ShortConnections, SyntheticCapture
 from streaming.user_error import UserError
 
 PACKETS: Final = 1_200_000
@@ -40,17 +45,22 @@ def measure(packets: int = PACKETS, rounds: int = ROUNDS, long_capture: int = LO
     """Return packets per second of each side, and ratios. Raises UserError without dpkt or tcpdump."""
     tcpdump = _tcpdump()
     with TemporaryDirectory() as folder:
-        path = Path(folder, "wire.pcap")
-        written = _write(path, packets)
+        path, short = Path(folder, "wire.pcap"), Path(folder, "short.pcap")
+        written = _write(path, SyntheticCapture(), packets)
+        written_short = _write(short, ShortConnections(), packets)
         size = path.stat().st_size
         sides: dict[str, Callable[[], int]] = {
             "kipwatch": lambda: _frames(path),
+            "short_connections": lambda: _frames(short),
             "dpkt": lambda: _dpkt(path),
             "libpcap": lambda: _copy(tcpdump, path),
         }
         frames = sides["kipwatch"]()
         seconds = _in_turns(sides, rounds)
-    rates = {name: written / taken for name, taken in seconds.items()}
+    rates = {
+        name: (written_short if name == "short_connections" else written) / taken
+        for name, taken in seconds.items()
+    }
     figures = {f"{name}_packets_per_second": rate for name, rate in rates.items()}
     figures |= {
         "frames": frames,
@@ -60,6 +70,7 @@ def measure(packets: int = PACKETS, rounds: int = ROUNDS, long_capture: int = LO
     first, second = _peak_memory(long_capture)
     figures["memory_over_long_capture_bytes"] = second
     ratios = {f"frames_vs_{name}": rates["kipwatch"] / rates[name] for name in ("dpkt", "libpcap")}
+    ratios["short_connections_vs_steady"] = rates["short_connections"] / rates["kipwatch"]
     return report("wire", figures, ratios | {"memory_latter_vs_former_half": second / first})
 
 
@@ -72,9 +83,8 @@ def _tcpdump() -> str:
     return found
 
 
-def _write(path: Path, packets: int) -> int:
-    """Write a capture of at least `packets` packets, and return their number."""
-    capture = SyntheticCapture()
+def _write(path: Path, capture: SyntheticCapture, packets: int) -> int:
+    """Write at least `packets` packets of a capture, and return their number."""
     with path.open("wb") as file:
         for block in capture.blocks():
             file.write(block)

@@ -29,6 +29,10 @@ BROKER_PORT = 9092
 CLIENTS = 400
 _BROKER = SocketAddress(bytes([10, 0, 0, 1]), BROKER_PORT)
 _CLIENT = SocketAddress(bytes([10, 1, 0, 0]), 40_000)
+SHORT_CONNECTION = 18
+"""Packets of a short connection: three each for the handshake, four exchanges, and the end."""
+_ADDRESSES = 50_000
+"""Clients of short connections; then their addresses are used again."""
 _SEGMENT = 1448
 _RECORD_HEADER = struct.Struct("<IIII")
 _ETHERNET, _IP = 14, 20
@@ -153,9 +157,7 @@ class SyntheticCapture:
 
     def blocks(self) -> Iterator[bytes]:
         """Yield the file in pieces: its header, then complete records."""
-        header = io.BytesIO()
-        PcapWriter(header, LinkType.ETHERNET)
-        yield header.getvalue()
+        yield _file_header()
         yield self._copied(self._negotiation)
         while True:
             for exchange_packets in self._round:
@@ -173,6 +175,49 @@ class SyntheticCapture:
         self._turns += len(clients)
         self.packets += len(clients) * len(exchange_packets.packets)
         return np.concatenate(columns, axis=1).tobytes()
+
+
+class ShortConnections(SyntheticCapture):
+    """The bytes of a capture of clients that connect, make four small exchanges, and leave, without end.
+
+    Each connection has SHORT_CONNECTION packets, and `clients` connections are open at a time.
+    """
+
+    def blocks(self) -> Iterator[bytes]:
+        """Yield the file in pieces: its header, then complete records."""
+        parts = [_opening(), *(_exchange_packets(*each) for each in _small_exchanges()), _closing()]
+        yield _file_header()
+        while True:
+            for part in parts:
+                yield self._copied(part)
+            self._first = (self._first + len(self._sequences)) % _ADDRESSES
+            # Sockets that are used again begin elsewhere.
+            self._sequences += 1 << 20
+
+
+def _file_header() -> bytes:
+    header = io.BytesIO()
+    PcapWriter(header, LinkType.ETHERNET)
+    return header.getvalue()
+
+
+def _opening() -> _ExchangePackets:
+    return _ExchangePackets(SyntheticConnection(_CLIENT, _BROKER).opened(0), (1, 1))
+
+
+def _closing() -> _ExchangePackets:
+    connection = SyntheticConnection(_CLIENT, _BROKER)
+    packets = [*connection.finished(0, _TO_BROKER), *connection.finished(0, _TO_CLIENT)]
+    return _ExchangePackets([*packets, *connection.acknowledged(0, _TO_BROKER)], (1, 1))
+
+
+def _small_exchanges() -> Iterator[Exchange]:
+    software = {"clientSoftwareName": "bench", "clientSoftwareVersion": "1"}
+    member = {"groupId": "group", "memberId": "member"}
+    yield exchange("ApiVersions", 3, software, {"apiKeys": [{"apiKey": 3, "minVersion": 0, "maxVersion": 9}]})
+    yield exchange("Metadata", 9, {"topics": [{"name": "orders"}]}, {})
+    yield exchange("Heartbeat", 4, {**member, "generationId": 1}, {})
+    yield exchange("OffsetCommit", 8, {**member, "topics": []}, {})
 
 
 def _records(

@@ -9,7 +9,7 @@ import pytest
 from decoders.frame.record import Closing, Kind, Pairing
 from decoders.wire.pcap import PcapReader
 from streaming.bench import wire
-from streaming.bench.wire_capture import SyntheticCapture
+from streaming.bench.wire_capture import SHORT_CONNECTION, ShortConnections, SyntheticCapture
 from streaming.user_error import UserError
 from tests.decoders.wire.conversation import SCHEMAS, feed_all, new_tracker
 
@@ -35,11 +35,33 @@ def test_the_capture_is_one_conversation_a_client() -> None:
     assert SCHEMAS.api(records[-1].paired_api_key) is not None
 
 
+def test_short_connections_are_whole_and_have_as_many_packets_as_they_say() -> None:
+    capture = ShortConnections(clients=3)
+    blocks, file = capture.blocks(), io.BytesIO()
+    file.write(next(blocks))
+    while capture.packets < 4 * 3 * SHORT_CONNECTION:
+        file.write(next(blocks))
+    file.seek(0)
+    tracker = new_tracker()
+    records = feed_all(tracker, list(PcapReader(file)))
+    assert len({record.connection for record in records}) == 4 * 3
+    assert [record.closing for record in records if record.kind is Kind.CLOSED] == [Closing.FIN] * 4 * 3
+    assert [record.pairing for record in records if record.kind is Kind.RESPONSE] == [
+        Pairing.MATCHED
+    ] * 4 * 4 * 3
+    assert tracker.ledger.captured == tracker.ledger.framed > 0
+
+
 @pytest.mark.slow
 def test_the_bench_reports_its_ratios() -> None:
     measured = wire.measure(packets=20_000, rounds=1, long_capture=20_000_000)
     assert measured["name"] == "wire"
-    assert set(measured["ratios"]) == {"frames_vs_dpkt", "frames_vs_libpcap", "memory_latter_vs_former_half"}
+    assert set(measured["ratios"]) == {
+        "frames_vs_dpkt",
+        "frames_vs_libpcap",
+        "short_connections_vs_steady",
+        "memory_latter_vs_former_half",
+    }
     assert measured["figures"]["frames"] > 1_000
     assert all(value > 0 for value in (measured["figures"] | measured["ratios"]).values())
 
