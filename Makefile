@@ -11,8 +11,6 @@ READY := .venv/ready
 COMMANDS := java:default-jre-headless javac:default-jdk-headless promtool:prometheus \
 	amtool:prometheus-alertmanager tcpdump:tcpdump tshark:tshark openssl:openssl \
 	ip:iproute2
-COMPILE := from streaming.settings.configuration import Configuration; from streaming.feeder.feeder import Feeder; \
-	Feeder(Configuration(), run=0)
 COMPILE_LOCK = CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --strip-extras --no-annotate \
 	--no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 
@@ -26,10 +24,7 @@ help:
 setup: $(READY) fetched ## make .venv, fetch the pinned jars and compile into the user cache
 
 fetched: $(RUNS)
-	@echo "kipwatch: looking for Kafka's and Spark's jars in the user cache; the first time they are downloaded"
-	@$(BIN)/python -m streaming.broker.jars
-	@echo "kipwatch: compiling into the user cache; this takes a minute the first time, and a second afterwards"
-	@$(BIN)/python -c "$(COMPILE)"
+	@$(BIN)/kipwatch prepare
 
 demo: $(RUNS) fetched ## the whole road on real traffic, on this machine; make demo ARGS="--keep" lets it run on
 	@$(BIN)/kipwatch demo $(ARGS)

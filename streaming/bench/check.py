@@ -82,7 +82,7 @@ _CAPTURE: Final = "CAPTURE"
 
 
 def _check() -> list[str]:
-    program = [sys.executable, "-m", "streaming.commands.main"]
+    program = [sys.executable, "-m", "kipwatch"]
     return [*program, "check", _CAPTURE, "--ports", str(BROKER_PORT), "--json"]
 
 

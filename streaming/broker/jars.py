@@ -9,10 +9,8 @@ import fcntl
 import hashlib
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -101,21 +99,3 @@ def _locked(lock: Path, report: Callable[[str], None]) -> Iterator[None]:
 
 def _ignore(line: str) -> None:
     """Report nothing."""
-
-
-def main() -> int:
-    """Fill the cache; `make setup` runs it."""
-    report = partial(print, flush=True)
-    try:
-        found = jars("broker", report) + jars("connector", report)
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    report(f"jars: {len(found)} in {found[0].parents[1]}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -163,7 +163,7 @@ def _addresses(road: Road, configuration: Configuration, observers: Mapping[str,
 def own_command() -> list[str]:
     """Return how this program was called, for command lines that a user copies."""
     called = Path(sys.argv[0])
-    return [str(called)] if called.name == "kipwatch" else [sys.executable, "-m", "streaming.commands.main"]
+    return [str(called)] if called.name == "kipwatch" else [sys.executable, "-m", "kipwatch"]
 
 
 def _keep(recorded: Path, wanted: Path) -> None:

@@ -30,10 +30,12 @@ COMMANDS = {
     "schemas": "list Kafka's message schemas, compare two releases, or read those of a kafka-clients jar",
     "bench": "measure a part of kipwatch, compared with other tools where possible",
     "doctor": "show what this machine can do and what is missing",
+    "prepare": "fetch jars and compile, so that a first start needs no network",
     "completion": "print what bash, zsh or tcsh need to complete commands and flags",
 }
-EXTRAS = {"run": ("run", "pyspark"), "demo": ("run", "pyspark"), "audit": ("audit", "great_expectations")}
-"""The extra that a command needs, and the package by which it is recognized."""
+_SPARK, _EXPECTATIONS = {"run": "pyspark"}, {"audit": "great_expectations"}
+EXTRAS = {"run": _SPARK, "demo": _SPARK | _EXPECTATIONS, "audit": _EXPECTATIONS}
+"""The extras that a command needs, each with the package by which it is recognized."""
 MISUSE = 2
 _UNRECOGNIZED = re.compile(r"unrecognized arguments: (--?[^\s=]+)")
 _INVALID_CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
@@ -87,9 +89,9 @@ def _run(given: list[str]) -> int:
     if name not in COMMANDS:
         hint = did_you_mean(name, COMMANDS, "see `kipwatch --help`")
         raise UserError(f"there is no command {name!r}; {hint}")
-    extra, package = EXTRAS.get(name, ("", ""))
-    if extra and importlib.util.find_spec(package) is None:
-        raise UserError(f"`kipwatch {name}` needs more packages: pip install 'kipwatch[{extra}]'")
+    extras = EXTRAS.get(name, {})
+    if any(importlib.util.find_spec(package) is None for package in extras.values()):
+        raise UserError(f"`kipwatch {name}` needs more packages: pip install 'kipwatch[{','.join(extras)}]'")
     command = importlib.import_module(f"streaming.commands.{name}")
     parser = OneLineParser(prog=f"kipwatch {name}", description=COMMANDS[name], allow_abbrev=False)
     command.add_arguments(parser)

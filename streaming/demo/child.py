@@ -26,7 +26,7 @@ class Child:
         """Start the command with its output in `log` and its standard input from `source`."""
         self._name = f"kipwatch {arguments[0]}"
         self.log = log
-        command = [sys.executable, "-u", "-m", "streaming.commands.main", *arguments]
+        command = [sys.executable, "-u", "-m", "kipwatch", *arguments]
         with log.open("wb") as output:
             self._guard = child_guard.start(command, output, source, STOP_SECONDS)
 

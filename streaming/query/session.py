@@ -23,6 +23,7 @@ from streaming.user_error import UserError
 
 LOOPBACK = "127.0.0.1"
 LOCAL = "local[*]"
+_OUR_PACKAGES = Path(__file__).parents[2]
 _KAFKA_SOURCE = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 WORKER_PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 """The interpreter that a cluster's workers must have; the worker archive holds everything it imports."""
@@ -82,6 +83,9 @@ def _is_submitted() -> bool:
 def _settings(configuration: Configuration, connector: Sequence[Path], scratch: Path) -> dict[str, str]:
     # The driver-side worker of transformWithState reads only the environment.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # A wheel holds our packages in a folder that other processes do not search.
+    searched = [str(_OUR_PACKAGES), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(searched))
     rocksdb = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     return {
         "spark.jars": ",".join(str(jar) for jar in connector),

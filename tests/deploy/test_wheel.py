@@ -80,12 +80,23 @@ def test_what_needs_no_capture(kipwatch: Kipwatch, arguments: list[str]) -> None
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(("command", "extra"), [("run", "run"), ("demo", "run"), ("audit", "audit")])
+@pytest.mark.parametrize(("command", "extra"), [("run", "run"), ("demo", "run,audit"), ("audit", "audit")])
 def test_a_missing_extra_is_one_line(kipwatch: Kipwatch, command: str, extra: str) -> None:
     done = kipwatch(command)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert f"pip install 'kipwatch[{extra}]'" in done.stderr
+
+
+def test_it_puts_one_name_beside_other_packages(wheel: Path) -> None:
+    """And neither tests nor what tools left."""
+    names = ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"kipwatch"}
+    assert {"decoders", "expectations", "streaming", "dashboards"} <= {
+        name.split("/")[1] for name in names if name.startswith("kipwatch/")
+    }
+    assert not [name for name in names if name.endswith(".pyc") or "/tests/" in name]
 
 
 def test_the_licence_and_the_pins_of_the_jars_are_in_the_wheel(wheel: Path) -> None:

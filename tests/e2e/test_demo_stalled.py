@@ -50,10 +50,7 @@ def query_in(scratch: Path) -> int | None:
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             arguments = path.read_text().split("\0")
-            if (
-                arguments[2:5] == ["-m", "streaming.commands.main", "run"]
-                and str(scratch) in path.read_text()
-            ):
+            if arguments[2:5] == ["-m", "kipwatch", "run"] and str(scratch) in path.read_text():
                 return int(path.parent.name)
     return None
 

@@ -55,17 +55,18 @@ def test_two_processes_do_not_resolve_at_once(empty_cache: Path) -> None:
     with pytest.raises(UserError):
         jars("broker")
     (lock,) = empty_cache.iterdir()
-    command = [sys.executable, "-m", "streaming.broker.jars"]
+    command = [sys.executable, "-m", "kipwatch", "prepare"]
     with lock.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         second = subprocess.Popen(
             command, env=os.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         assert second.stdout is not None
+        assert "looking for" in second.stdout.readline()
         assert "another process" in second.stdout.readline()
     _, errors = second.communicate(timeout=60)
     assert second.returncode == 2
-    assert errors.startswith("cannot fetch the pinned jars")
+    assert errors.startswith("kipwatch: cannot fetch the pinned jars")
     assert errors.count("\n") == 1
 
 
