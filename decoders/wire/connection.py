@@ -37,12 +37,17 @@ _SEEN_ENDINGS = (Closing.FIN, Closing.RST)
 
 
 class ConnectionSnapshot(NamedTuple):
-    """The state of a connection that can be offloaded, without its ledger."""
+    """The state of a connection that can be offloaded, without its ledger.
+
+    `streams` has no stream of the server as long as its SYN-ACK is awaited. `closers` has the direction that
+    was closed first, if one was, and up to which offset its sender had received the other one.
+    """
 
     last_seen_at: int
     last_position: int
     counted_held: int
     streams: dict[Direction, StreamSnapshot]
+    closers: dict[Direction, int]
     kafka: KafkaLayerSnapshot
 
 
@@ -188,18 +193,24 @@ class Connection:
         """Whether its state is ordinary, so that a snapshot is complete and a flow can hold it."""
         streams = self._streams.values()
         waits = self._early or self._reset is not None or self._decryption is not None
-        return self._kafka.can_be_offloaded and not waits and all(stream.is_in_order for stream in streams)
+        has_begun = len(streams) == len(_OTHER) or not self._closers
+        is_in_order = has_begun and all(stream.is_in_order for stream in streams)
+        return self._kafka.can_be_offloaded and not waits and is_in_order
 
     def snapshot(self) -> ConnectionSnapshot:
         """Return the state of a connection that can be offloaded."""
         streams = {direction: stream.snapshot() for direction, stream in self._streams.items()}
         seen = (self.last_seen_at, self._last_position, self.counted_held)
-        return ConnectionSnapshot(*seen, streams, self._kafka.snapshot())
+        return ConnectionSnapshot(*seen, streams, self._closers, self._kafka.snapshot())
 
     def restore(self, snapshot: ConnectionSnapshot, *, has_new_frames: bool) -> None:
         """Continue from a snapshot. `has_new_frames` if another tracker recorded frames since."""
-        self.last_seen_at, self._last_position, self.counted_held, streams, kafka = snapshot
+        self.last_seen_at, self._last_position, self.counted_held, streams, closers, kafka = snapshot
+        self._closers = closers
         for direction, stream in streams.items():
+            if direction not in self._streams:
+                self._streams[direction] = Stream(self.ledger, stream.sequence)
+                self._kafka.begin(direction, from_start=True)
             self._streams[direction].restore(stream)
         self._kafka.restore(kafka, has_new_frames=has_new_frames)
 

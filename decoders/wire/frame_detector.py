@@ -29,7 +29,8 @@ _HEADER = struct.Struct(">hhi")
 _LENGTH = struct.Struct(">h")
 _CLIENT_ID_AT = _HEADER.size
 _SIZE = struct.Struct(">i")
-_SHORTEST_REQUEST = 8
+SHORTEST_REQUEST = 8
+"""Bytes of the shortest request header."""
 _SHORTEST_RESPONSE = 4
 
 ExpectsResponse = Callable[[Schemas, bytes], bool | None]
@@ -60,7 +61,7 @@ class FrameDetector:
         if len(data) < PREFIX:
             return None
         (size,) = _SIZE.unpack_from(data)
-        if not _SHORTEST_REQUEST <= size <= self.max_frame:
+        if not SHORTEST_REQUEST <= size <= self.max_frame:
             return False
         if len(data) < OPENING:
             return None
@@ -128,13 +129,13 @@ class FrameDetector:
         return self._excludes_client(client_id)
 
     def _begins_request(self, data: bytes | bytearray) -> bool | None:
-        if len(data) < PREFIX + _SHORTEST_REQUEST:
+        if len(data) < PREFIX + SHORTEST_REQUEST:
             return None
         (size,) = _SIZE.unpack_from(data)
         api_key, api_version, _ = _HEADER.unpack_from(data, PREFIX)
         api = self._schemas.api(api_key)
         is_known = api is not None and api_version in api.versions
-        return _SHORTEST_REQUEST <= size <= MAX_RESUMED_FRAME and is_known
+        return SHORTEST_REQUEST <= size <= MAX_RESUMED_FRAME and is_known
 
     def _is_response_to(self, request: RequestInFlight, frame: bytes, cut: bool) -> bool:
         response = read_response(self._schemas, frame, request.api_key, request.api_version, cut=cut)

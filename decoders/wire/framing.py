@@ -132,6 +132,10 @@ class Framer:
         """Continue from a snapshot, in the state in which it was taken."""
         self._assembly = Assembly.of(snapshot, self._max_frame) if snapshot else None
 
+    def synchronise(self) -> None:
+        """Leave the state OPENING, because another framer has accepted the first request."""
+        self.state = FramerState.SYNCHRONISED
+
     @property
     def held(self) -> int:
         """Bytes of memory that the frame under assembly and the candidate take."""

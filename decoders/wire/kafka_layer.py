@@ -37,6 +37,7 @@ from decoders.wire.tls import begins_with_record
 SETTLING_TIME = 1_000_000_000
 """Nanoseconds after the capture of a response before a request can count as sent after it."""
 _DIRECTIONS = (Direction.TO_BROKER, Direction.TO_CLIENT)
+_BEGINNING = {FramerState.OPENING, FramerState.SYNCHRONISED}
 _ORDINARY = ({FramerState.SYNCHRONISED}, {FramerState.OPAQUE})
 """The states of both framers while no boundary is sought."""
 _REQUEST_HEADER = struct.Struct(">hhi")
@@ -62,10 +63,14 @@ class Acknowledged(NamedTuple):
 
 
 class KafkaLayerSnapshot(NamedTuple):
-    """The state of a Kafka layer that can be offloaded; `frames` are those under assembly."""
+    """The state of a Kafka layer that can be offloaded; `frames` are those under assembly.
+
+    `is_opening` means that the client has not sent anything so far.
+    """
 
     in_flight: RequestsInFlightSnapshot
     api_versions: ApiVersionsResponse | None
+    is_opening: bool
     is_opaque: bool
     is_excluded: bool
     is_encrypted: bool
@@ -169,21 +174,29 @@ class KafkaLayer:
 
     @property
     def can_be_offloaded(self) -> bool:
-        """Whether both directions are SYNCHRONISED, or both OPAQUE, and no raw SASL tokens are expected."""
+        """Whether its state is ordinary, and no raw SASL tokens are expected.
+
+        Ordinary are: both directions SYNCHRONISED, both OPAQUE, and a client that has not sent anything to a
+        broker that may not have begun either.
+        """
         states = {framer.state for framer in self._framers.values()}
+        if self._awaits_first_request:
+            return states <= _BEGINNING and not self._awaits_client and not self.held
         waits = self._raw_tokens or (self._awaits_client and states == {FramerState.SYNCHRONISED})
         return len(self._framers) == len(_DIRECTIONS) and states in _ORDINARY and not waits
 
     def snapshot(self) -> KafkaLayerSnapshot:
         """Return the state of a layer that can be offloaded."""
         frames = {direction: framer.snapshot() for direction, framer in self._framers.items()}
-        skips = self.is_opaque, self._is_excluded, self._is_encrypted
-        return KafkaLayerSnapshot(self._in_flight.snapshot(), self._api_versions, *skips, frames)
+        states = self._awaits_first_request, self.is_opaque, self._is_excluded, self._is_encrypted
+        return KafkaLayerSnapshot(self._in_flight.snapshot(), self._api_versions, *states, frames)
 
     def restore(self, snapshot: KafkaLayerSnapshot, *, has_new_frames: bool) -> None:
         """Continue from a snapshot. `has_new_frames` if another tracker recorded frames since."""
         self._in_flight.restore(snapshot.in_flight)
         self._api_versions = snapshot.api_versions
+        if self._awaits_first_request and not snapshot.is_opening:
+            self._framers[Direction.TO_BROKER].synchronise()
         for direction, frame in snapshot.frames.items():
             self._framers[direction].restore(frame)
         if has_new_frames:

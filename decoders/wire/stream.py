@@ -83,10 +83,14 @@ class UnsizedGap(NamedTuple):
 
 
 class StreamSnapshot(NamedTuple):
-    """The state of a stream that is in order: the offset of the next byte, and its 32-bit sequence number."""
+    """The state of a stream that is in order: the offset of the next byte, and its 32-bit sequence number.
+
+    `is_finished` means that the FIN comes next, and was seen.
+    """
 
     offset: int
     sequence: int
+    is_finished: bool = False
 
 
 class Stream:
@@ -118,8 +122,8 @@ class Stream:
 
     @property
     def is_in_order(self) -> bool:
-        """Whether nothing is held or awaited and no FIN was seen; then a snapshot is the whole state."""
-        return not self._held and self._end is None and self.awaited_end <= self._next
+        """Whether nothing is held or awaited, and no byte is behind a FIN: a snapshot is the whole state."""
+        return not self._held and self._end in (None, self._next) and self.awaited_end <= self._next
 
     @property
     def awaited_end(self) -> int:
@@ -151,11 +155,12 @@ class Stream:
 
     def snapshot(self) -> StreamSnapshot:
         """Return the state of a stream that is in order."""
-        return StreamSnapshot(self._next, self._next_sequence)
+        return StreamSnapshot(self._next, self._next_sequence, self.is_finished)
 
     def restore(self, snapshot: StreamSnapshot) -> None:
         """Continue from a snapshot."""
-        self._next, self._next_sequence = snapshot
+        self._next, self._next_sequence, is_finished = snapshot
+        self._end = self._next if is_finished else None
 
     @property
     def is_finished(self) -> bool:

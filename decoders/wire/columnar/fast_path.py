@@ -35,13 +35,14 @@ TOTALS = np.dtype(
         ("held", np.int64),
         ("tcp", np.int64),
         ("other_port", np.int64),
+        ("unnumbered", np.int64),
     ]
 )
 """Totals of all flows.
 
 `held` is the memory, in bytes, that all connections hold, offloaded or not. No open connection was last seen
 before `earliest`, and a packet captured after `waits_until` makes a connection give up a wait; both are in
-nanoseconds since the epoch.
+nanoseconds since the epoch. `unnumbered` is the number of connections of which no packet has a socket pair.
 """
 PORT_BYTES = np.dtype(BYTE_COUNTS)
 """Bytes of the flows to one port. The first row is for ports that are not named."""
@@ -64,8 +65,9 @@ PACKET = np.dtype([("row", np.int64), ("flow", np.int64), ("direction", np.int64
 class FastPathState(NamedTuple):
     """The columns of a batch, the state of all flows, and the columns that frames are written to.
 
-    `flow_of_pair` is int64, with NO_FLOW where the flow is not known. `flows` and `streams` are the arrays of
-    `Flows`, `in_flight` are the slots of its rings, `layouts` is the result of `produce_layouts`. `ports` has
+    `flow_of_pair` is int64, with NO_FLOW where the flow is not known, CLOSED where it is closed. `flows` and
+    `streams` are the arrays of `Flows`, `in_flight` are the slots of its rings, `layouts` is the result of
+    `produce_layouts`, `known_apis` says of each unsigned 16-bit number whether it is an API key. `ports` has
     dtype PORT_BYTES and a row for each watched port. `limits`, `totals`, `packet` and the drafts have one row
     each, with the dtypes LIMITS, TOTALS, PACKET, FLOW, STREAM and TOTALS.
     """
@@ -80,6 +82,7 @@ class FastPathState(NamedTuple):
     streams: Any
     in_flight: Any
     layouts: Any
+    known_apis: Any
     limits: Any
     frames: FrameColumns
     totals: Any

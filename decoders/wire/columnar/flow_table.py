@@ -13,17 +13,23 @@ from decoders.wire.connection import Connection
 from decoders.wire.tracker import Tracker
 
 NO_FLOW = -1
+CLOSED = -2
+"""Instead of a flow: the connection of the socket pair is closed, and no other one was opened, unless by a
+packet that has no pair."""
 
 
 class FlowTable:
     """A flow for every open connection of a tracker.
 
-    `flow_of_pair` (int64) holds the flow of each numbered socket pair, NO_FLOW where it is not known.
+    `flow_of_pair` (int64) holds the flow of each numbered socket pair, CLOSED if its connection is closed,
+    NO_FLOW where it is not known. `unnumbered` holds the flows that have no pair, because only the
+    scalar tracker parses the packets of their connections.
     """
 
     def __init__(self, tracker: Tracker) -> None:
         self.flows = Flows()
         self.flow_of_pair = np.empty(0, np.int64)
+        self.unnumbered: set[int] = set()
         self._tracker = tracker
         self._port_rows = {port: row for row, port in enumerate(tracker.port_ledgers, 1)}
         self._flow_of_id: dict[bytes, int] = {}
@@ -72,7 +78,13 @@ class FlowTable:
             return False
         self.flow_of_pair[pair] = flow
         self._pair_of_flow[flow] = pair
+        self.unnumbered.discard(flow)
         return True
+
+    def note_unnumbered(self, flow: int) -> None:
+        """Note that a flow's latest packet has no pair."""
+        if flow not in self._pair_of_flow:
+            self.unnumbered.add(flow)
 
     def mark_seen(self, connection: Connection, packet: int) -> int:
         """Note the number of a connection's latest packet, and return the connection's flow."""
@@ -117,6 +129,7 @@ class FlowTable:
         del self._flow_of_id[identity]
         self.flows.release(flow)
         self._connections.pop(flow, None)
+        self.unnumbered.discard(flow)
         pair = self._pair_of_flow.pop(flow, None)
         if pair is not None:
-            self.flow_of_pair[pair] = NO_FLOW
+            self.flow_of_pair[pair] = CLOSED

@@ -3,7 +3,9 @@
 Every open connection has a flow. While the flow is *offloaded* the connection's state is here, and not in the
 `Connection` that it was copied from. Only ordinary connections are offloaded: neither stream holds segments
 out of order, both framers are synchronised, and no raw SASL tokens are expected. A connection of which both
-directions are opaque, excluded, or encrypted without a key, is offloaded, too: its bytes are skipped.
+directions are opaque, excluded, or encrypted without a key, is offloaded, too: its bytes are skipped. So is
+one whose SYN was captured and not its SYN-ACK, whose client has sent nothing, or of which one side has sent
+its FIN, behind all of its bytes.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ UNSET = -1
 """The size of a frame whose prefix is incomplete; the end of an ApiVersions response that does not exist."""
 TO_BROKER, TO_CLIENT = 0, 1
 """The two columns of `Flows.streams`."""
+NOBODY = -1
+"""The closer of a flow of which no side has sent a FIN."""
 _MIN_FLOWS = 64
 
 BYTE_COUNTS = [
@@ -28,6 +32,8 @@ FLOW = np.dtype(
     [
         ("offloaded", np.bool_),
         ("lower_is_client", np.bool_),
+        ("awaits_syn_ack", np.bool_),
+        ("is_opening", np.bool_),  # the client has not sent anything
         ("is_opaque", np.bool_),
         ("is_excluded", np.bool_),
         ("is_encrypted", np.bool_),
@@ -36,6 +42,8 @@ FLOW = np.dtype(
         ("has_new_frames", np.bool_),  # frames were completed since the flow was offloaded
         ("awaited_alone", np.bool_),  # the latest ApiVersions response
         ("turn", np.uint8),
+        ("closer", np.int8),
+        ("closer_had", np.int64),
         ("ring", np.int64),
         ("ring_size", np.int64),
         ("first_in_flight", np.int64),
@@ -55,8 +63,9 @@ FLOW = np.dtype(
 """One connection. Times are nanoseconds since the epoch, sizes are bytes.
 
 `last_packet` is the number of the latest packet, `held` is `Connection.held`, `turn` is a `Turn`, `port` is
-the row in which bytes of the server's port are counted. The byte counts begin at 0 when the flow is
-offloaded.
+the row in which bytes of the server's port are counted. `closer` is the direction that was closed by a FIN,
+NOBODY if none was, and `closer_had` the offset up to which its sender had received the other one. The byte
+counts begin at 0 when the flow is offloaded.
 
 The flow has `in_flight` requests in flight, in slots of its ring from number `first_in_flight` on. The slot
 before the first free one holds the latest request, even if it was responded to; its sequence is NO_RECORD if

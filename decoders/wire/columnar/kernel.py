@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from decoders.codec.columnar.memory import int16, int32, wide
 from decoders.compilation import compiled, inlined
 from decoders.wire.assembly import PREFIX
 from decoders.wire.columnar.fast_path import DONE, SLOW_PATH, FastPathState
-from decoders.wire.columnar.flows import TO_BROKER, TO_CLIENT, UNSET
+from decoders.wire.columnar.flow_table import CLOSED
+from decoders.wire.columnar.flows import NOBODY, TO_BROKER, TO_CLIENT, UNSET
 from decoders.wire.columnar.framing import cut_frames, skip_hole
 from decoders.wire.columnar.pairing import distance
 from decoders.wire.columnar.socket_pairs import NO_SEGMENT, UNWATCHED
+from decoders.wire.frame_detector import SHORTEST_REQUEST
+from decoders.wire.framing import OPENING
 from decoders.wire.segment import TcpFlag
 from decoders.wire.stream import SEQUENCE_SPACE
 
-_ACK: Final = int(TcpFlag.ACK)
+_SYN, _ACK, _FIN = int(TcpFlag.SYN), int(TcpFlag.ACK), int(TcpFlag.FIN)
 _OPENS_OR_CLOSES: Final = int(TcpFlag.SYN | TcpFlag.FIN | TcpFlag.RST)
 
 
@@ -35,7 +39,10 @@ def run_fast_path(state: FastPathState, row: int) -> tuple[int, int]:
             else:
                 packet.row, packet.flow = row, state.flow_of_pair[pair] if pair >= 0 else -1
                 is_offloaded = packet.flow >= 0 and state.flows[packet.flow].offloaded
-                status = _process_segment(state, row) if is_offloaded else SLOW_PATH
+                if is_offloaded:
+                    status = _process_segment(state, row)
+                else:
+                    status = _skip_after_close(state, row) if packet.flow == CLOSED else SLOW_PATH
         if status != DONE:
             return status, row
         row += 1
@@ -46,21 +53,25 @@ def run_fast_path(state: FastPathState, row: int) -> tuple[int, int]:
 def _process_segment(state: FastPathState, row: int) -> int:
     """Process a segment of an offloaded flow. Returns DONE, or why the packet cannot be processed."""
     segments, totals, packet = state.segments, state.totals[0], state.packet[0]
-    if segments.flags[row] & _OPENS_OR_CLOSES:
-        return SLOW_PATH
     flow = state.flows[packet.flow]
     packet.direction = TO_BROKER if segments.forward[row] == flow.lower_is_client else TO_CLIENT
     stream, other = (
         state.streams[packet.flow, packet.direction],
         state.streams[packet.flow, 1 - packet.direction],
     )
-    is_ahead = distance(segments.acknowledgments[row], other.next_sequence) > 0
+    if (flow.awaits_syn_ack or segments.flags[row] & _OPENS_OR_CLOSES) and not _open_or_close(state, row):
+        return SLOW_PATH
+    # The FIN has a sequence number of its own.
+    fin = 1 if flow.closer == 1 - packet.direction else 0
+    is_ahead = distance(segments.acknowledgments[row], other.next_sequence) > fin
     at, end, missing = segments.starts[row], segments.ends[row], segments.missing[row]
     ahead = distance(segments.sequences[row], stream.next_sequence)
     repeated = max(0, min(end - at, -ahead))
     if (segments.flags[row] & _ACK and is_ahead) or (at < end and ahead > 0) or (missing and ahead):
         return SLOW_PATH
     if repeated < end - at or missing:
+        if flow.closer == packet.direction:
+            return SLOW_PATH
         status = _process_payload(state, at + repeated, end)
         if status != DONE:
             return status
@@ -76,6 +87,46 @@ def _process_segment(state: FastPathState, row: int) -> int:
 
 
 @inlined
+def _open_or_close(state: FastPathState, row: int) -> bool:
+    """Process what a segment without payload opens or closes. Returns False if it is not an ordinary one.
+
+    These are the SYN-ACK that responds to the SYN, and the first FIN.
+    """
+    segments, packet = state.segments, state.packet[0]
+    flow, flags = state.flows[packet.flow], segments.flags[row] & (_OPENS_OR_CLOSES | _ACK)
+    stream, other = (
+        state.streams[packet.flow, packet.direction],
+        state.streams[packet.flow, 1 - packet.direction],
+    )
+    if segments.starts[row] < segments.ends[row] or segments.missing[row]:
+        return False
+    acknowledged = distance(segments.acknowledgments[row], other.next_sequence)
+    if flow.awaits_syn_ack:
+        if packet.direction == TO_BROKER or flags != _SYN | _ACK or acknowledged != 0:
+            return False
+        flow.awaits_syn_ack = False
+        stream.next_sequence = (segments.sequences[row] + 1) & (SEQUENCE_SPACE - 1)
+        return True
+    is_next = segments.sequences[row] == stream.next_sequence and acknowledged <= 0
+    if flow.closer != NOBODY or flags != _FIN | _ACK or not is_next:
+        return False
+    flow.closer, flow.closer_had = packet.direction, other.next + acknowledged
+    return True
+
+
+@inlined
+def _skip_after_close(state: FastPathState, row: int) -> int:
+    """Count a segment without payload that follows the end of its connection."""
+    segments = state.segments
+    if segments.flags[row] & _SYN or segments.starts[row] < segments.ends[row] or segments.missing[row]:
+        return SLOW_PATH
+    if state.totals[0].unnumbered:
+        return SLOW_PATH
+    state.totals[0].tcp += 1
+    return DONE
+
+
+@inlined
 def _process_payload(state: FastPathState, at: int, end: int) -> int:
     """Process the bytes that are next in their direction. Returns DONE, or why that is not possible."""
     packet = state.packet[0]
@@ -84,6 +135,9 @@ def _process_payload(state: FastPathState, at: int, end: int) -> int:
     state.totals_draft[0] = state.totals[0]
     packet.begin = at
     missing = state.segments.missing[packet.row]
+    if flow.is_opening and not _opens(state, at, end):
+        return SLOW_PATH
+    state.flow_draft[0].is_opening = False
     if flow.is_opaque:
         status = _skip_opaque(state, end - at, missing)
     else:
@@ -106,6 +160,15 @@ def _process_payload(state: FastPathState, at: int, end: int) -> int:
     stream.next += end - at + missing
     stream.next_sequence = (stream.next_sequence + end - at + missing) & (SEQUENCE_SPACE - 1)
     return DONE
+
+
+@inlined
+def _opens(state: FastPathState, at: int, end: int) -> Any:
+    """Whether the first bytes that are sent on a connection may be a request."""
+    if state.packet[0].direction == TO_CLIENT or end - at < OPENING:
+        return False
+    size, api_key = wide(int32(state.data, at)), wide(int16(state.data, at + PREFIX))
+    return SHORTEST_REQUEST <= size <= state.limits[0].max_frame and state.known_apis[api_key & 0xFFFF]
 
 
 @inlined

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from decoders.frame.record import NO_RECORD, Direction
 from decoders.wire.assembly import AssemblySnapshot
-from decoders.wire.columnar.flows import BYTE_COUNTS, UNSET, Flows
+from decoders.wire.columnar.flows import BYTE_COUNTS, NOBODY, UNSET, Flows
 from decoders.wire.columnar.in_flight import slots_of_ring
 from decoders.wire.connection import Connection, ConnectionSnapshot
 from decoders.wire.kafka_layer import ApiVersionsResponse, KafkaLayerSnapshot
@@ -22,6 +22,7 @@ from decoders.wire.stream import StreamSnapshot
 
 _DIRECTIONS = (Direction.TO_BROKER, Direction.TO_CLIENT)
 _NO_REQUEST = RequestInFlight(NO_RECORD, 0, 0, 0, 0)
+_NO_STREAM = StreamSnapshot(0, 0)
 _NO_BYTES_COUNTED = (0,) * len(BYTE_COUNTS)
 
 
@@ -45,6 +46,8 @@ def offload(
     flows.states[flow] = (
         True,
         lower_is_client,
+        Direction.TO_CLIENT not in snapshot.streams,
+        kafka.is_opening,
         kafka.is_opaque,
         kafka.is_excluded,
         kafka.is_encrypted,
@@ -53,6 +56,7 @@ def offload(
         False,
         api_versions.awaited_alone,
         in_flight.turn,
+        *_closer(snapshot),
         *_fill_ring(flows, in_flight),
         in_flight.last_before_loss,
         api_versions.end,
@@ -66,10 +70,17 @@ def offload(
     )
     assembled = []
     for column, direction in enumerate(_DIRECTIONS):
-        frame = kafka.frames[direction]
-        flows.streams[flow, column] = _stream_row(snapshot.streams[direction], frame)
+        frame = kafka.frames.get(direction)
+        flows.streams[flow, column] = _stream_row(snapshot.streams.get(direction, _NO_STREAM), frame)
         assembled.append(frame.captured if frame and frame.size is not None else b"")
     return assembled
+
+
+def _closer(snapshot: ConnectionSnapshot) -> tuple[int, int]:
+    """Return the flow's fields `closer` and `closer_had`."""
+    for direction, had in snapshot.closers.items():
+        return _DIRECTIONS.index(direction), had
+    return NOBODY, 0
 
 
 def _fits(in_flight: RequestsInFlightSnapshot) -> bool:
@@ -86,12 +97,13 @@ def _fill_ring(flows: Flows, in_flight: RequestsInFlightSnapshot) -> tuple[int, 
 
 
 def _stream_row(stream: StreamSnapshot, frame: AssemblySnapshot | None) -> tuple[int, ...]:
+    place = stream.offset, stream.sequence
     if frame is None:
-        return (*stream, 0, 0, UNSET, 0, 0, 0, 0, 0, 0, 0)
+        return (*place, 0, 0, UNSET, 0, 0, 0, 0, 0, 0, 0)
     first = (frame.captured_at, frame.position, frame.acknowledgment)
     if frame.size is None:
-        return (*stream, int.from_bytes(frame.captured), len(frame.captured), UNSET, 0, 0, 0, 0, *first)
-    return (*stream, 0, 0, frame.size, 0, frame.passed, 0, 0, *first)
+        return (*place, int.from_bytes(frame.captured), len(frame.captured), UNSET, 0, 0, 0, 0, *first)
+    return (*place, 0, 0, frame.size, 0, frame.passed, 0, 0, *first)
 
 
 def restore(flows: Flows, flow: int, connection: Connection, data: NDArray[np.uint8]) -> None:
@@ -100,23 +112,29 @@ def restore(flows: Flows, flow: int, connection: Connection, data: NDArray[np.ui
     in_flight = _requests_in_flight(state, flows)
     flows.states[flow]["offloaded"] = False
     flows.release_ring(flow)
-    rows = dict(zip(_DIRECTIONS, flows.streams[flow], strict=True))
+    begun = _DIRECTIONS[:1] if state["awaits_syn_ack"] else _DIRECTIONS
+    rows = dict(zip(begun, flows.streams[flow], strict=False))
     api_versions = ApiVersionsResponse(
         state["api_versions_end"], state["api_versions_at"], state["awaited_alone"]
     )
     kafka = KafkaLayerSnapshot(
         in_flight,
         api_versions if api_versions.end != UNSET else None,
+        state["is_opening"],
         state["is_opaque"],
         state["is_excluded"],
         state["is_encrypted"],
         {direction: _frame(row, data) for direction, row in rows.items()},
     )
+    closers = {} if state["closer"] == NOBODY else {_DIRECTIONS[state["closer"]]: state["closer_had"]}
     streams = {
-        each: StreamSnapshot(int(row["next"]), int(row["next_sequence"])) for each, row in rows.items()
+        each: StreamSnapshot(int(row["next"]), int(row["next_sequence"]), each in closers)
+        for each, row in rows.items()
     }
     seen = (state["last_seen_at"], state["last_position"], state["held"])
-    connection.restore(ConnectionSnapshot(*seen, streams, kafka), has_new_frames=state["has_new_frames"])
+    connection.restore(
+        ConnectionSnapshot(*seen, streams, closers, kafka), has_new_frames=state["has_new_frames"]
+    )
     _count(connection.ledger, state)
 
 

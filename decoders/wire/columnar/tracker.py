@@ -99,6 +99,8 @@ class ColumnarTracker:
         self._watched[list(ports)] = True
         self._socket_pairs = SocketPairs(self._watched)
         self._layouts = produce_layouts(schemas)
+        self._known_apis = np.zeros(1 << 16, np.bool_)
+        self._known_apis[[api.key for api in schemas.apis]] = True
         self._flow_table = FlowTable(self._tracker)
         self._packets = PacketBatch.of([])
         self._segments = read_segments(self._packets)
@@ -204,6 +206,7 @@ class ColumnarTracker:
 
     def _fast_path_state(self) -> FastPathState:
         self._totals["rows"], self._totals["top"] = self._builder.rows, self._builder.top
+        self._totals["unnumbered"] = len(self._flow_table.unnumbered)
         flows = self._flow_table.flows
         return FastPathState(
             self._builder.data,
@@ -216,6 +219,7 @@ class ColumnarTracker:
             flows.streams,
             flows.rings.slots,
             self._layouts,
+            self._known_apis,
             self._limits,
             self._builder.columns,
             self._totals,
@@ -245,6 +249,8 @@ class ColumnarTracker:
                 self._flow_table.link(pair, flow)
                 lower_is_client = bool(self._segments.forward[row]) == (segment.source == connection.client)
                 self._flow_table.offload(connection, lower_is_client, self._builder)
+            else:
+                self._flow_table.note_unnumbered(flow)
         return True
 
     def _try_keys(self) -> None:

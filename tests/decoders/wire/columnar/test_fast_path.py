@@ -72,8 +72,8 @@ def large_response(correlation_id: int) -> bytes:
 
 
 OPENING = exchanges(2)
-OPENING_AND_END = 7
-"""Packets: three of the handshake, the first request, and three of the end."""
+OPENING_AND_END = 2
+"""Packets: the SYN and the second FIN."""
 
 
 @pytest.mark.parametrize("segment", [11, 1460, 60_000])

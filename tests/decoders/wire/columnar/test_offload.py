@@ -33,7 +33,6 @@ PERMANENT = {
         "_is_encrypted",
     },
     Framer: {
-        "state",
         "_opaque_reason",
         "_ledger",
         "_opens",
@@ -48,19 +47,19 @@ PERMANENT = {
 }
 """Set by the constructor, or unchanged while the connection is offloaded."""
 EMPTY = {
-    Connection: {"is_closed", "_closers", "_early", "_reset", "_decryption"},
+    Connection: {"is_closed", "_early", "_reset", "_decryption"},
     KafkaLayer: {"_raw_tokens", "_awaits_client", "_is_excluded"},
     Framer: {"_candidate", "_candidate_chunks"},
-    Stream: {"_held", "_held_cost", "_end"},
+    Stream: {"_held", "_held_cost"},
     RequestsInFlight: set[str](),
     Assembly: set[str](),
 }
 """False, None, zero or empty in every connection that can be offloaded."""
 COPIED = {
-    Connection: {"last_seen_at", "_last_position", "counted_held", "_streams"},
+    Connection: {"last_seen_at", "_last_position", "counted_held", "_streams", "_closers"},
     KafkaLayer: {"_in_flight", "_api_versions", "_is_kafka"},
-    Framer: {"_assembly"},
-    Stream: {"_next", "_next_sequence"},
+    Framer: {"_assembly", "state"},
+    Stream: {"_next", "_next_sequence", "_end"},
     RequestsInFlight: {"_queue", "_ids", "_in_order", "_latest", "_last_before_loss", "_ids_repeat", "_turn"},
     Assembly: {"size", "_first", "_bytes", "_passed"},
 }
@@ -68,7 +67,7 @@ COPIED = {
 
 def ordinary_connections() -> list[Connection]:
     """The same conversation after each packet after which it can be offloaded."""
-    packets = packets_between(EVENTS, segment=50, close=False)
+    packets = packets_between(EVENTS, segment=50)
     found = []
     for count in range(1, len(packets)):
         tracker = Tracker(SCHEMAS, ports={9092}, run=7)
