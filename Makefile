@@ -78,10 +78,12 @@ rule: docs ## what a rule still needs, all at once: make rule RULE=kip511/connec
 layout: $(READY) ## write the stored bytes of the state's layout anew, after a rule got new state
 	$(BIN)/python -m tests.streaming.state.write_layout
 
-lock: $(READY) ## write both locks anew from pyproject.toml
+lock: $(READY) ## write all locks anew from pyproject.toml
 	$(COMPILE_LOCK) --all-extras --output-file requirements.lock pyproject.toml
 	$(COMPILE_LOCK) --extra run --extra audit --build-deps-for editable --build-deps-for wheel --generate-hashes \
 		--constraint requirements.lock --output-file requirements-run.lock pyproject.toml
+	$(COMPILE_LOCK) --build-deps-for wheel --generate-hashes --constraint requirements.lock \
+		--output-file requirements-feed.lock pyproject.toml
 
 clean: ## remove .venv and what tools left; the jar cache stays
 	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist site

@@ -1,4 +1,4 @@
-"""The locks: both agree, that of the runtime covers pyproject.toml with digests, and is what deploys."""
+"""The locks: they agree, those of the runtime cover pyproject.toml with digests, and are what deploys."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 from tests.repository.tree import ROOT
 
 RUNTIME, DEVELOPERS = ROOT / "requirements-run.lock", ROOT / "requirements.lock"
+FEEDER = ROOT / "requirements-feed.lock"
 PIN = re.compile(
     r"^(?P<name>[\w.-]+)==(?P<version>\S+)(?P<digests>(?:\s*\\\n\s+--hash=sha256:[0-9a-f]{64})*)$", re.M
 )
@@ -34,9 +35,16 @@ def needed(*extras: str) -> list[Requirement]:
 
 
 def test_every_package_of_the_runtime_has_digests() -> None:
-    without = [name for name, pin in pins(RUNTIME).items() if not pin["digests"]]
-    assert without == []
-    assert len(pins(RUNTIME)) > 20
+    for lock in (RUNTIME, FEEDER):
+        assert [name for name, pin in pins(lock).items() if not pin["digests"]] == []
+        assert len(pins(lock)) > 20
+
+
+def test_the_feeder_gets_a_part_of_the_runtime() -> None:
+    runtime = {name: pin["version"] for name, pin in pins(RUNTIME).items()}
+    feeder = {name: pin["version"] for name, pin in pins(FEEDER).items()}
+    assert feeder.items() <= runtime.items()
+    assert not {"pyspark", "pandas", "great-expectations"} & feeder.keys()
 
 
 def test_both_locks_name_the_same_versions() -> None:
@@ -49,7 +57,8 @@ def test_both_locks_name_the_same_versions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lock", "extras"), [(RUNTIME, ("run", "audit")), (DEVELOPERS, ("run", "audit", "dashboards", "dev"))]
+    ("lock", "extras"),
+    [(FEEDER, ()), (RUNTIME, ("run", "audit")), (DEVELOPERS, ("run", "audit", "dashboards", "dev"))],
 )
 def test_a_lock_covers_what_pyproject_asks_for(lock: Path, extras: tuple[str, ...]) -> None:
     pinned = pins(lock)
@@ -67,9 +76,15 @@ def test_developers_tools_are_not_in_the_runtime() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["deploy/image/Dockerfile", "deploy/systemd/kipwatch-feeder.service", "Makefile"]
+    ("path", "lock"),
+    [
+        ("deploy/image/install.sh", r'"\$lock"'),
+        ("deploy/systemd/kipwatch-feeder.service", r"requirements-feed\.lock"),
+        ("deploy/systemd/kipwatch.service", r"requirements-run\.lock"),
+        ("Makefile", r"requirements-run\.lock"),
+    ],
 )
-def test_what_is_deployed_installs_by_digests_and_builds_with_them(path: str) -> None:
+def test_what_is_deployed_installs_by_digests_and_builds_with_them(path: str, lock: str) -> None:
     text = (ROOT / path).read_text()
-    assert re.search(r"pip install .*--require-hashes .*requirements-run\.lock", text)
+    assert re.search(rf"pip install .*--require-hashes .*{lock}", text)
     assert re.search(r"pip install .*--no-deps --no-build-isolation (--editable )?\.$", text, re.M)

@@ -4,7 +4,7 @@ NET_RAW: Kubernetes gives added capabilities to no other user.
 */}}
 {{- define "kipwatch.feeder" -}}
 name: kipwatch-feeder
-image: {{ include "kipwatch.image" . }}
+image: {{ .Values.feeder.image | default (include "kipwatch.image" .) }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 args:
   - feed

@@ -1,0 +1,120 @@
+"""Both images, built and run here: the feeder with NET_RAW alone, the application without any right."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from decoders.schema.registry import default_schemas
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.broker.topics import create_topics
+from streaming.check.examination import examine
+from streaming.demo.child import Child
+from streaming.demo.findings_topic import FindingsTopic
+from streaming.query.application import LAST_BATCH_SECONDS
+from tests.captures import planted
+from tests.deploy.images import USER, Container, base, build
+
+PROGRAMS = ("mmdebstrap", "chroot", "runc")
+PATIENCE = 300.0
+CONVERSE = """
+import socket
+listener = socket.create_server(("127.0.0.1", 9092))
+client = socket.create_connection(("127.0.0.1", 9092))
+accepted = listener.accept()[0]
+# ApiVersions v3 of the client "test".
+client.sendall(bytes.fromhex("0000001400120003000000010004746573740002610262" + "00"))
+print(len(accepted.recv(100)))
+"""
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.jvm,
+    pytest.mark.timeout(2400),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root makes images without Docker"),
+    pytest.mark.skipif(
+        not all(map(shutil.which, PROGRAMS)), reason="apt-get install --no-install-recommends mmdebstrap runc"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Path]]:
+    """Build an image and return its root."""
+    folder = tmp_path_factory.mktemp("images")
+    debian = base(folder)
+
+    def built(part: str) -> Path:
+        build(debian, part, folder / part)
+        return folder / part
+
+    yield built
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def eventually(condition: Callable[[], bool], log: Path) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, log.read_text(errors="replace")[-3000:]
+        time.sleep(0.5)
+
+
+def test_the_feeder_captures_as_root_without_any_capability_but_net_raw(
+    image: Callable[[str], Path], tmp_path: Path
+) -> None:
+    root = image("feeder")
+    assert not (root / "usr/bin/java").exists()
+    command = ["feed", "--interface", "lo", "--ports", "9092", "--dry-run"]
+    with Container(root, tmp_path / "feeder", command, user=0, capabilities=["CAP_NET_RAW"]) as feeder:
+        eventually(lambda: '"feeder": "ready"' in feeder.log.read_text(), feeder.log)
+        assert feeder.run("sh", "-c", "touch /made").returncode != 0
+        assert feeder.run("/opt/kipwatch/bin/python", "-c", CONVERSE).stdout == "24\n"
+        assert feeder.stop(60) == 0
+    assert "request API 18 v3" in feeder.log.read_text()
+    print(f"feeder: {mebibytes(root)} MiB")
+
+
+def test_the_application_judges_as_a_user_without_rights(
+    image: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """It reads from a broker here, keeps its checkpoint on a volume, and ends in time."""
+    root = image("application")
+    expected = Counter(each.likeness() for each in examine(planted.CAPTURE, default_schemas()).findings)
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    os.chown(volume, USER, USER)
+    with EmbeddedBroker() as broker:
+        create_topics(broker.internal, "kipwatch.frames", "kipwatch.findings")
+        feed = ["feed", str(planted.CAPTURE), "--ports", "37429", "--bootstrap", broker.internal]
+        with Child(feed, tmp_path / "feed.log") as fed:
+            fed.wait(120)
+        command = ["run", "--bootstrap", broker.internal, "--checkpoint", "/var/lib/kipwatch/checkpoint"]
+        mounts = {"/var/lib/kipwatch/checkpoint": volume}
+        with Container(
+            root, tmp_path / "application", command, own_network=False, mounts=mounts
+        ) as application:
+            eventually(lambda: '"query": "batch"' in application.log.read_text(), application.log)
+            with closing(FindingsTopic(broker.internal, "kipwatch.findings")) as topic:
+                eventually(lambda: found(topic) == expected, application.log)
+            assert application.stop(LAST_BATCH_SECONDS + 30) == 0
+    assert (volume / "commits").is_dir()
+    assert '"query": "stopped"' in application.log.read_text()
+    print(f"application: {mebibytes(root)} MiB")
+
+
+def found(topic: FindingsTopic) -> Counter[tuple[object, ...]]:
+    topic.poll(0.5)
+    return Counter(each.likeness() for each in topic.findings.values())
+
+
+def mebibytes(root: Path) -> str:
+    done = subprocess.run(["du", "-sm", root], capture_output=True, text=True, check=True)
+    return done.stdout.split()[0]
