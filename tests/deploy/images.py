@@ -143,7 +143,9 @@ def _changed(
         {"destination": inside, "type": "bind", "source": str(here), "options": ["rbind", "rw"]}
         for inside, here in (mounts or {}).items()
     ]
-    spec["mounts"] += [scratch, *bound]
+    # As container engines give it to each container.
+    names = {"destination": "/etc/hosts", "type": "bind", "source": "/etc/hosts", "options": ["rbind", "ro"]}
+    spec["mounts"] += [scratch, names, *bound]
     if not own_network:
         linux = spec["linux"]
         linux["namespaces"] = [each for each in linux["namespaces"] if each["type"] != "network"]
