@@ -229,9 +229,12 @@ class Connection:
         yield from self.flush()
         if closing in _SEEN_ENDINGS:
             yield from self._kafka.record_other_protocol(has_response=self._has_response)
-        yield self._recorder.record(
-            Kind.CLOSED, captured_at, position, closing=closing, direction=self._first_to_close
-        )
+        yield self.end(closing, self._first_to_close, captured_at, position)
+
+    def end(self, closing: Closing, closer: Direction, captured_at: int, position: int) -> Record:
+        """Return the record CLOSED of a connection that holds nothing. `closer` was closed first."""
+        self.is_closed = True
+        return self._recorder.record(Kind.CLOSED, captured_at, position, closing=closing, direction=closer)
 
     @property
     def _has_response(self) -> bool:

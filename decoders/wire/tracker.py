@@ -24,7 +24,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from decoders.codec.acknowledgement import expects_response as _expects_response
-from decoders.frame.record import Closing, Record
+from decoders.frame.record import Closing, Direction, Record
 from decoders.retention import KEPT_FOR
 from decoders.schema.registry import Schemas
 from decoders.tls.key_log import KeyLog
@@ -174,6 +174,17 @@ class Tracker:
         if self.held > self._max_held:
             yield from self._evict_heaviest(segment)
 
+    def end(
+        self, connection: Connection, closing: Closing, closer: Direction, captured_at: int, position: int
+    ) -> Record:
+        """Close a connection whose end was captured, after another tracker processed its packets.
+
+        `closer` is the direction that was closed first. Returns the record CLOSED.
+        """
+        record = connection.end(closing, closer, captured_at, position)
+        self._remember(connection, captured_at)
+        return record
+
     def _note(self, connection: Connection, segment: Segment) -> None:
         """Note what a connection holds, whether it waits, and whether it was closed when `segment` came."""
         self._count_held(connection)
@@ -188,7 +199,7 @@ class Tracker:
         elif self._keyless:
             self._keyless.pop(key, None)
         if connection.is_closed:
-            self._remember(connection, segment)
+            self._remember(connection, segment.captured_at)
 
     @property
     def waits_until(self) -> int | None:
@@ -263,11 +274,11 @@ class Tracker:
             return connection.initial_sequence_in(segment) == remembered.initial_sequence
         return segment.captured_at - remembered.closed_at <= TIME_WAIT
 
-    def _remember(self, connection: Connection, segment: Segment) -> None:
+    def _remember(self, connection: Connection, closed_at: int) -> None:
         key = connection.client, connection.server
         del self._open[key]
         self._notify_end(connection)
-        self._closed[key] = _ClosedConnection(connection.initial_sequence, segment.captured_at)
+        self._closed[key] = _ClosedConnection(connection.initial_sequence, closed_at)
         self._closed.move_to_end(key)
         if len(self._closed) > self._max_connections:
             self._closed.popitem(last=False)

@@ -23,6 +23,8 @@ OUT_OF_BYTES: Final = 3
 OUT_OF_SLOTS: Final = 4
 """The packet must be processed again, after the rows for frames, the bytes for frames or the flow's ring of
 requests in flight has grown."""
+CLOSES: Final = 5
+"""The packet ends its connection, of which all other packets are processed to their end."""
 
 TOTALS = np.dtype(
     [

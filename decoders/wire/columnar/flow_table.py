@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from decoders.frame.record import Kind, Record
+from decoders.frame.record import Direction, Kind, Record
 from decoders.wire.columnar.flows import Flows
 from decoders.wire.columnar.frames import FrameBatchBuilder
-from decoders.wire.columnar.offload import offload, restore
+from decoders.wire.columnar.offload import offload, restore, settle
 from decoders.wire.connection import Connection
 from decoders.wire.tracker import Tracker
 
@@ -98,6 +98,14 @@ class FlowTable:
         flow = self.flow_of(connection)
         if self.flows.states[flow]["offloaded"]:
             restore(self.flows, flow, connection, data)
+
+    def settle(self, flow: int, direction: int) -> tuple[Connection, Direction]:
+        """Return the connection of a flow that ends in a direction, and the direction that was closed first.
+
+        Only the connection's ledger is up to date.
+        """
+        connection = self._connections[flow]
+        return connection, settle(self.flows, flow, direction, connection)
 
     def offload(self, connection: Connection, lower_is_client: bool, builder: FrameBatchBuilder) -> None:
         """Copy the state of a connection to its flow, if it can be offloaded."""

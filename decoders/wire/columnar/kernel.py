@@ -7,7 +7,7 @@ from typing import Any, Final
 from decoders.codec.columnar.memory import int16, int32, wide
 from decoders.compilation import compiled, inlined
 from decoders.wire.assembly import PREFIX
-from decoders.wire.columnar.fast_path import DONE, SLOW_PATH, FastPathState
+from decoders.wire.columnar.fast_path import CLOSES, DONE, SLOW_PATH, FastPathState
 from decoders.wire.columnar.flow_table import CLOSED
 from decoders.wire.columnar.flows import NOBODY, TO_BROKER, TO_CLIENT, UNSET
 from decoders.wire.columnar.framing import cut_frames, skip_hole
@@ -18,7 +18,8 @@ from decoders.wire.framing import OPENING
 from decoders.wire.segment import TcpFlag
 from decoders.wire.stream import SEQUENCE_SPACE
 
-_SYN, _ACK, _FIN = int(TcpFlag.SYN), int(TcpFlag.ACK), int(TcpFlag.FIN)
+_SYN, _ACK = int(TcpFlag.SYN), int(TcpFlag.ACK)
+_FIN, _RST = int(TcpFlag.FIN), int(TcpFlag.RST)
 _OPENS_OR_CLOSES: Final = int(TcpFlag.SYN | TcpFlag.FIN | TcpFlag.RST)
 
 
@@ -59,8 +60,10 @@ def _process_segment(state: FastPathState, row: int) -> int:
         state.streams[packet.flow, packet.direction],
         state.streams[packet.flow, 1 - packet.direction],
     )
-    if (flow.awaits_syn_ack or segments.flags[row] & _OPENS_OR_CLOSES) and not _open_or_close(state, row):
-        return SLOW_PATH
+    if flow.awaits_syn_ack or segments.flags[row] & _OPENS_OR_CLOSES:
+        status = _open_or_close(state, row)
+        if status != DONE:
+            return status
     # The FIN has a sequence number of its own.
     fin = 1 if flow.closer == 1 - packet.direction else 0
     is_ahead = distance(segments.acknowledgments[row], other.next_sequence) > fin
@@ -87,10 +90,10 @@ def _process_segment(state: FastPathState, row: int) -> int:
 
 
 @inlined
-def _open_or_close(state: FastPathState, row: int) -> bool:
-    """Process what a segment without payload opens or closes. Returns False if it is not an ordinary one.
+def _open_or_close(state: FastPathState, row: int) -> int:
+    """Process what a segment without payload opens or closes. Returns DONE, CLOSES or SLOW_PATH.
 
-    These are the SYN-ACK that responds to the SYN, and the first FIN.
+    It may be the SYN-ACK that responds to the SYN, the FIN of either side, and a RST.
     """
     segments, packet = state.segments, state.packet[0]
     flow, flags = state.flows[packet.flow], segments.flags[row] & (_OPENS_OR_CLOSES | _ACK)
@@ -99,19 +102,36 @@ def _open_or_close(state: FastPathState, row: int) -> bool:
         state.streams[packet.flow, 1 - packet.direction],
     )
     if segments.starts[row] < segments.ends[row] or segments.missing[row]:
-        return False
+        return SLOW_PATH
     acknowledged = distance(segments.acknowledgments[row], other.next_sequence)
     if flow.awaits_syn_ack:
         if packet.direction == TO_BROKER or flags != _SYN | _ACK or acknowledged != 0:
-            return False
+            return SLOW_PATH
         flow.awaits_syn_ack = False
         stream.next_sequence = (segments.sequences[row] + 1) & (SEQUENCE_SPACE - 1)
-        return True
-    is_next = segments.sequences[row] == stream.next_sequence and acknowledged <= 0
-    if flow.closer != NOBODY or flags != _FIN | _ACK or not is_next:
+        return DONE
+    ahead = distance(segments.sequences[row], stream.next_sequence)
+    if flow.closer == NOBODY and flags == _FIN | _ACK and ahead == 0 and acknowledged <= 0:
+        flow.closer, flow.closer_had = packet.direction, other.next + acknowledged
+        return DONE
+    return CLOSES if _is_end(state, flags, ahead, acknowledged) else SLOW_PATH
+
+
+@inlined
+def _is_end(state: FastPathState, flags: Any, ahead: Any, acknowledged: Any) -> Any:
+    """Whether a segment ends a connection of which nothing is left to process."""
+    packet = state.packet[0]
+    flow, streams = state.flows[packet.flow], state.streams[packet.flow]
+    for direction in (TO_BROKER, TO_CLIENT):
+        if streams[direction].size != UNSET or streams[direction].prefix_length:
+            return False
+    # The FIN has a sequence number of its own.
+    own_fin, other_fin = flow.closer == packet.direction, flow.closer == 1 - packet.direction
+    if flow.is_opaque or acknowledged > other_fin:
         return False
-    flow.closer, flow.closer_had = packet.direction, other.next + acknowledged
-    return True
+    if flags == _FIN | _ACK:
+        return other_fin and ahead == 0 and flow.closer_had <= streams[packet.direction].next
+    return flags == _RST | _ACK and ahead <= own_fin
 
 
 @inlined

@@ -138,6 +138,16 @@ def restore(flows: Flows, flow: int, connection: Connection, data: NDArray[np.ui
     _count(connection.ledger, state)
 
 
+def settle(flows: Flows, flow: int, direction: int, connection: Connection) -> Direction:
+    """Count what a flow counted for its connection, which ends in a direction.
+
+    Returns the direction that was closed first.
+    """
+    state = dict(zip(flows.states.dtype.names or (), flows.states[flow].item(), strict=True))
+    _count(connection.ledger, state)
+    return _DIRECTIONS[direction if state["closer"] == NOBODY else state["closer"]]
+
+
 def _count(ledger: Ledger, counted: dict[str, Any]) -> None:
     """Add the bytes that a flow counted to its connection's ledger; the tracker has them already."""
     skipped = {

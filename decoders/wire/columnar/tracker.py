@@ -14,12 +14,13 @@ from itertools import dropwhile
 import numpy as np
 
 from decoders.codec.columnar.acknowledgement import produce_layouts
-from decoders.frame.record import Record
+from decoders.frame.record import Closing, Record
 from decoders.retention import KEPT_FOR
 from decoders.schema.registry import Schemas
 from decoders.tls.key_log import KeyLog
 from decoders.wire.assembly import MAX_FRAME
 from decoders.wire.columnar.fast_path import (
+    CLOSES,
     DONE,
     LIMITS,
     OUT_OF_BYTES,
@@ -42,7 +43,7 @@ from decoders.wire.frame_detector import ExcludesClient
 from decoders.wire.kafka_layer import SETTLING_TIME
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.pairing import IN_FLIGHT_COST, MAX_AGE, MAX_IN_FLIGHT
-from decoders.wire.segment import Segment, Skipped, read_segment
+from decoders.wire.segment import Segment, Skipped, TcpFlag, read_segment
 from decoders.wire.tracker import MAX_CONNECTIONS, MAX_HELD, OnEnd, Tracker
 
 _LATEST_TIME = np.iinfo(np.int64).max
@@ -138,6 +139,9 @@ class ColumnarTracker:
                 self._builder.grow_data()
             elif status == OUT_OF_SLOTS:
                 self._flow_table.flows.grow_ring(int(self._drafts[0]["flow"][0]))
+            elif status == CLOSES:
+                self._close(row)
+                row += 1
             elif self._run_slow_path(row):
                 row = self._stay_on_slow_path(row + 1)
 
@@ -252,6 +256,16 @@ class ColumnarTracker:
             else:
                 self._flow_table.note_unnumbered(flow)
         return True
+
+    def _close(self, row: int) -> None:
+        """Close the connection that a packet ends, of which nothing else is left to process."""
+        flow, direction = (int(self._drafts[0][name][0]) for name in ("flow", "direction"))
+        closing = Closing.RST if self._segments.flags[row] & TcpFlag.RST else Closing.FIN
+        self._totals["held"] -= self._flow_table.flows.states[flow]["held"]
+        connection, closer = self._flow_table.settle(flow, direction)
+        captured_at, position = int(self._packets.captured_at[row]), int(self._packets.positions[row])
+        self._tracker.ledger.packets["tcp"] += 1
+        self._add_records([self._tracker.end(connection, closing, closer, captured_at, position)])
 
     def _try_keys(self) -> None:
         """Go on with connections whose secrets have become known since the latest batch."""
