@@ -99,6 +99,20 @@ def test_without_an_image_it_says_what_to_do(run: Run) -> None:
         run("helm", "template", "kipwatch", "kipwatch", "--kube-version", VERSION)
 
 
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        ("feeder.mod=inject", "mod"),
+        ("feeder.mode=sidecar", "inject"),
+        ("networkPolicy.kafkaPorts={x}", "kafkaPorts"),
+    ],
+)
+def test_a_misspelled_value_is_named(run: Run, mistake: str, said: str) -> None:
+    """Helm itself would ignore a name that no template reads."""
+    with pytest.raises(AssertionError, match=f"values don't meet the specifications(.|\n)*{said}"):
+        rendered(run, VALUES[0], "--set", mistake)
+
+
 @pytest.mark.parametrize("name", ["strimzi", "bitnami"])
 @pytest.mark.parametrize("own", [[], [{"name": "data", "emptyDir": {}}]], ids=["no-volume", "a-volume"])
 def test_the_policy_adds_the_feeder_to_a_broker(run: Run, name: str, own: list[dict[str, Any]]) -> None:
