@@ -3,8 +3,9 @@
 Claims are merged in any order. A rule about what happened accuses as soon as the claims show it. A rule about
 what did not happen waits until a claim is settled: until enough time has passed for a claim that clears it.
 
-Memory is bounded. A claim that is forgotten to make room counts as undecided if it was not judged, and rules
-that wait accuse nobody of that identity from then on: the forgotten claim might have cleared them.
+Memory is bounded. A claim that is forgotten to make room counts as undecided for the rules that it concerns
+and that have not judged it. Rules that wait accuse nobody of that identity from then on: the forgotten claim
+might have cleared them.
 """
 
 from __future__ import annotations
@@ -95,7 +96,11 @@ class IdentityJudge:
         ordered = sorted(group.known, key=lambda known: known.claim.order)
         claims = [known.claim for known in ordered]
         for place, known in enumerate(ordered):
-            asked = [rule for rule in rules if settling or not rule.waits_for(known.claim)]
+            asked = [
+                rule
+                for rule in rules
+                if (settling or not rule.waits_for(known.claim)) and rule.concerns(known.claim)
+            ]
             others = claims[:place] + claims[place + 1 :] if asked else []
             for rule in asked:
                 is_settled = settling and known.age >= SETTLED_AGE
@@ -149,7 +154,8 @@ class IdentityJudge:
 
     def _give_up(self, known: KnownClaim, outcome: Outcome) -> None:
         for rule in self._rules_of(known.claim):
-            if rule.id not in known.accused and rule.id not in known.judged:
+            is_open = rule.id not in known.accused and rule.id not in known.judged
+            if is_open and rule.concerns(known.claim):
                 _count(outcome, rule, undecided(), known.claim)
 
     def _rules_of(self, claim: Claim) -> list[IdentityRule]:

@@ -44,9 +44,13 @@ class IdentityRule(Rule):
         """Whether the rule judges claims of a kind."""
         return kind is cls.kind or kind in cls.further_kinds
 
+    def concerns(self, claim: Claim) -> bool:
+        """Whether a claim may be an opportunity to offend, whatever the others are."""
+        return True
+
     @abstractmethod
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
-        """Judge a claim against all others of its identity, which are ordered by their beginning.
+        """Judge a claim that concerns the rule against all others of its identity.
 
-        Returns None if the claim is no opportunity to offend.
+        These are ordered by their beginning. Returns None if the claim is no opportunity to offend.
         """

@@ -78,11 +78,15 @@ class MisroutedAccepted(IdentityRule):
         elif observation.kind is Kind.RESPONSE and observation.is_matched:
             yield from self._apply_response(observation, conversation, state)
 
+    def concerns(self, claim: Claim) -> bool:
+        """Whether a broker accepted IDs."""
+        return claim.route is not None and claim.route.accepted is not None
+
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
         """Compare accepted IDs with what brokers said of themselves at the address."""
-        ids = claim.route.accepted if claim.route is not None else None
-        if ids is None:
-            return None
+        assert claim.route is not None
+        ids = claim.route.accepted
+        assert ids is not None
         shown = [other.route for other in others if other.route is not None]
         described = [route.described for route in shown if route.described is not None]
         if {each.cluster_id for each in described} - {None} != {ids.cluster_id}:

@@ -47,10 +47,12 @@ class InstanceIdNotLifelong(IdentityRule):
     further_kinds = frozenset({IdentityKind.MEMBER})
     waits = True
 
+    def concerns(self, claim: Claim) -> bool:
+        """Whether the connection has an instance ID."""
+        return claim.instance_id is not None
+
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
         """Compare the instance ID of a connection with those of earlier ones."""
-        if claim.instance_id is None:
-            return None
         if claim.identity.kind is IdentityKind.MEMBER:
             return _judge_member(claim, others)
         return _judge_client(claim, others)

@@ -45,10 +45,13 @@ class AdvertisedVersionRefused(IdentityRule):
     kind = IdentityKind.BROKER
     waits = True
 
+    def concerns(self, claim: Claim) -> bool:
+        """Whether a version that the connection was told of was refused, for the first time."""
+        return claim.refused is not None and is_told(claim.refused) and claim.refused.times <= 1
+
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
         """Judge a refusal by all that the broker refused and responded to."""
-        if claim.refused is None or not is_told(claim.refused) or claim.refused.times > 1:
-            return None
+        assert claim.refused is not None
         if claim.refused.by_error:
             is_negotiation = claim.refused.api_key == API_VERSIONS
             return self._violates("with error 35") if is_negotiation else conforms()

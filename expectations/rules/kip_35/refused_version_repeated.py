@@ -55,12 +55,18 @@ class RefusedVersionRepeated(IdentityRule):
     further_kinds = frozenset({IdentityKind.CLIENT})
     waits = True
 
+    def concerns(self, claim: Claim) -> bool:
+        """Whether a client connected, or a server refused what is no first refusal of ApiVersions."""
+        if claim.identity.kind is IdentityKind.CLIENT:
+            return True
+        refused = claim.refused
+        return refused is not None and (refused.api_key != API_VERSIONS or refused.times != 1)
+
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
         """Judge a refusal by those before it: closes at a server, or what a client did after error 35."""
         if claim.identity.kind is IdentityKind.CLIENT:
             return _judge_reconnects(claim, others)
-        if claim.refused is None or (claim.refused.api_key == API_VERSIONS and claim.refused.times == 1):
-            return None
+        assert claim.refused is not None
         if claim.refused.times > 1:
             return _violates("on one connection", Level.VIOLATION)
         return _judge_refusals(claim, others)

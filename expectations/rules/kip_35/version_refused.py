@@ -57,10 +57,12 @@ class VersionRefused(IdentityRule):
         """What the connection itself was told suffices; what others were told may not be known yet."""
         return claim.refused is None or claim.refused.told is None
 
+    def concerns(self, claim: Claim) -> bool:
+        """Whether a request other than ApiVersions was refused."""
+        return claim.refused is not None and claim.refused.api_key != API_VERSIONS
+
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
         """Judge a refusal by the ranges that were known for the address."""
-        if claim.refused is None or claim.refused.api_key == API_VERSIONS:
-            return None
         is_refused = is_refused_version(claim, others)
         if is_refused is None:
             return undecided()

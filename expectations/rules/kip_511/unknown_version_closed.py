@@ -44,11 +44,16 @@ class UnknownVersionClosed(IdentityRule):
     kind = IdentityKind.BROKER
     waits = True
 
+    def concerns(self, claim: Claim) -> bool:
+        """Whether the connection was closed upon ApiVersions, all of which was captured."""
+        refused = claim.refused
+        is_close = refused is not None and refused.is_whole and not refused.by_error
+        return is_close and refused is not None and refused.api_key == API_VERSIONS
+
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
         """Judge a close upon ApiVersions by what else the broker answered and closed upon."""
         refused = claim.refused
-        if refused is None or refused.api_key != API_VERSIONS or refused.by_error or not refused.is_whole:
-            return None
+        assert refused is not None
         known = known_ranges(claim, others)
         if known.include(refused.api_version):
             return conforms()

@@ -13,7 +13,7 @@ from decoders.frame.record import Direction
 from decoders.retention import KEPT_FOR
 from decoders.schema.registry import default_schemas
 from expectations.identity.claim import Claim, IdentityKind
-from expectations.judging.identity_group import CLAIM_LIMITS
+from expectations.judging.identity_group import ADVERTISEMENTS_LIMIT, CLAIM_LIMITS
 from expectations.judging.identity_judge import GROUP_LIMIT, IdentityJudge, IdentityState
 from expectations.judging.judge import ConnectionState, Judge, open_connection
 from expectations.judging.outcome import Outcome
@@ -199,6 +199,27 @@ def test_what_was_forgotten_to_make_room_is_undecided_and_leaves_no_accusation()
     assert max(len(group.known) for group in state.groups.values()) <= max(CLAIM_LIMITS.values())
     assert total.findings == []
     assert total.checks[NOT_REPEATED, "undecided"] > 0
+
+
+def test_a_forgotten_claim_counts_only_for_rules_that_it_concerns() -> None:
+    """Lists of ranges make room for later ones, uncounted; a refusal that is forgotten is undecided."""
+    judge, state = IdentityJudge(NAMES), IdentityState()
+    claims = claims_of_all(closed_upon_what_is_not_listed(1, asks=True))
+    (listed,) = [claim for claim in claims if claim.ranges is not None]
+    (refused,) = [claim for claim in claims if claim.refused is not None]
+    assert refused.refused is not None
+    lists = [msgspec.structs.replace(listed, first_sequence=number) for number in range(40)]
+    assert judge.process(state, lists).checks == {}
+    assert len(state.groups[next(iter(state.groups))].known) == ADVERTISEMENTS_LIMIT
+
+    of_others = msgspec.structs.replace(refused.refused, told=None)
+    judge.process(state, [msgspec.structs.replace(refused, refused=of_others)])
+    elsewhere = (msgspec.structs.replace(listed.identity, name=str(each)) for each in range(GROUP_LIMIT))
+    pushed = [msgspec.structs.replace(listed, identity=identity) for identity in elsewhere]
+    assert judge.process(state, pushed).checks == {
+        ("kip35/version-refused", "undecided"): 1,
+        ("kip35/refused-version-repeated", "undecided"): 1,
+    }
 
 
 def test_identities_are_bounded() -> None:
