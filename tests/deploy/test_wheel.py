@@ -99,6 +99,24 @@ def test_it_puts_one_name_beside_other_packages(wheel: Path) -> None:
     assert not [name for name in names if name.endswith(".pyc") or "/tests/" in name]
 
 
+def test_an_editable_install_copies_no_module(tmp_path: Path) -> None:
+    """A copy would hide later changes of the checkout."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv/bin/python"
+    command = [*PIP, "--python", str(python), "install", "--no-deps", "--editable", str(ROOT)]
+    subprocess.run(command, check=True)
+    (installed,) = (tmp_path / "venv/lib").glob("python*/site-packages")
+    assert not [path for path in installed.rglob("*.py") if "kipwatch" in str(path.relative_to(installed))]
+    find = [
+        str(python),
+        "-I",
+        "-c",
+        "import kipwatch, streaming; print(kipwatch.__file__, streaming.__file__)",
+    ]
+    found = subprocess.run(find, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.split()
+    assert found == [str(ROOT / "kipwatch/__init__.py"), str(ROOT / "streaming/__init__.py")]
+
+
 def test_the_licence_and_the_pins_of_the_jars_are_in_the_wheel(wheel: Path) -> None:
     names = {Path(name).name for name in ZipFile(wheel).namelist()}
     assert {"LICENSE", "ivy.xml", "ivysettings.xml", "alerts.yml"} <= names
