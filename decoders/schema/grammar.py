@@ -66,6 +66,7 @@ class _Parser:
             listeners=document.texts("listeners"),
             latest_version_unstable=document.truth("latestVersionUnstable"),
             header_versions=self._header_versions(kind, versions),
+            deprecated_versions=document.versions("deprecatedVersions", NO_VERSIONS),
         )
 
     def _kind(self) -> str:

@@ -26,6 +26,7 @@ _KEPT_OF_MESSAGE = (
     "validVersions",
     "flexibleVersions",
     "headerVersions",
+    "deprecatedVersions",
     "latestVersionUnstable",
 )
 _KEPT_OF_FIELD = (

@@ -125,7 +125,8 @@ class Message:
     """A request, response, header or stored data, over all its versions.
 
     Messages are compared by identity, so that programs compiled from them can be cached. `header_versions` is
-    what the schema states about headers, most often nothing.
+    what the schema states about headers, most often nothing. `deprecated_versions` are those that a later
+    release will remove (KIP-896).
     """
 
     name: str
@@ -137,6 +138,7 @@ class Message:
     listeners: tuple[str, ...] = ()
     latest_version_unstable: bool = False
     header_versions: HeaderVersions = ()
+    deprecated_versions: VersionRange = NO_VERSIONS
 
     def is_flexible(self, version: int) -> bool:
         return version in self.flexible_versions

@@ -15,6 +15,7 @@ from expectations.report.activity import Activity
 from expectations.report.broker import Broker, Ranges
 from expectations.report.client import Client, Software, software_order
 from expectations.report.coverage import Checks
+from expectations.report.usage import ClientUsage, Usage, UsageByClient
 from expectations.rules.base.rule import Rule
 
 
@@ -24,16 +25,19 @@ class Fleet:
     def __init__(self, rules: Iterable[Rule], api_names: Mapping[int, str]) -> None:
         self._rules = list(rules)
         self._api_names = api_names
-        self._open: dict[bytes, tuple[Conversation, Activity]] = {}
+        self._open: dict[bytes, tuple[Conversation, Activity, Usage]] = {}
         self._software: dict[bytes, Software] = {}
         self._activities: dict[Software, Activity] = {}
         self._brokers: dict[tuple[str, str], Broker] = {}
+        self._usage = UsageByClient()
 
     def record(self, conversation: Conversation, observations: Iterable[Observation], checks: Checks) -> None:
         """Record observations of a connection, already processed by its conversation, and their verdicts."""
-        _, activity = self._open.setdefault(conversation.connection, (conversation, Activity()))
+        begun = conversation, Activity(), Usage()
+        _, activity, usage = self._open.setdefault(conversation.connection, begun)
         for observation in observations:
             activity.record(observation)
+            usage.record(observation)
         activity.count(checks)
         if conversation.advertised is not None:
             activity.offer(conversation.advertised.ranges)
@@ -69,13 +73,18 @@ class Fleet:
         """Return every broker that advertised versions, ordered by cluster and address."""
         return [self._brokers[place] for place in sorted(self._brokers)]
 
+    def usage(self) -> list[ClientUsage]:
+        """Return what each client used, by software and client ID."""
+        return self._usage.clients()
+
     def _record_broker(self, conversation: Conversation, ranges: Ranges) -> None:
         place = (conversation.cluster, conversation.server)
         self._brokers[place] = Broker(*place, ranges)
 
     def _conclude(self, connection: bytes) -> None:
-        conversation, activity = self._open.pop(connection)
+        conversation, activity, usage = self._open.pop(connection)
         activity.conclude(conversation)
+        self._usage.add(conversation, usage)
         claimed = conversation.software
         software = (claimed.name, claimed.version) if claimed else (None, None)
         self._software[connection] = software

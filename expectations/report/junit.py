@@ -1,7 +1,7 @@
-"""A check as a JUnit report for build servers, with one test case per rule.
+"""Reports as JUnit for build servers: a check with a test case per rule, an upgrade with one per client.
 
-A rule that was broken fails. A rule that had nothing to judge, or could not decide, is skipped. The
-report conforms to both common schemas of JUnit reports (Ant's and Jenkins'): at most one failure per
+A rule that was broken fails. A rule that had nothing to judge, or could not decide, is skipped. A client that
+breaks fails. Reports conform to both common schemas of JUnit (Ant's and Jenkins'): at most one failure per
 test case, and every attribute that either schema requires.
 """
 
@@ -12,6 +12,8 @@ from collections.abc import Sequence
 
 from expectations.judging.finding import Finding, printable
 from expectations.report.coverage import Coverage, state_in_words
+from expectations.report.upgrade import UpgradedClient, UpgradeReport
+from expectations.report.upgrade_text import remarks_on
 
 _DECIDED = ("conforms", "violated")
 
@@ -24,6 +26,15 @@ def junit_report(
     `timestamp` is when the check was made, in ISO 8601 without a time zone.
     """
     cases = [_case(row, [found for found in failures if found.rule == row.rule]) for row in coverage]
+    return _document(cases, [_line(finding) for finding in others], timestamp)
+
+
+def junit_upgrade(report: UpgradeReport, timestamp: str) -> bytes:
+    """Return the report of an upgrade as XML in UTF-8, made at `timestamp`."""
+    return _document([_client_case(client, report.upgrade_to) for client in report.clients], [], timestamp)
+
+
+def _document(cases: Sequence[ET.Element], lines: Sequence[str], timestamp: str) -> bytes:
     suite = ET.Element(
         "testsuite",
         name="kipwatch",
@@ -39,7 +50,7 @@ def junit_report(
     )
     ET.SubElement(suite, "properties")
     suite.extend(cases)
-    ET.SubElement(suite, "system-out").text = "\n".join(_line(finding) for finding in others)
+    ET.SubElement(suite, "system-out").text = "\n".join(lines)
     ET.SubElement(suite, "system-err")
     suites = ET.Element("testsuites")
     suites.append(suite)
@@ -56,6 +67,15 @@ def _case(row: Coverage, failures: Sequence[Finding]) -> ET.Element:
         failure.text = "\n".join(_line(finding) for finding in failures)
     elif state_in_words(row) not in _DECIDED:
         ET.SubElement(case, "skipped", message=state_in_words(row))
+    return case
+
+
+def _client_case(client: UpgradedClient, release: str) -> ET.Element:
+    case = ET.Element("testcase", classname="kipwatch.upgrade", name=printable(client.name), time="0")
+    if client.breaks:
+        message = f"breaks with Kafka {release}"
+        failure = ET.SubElement(case, "failure", type="removed", message=message)
+        failure.text = "\n".join(map(printable, remarks_on(client)))
     return case
 
 

@@ -14,6 +14,8 @@ from expectations.report.coverage import Coverage, state_in_words
 from expectations.report.finding_group import FindingGroup, groups_of
 from expectations.report.matrix import cell_text, facts_of, feature_lines
 from expectations.report.tables import counted, times_seen
+from expectations.report.upgrade import UpgradeReport
+from expectations.report.upgrade_page import upgrade_section
 from expectations.report.versions import FeatureUse, VersionsView
 from expectations.rules.base.rule import Level
 from expectations.rules.catalogue import RULES
@@ -24,12 +26,20 @@ _KIPS = {rule.family: rule.kip for rule in RULES}
 
 
 def fleet_page(
-    clients: Sequence[Client], findings: Sequence[Finding], versions: VersionsView, read: Sequence[str]
+    clients: Sequence[Client],
+    findings: Sequence[Finding],
+    versions: VersionsView,
+    read: Sequence[str],
+    upgrade: UpgradeReport | None = None,
 ) -> str:
     """Return the page. Each line of `read` names a file that was read and its frames."""
     style = (files("expectations.report") / "page.css").read_text(encoding="utf-8")
     places = _Places(clients, findings)
+    planned = (
+        [("upgrade", f"Upgrade to {_text(upgrade.upgrade_to)}", upgrade_section(upgrade))] if upgrade else []
+    )
     sections = (
+        *planned,
         ("findings", f"Findings ({len(findings)})", _findings(findings, places)),
         ("matrix", "Client software and rules", _legend() + _matrix(clients, places)),
         ("facts", "Facts", _facts(clients, places)),
@@ -43,6 +53,13 @@ def fleet_page(
         f"<title>kipwatch: the fleet</title>\n<style>\n{style}</style>\n</head>\n"
         f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
     )
+
+
+def _planned(upgrade: UpgradeReport | None) -> list[tuple[str, str, str]]:
+    """Return the section on the upgrade, if one is planned."""
+    if upgrade is None:
+        return []
+    return [("upgrade", f"Upgrade to {_text(upgrade.upgrade_to)}", upgrade_section(upgrade))]
 
 
 class _Places:

@@ -33,6 +33,7 @@ from expectations.judging.terms import Terms
 from expectations.report.broker import Broker
 from expectations.report.client import Client
 from expectations.report.coverage import Coverage, coverage_of
+from expectations.report.usage import ClientUsage
 from streaming.check.collector import CollectingIdentityJudge, CollectingJudge, Collector
 from streaming.check.recording import FILE_SHIFT, Recording, file_position
 from streaming.feeder.key_log_files import read_key_logs
@@ -73,6 +74,7 @@ class Examination(msgspec.Struct):
     packets: dict[str, int]
     opaque: int
     clients: list[Client]
+    usage: list[ClientUsage]
     brokers: list[Broker]
     companions: dict[str, list[str]]
 
@@ -224,6 +226,7 @@ class _Tally:
             packets=dict(tracker.ledger.packets),
             opaque=tracker.ledger.opaque_connections,
             clients=collector.fleet.clients(),
+            usage=collector.fleet.usage(),
             brokers=collector.fleet.brokers(),
             companions={finding.id: collector.companions.of(finding) for finding in findings},
         )

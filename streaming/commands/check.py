@@ -167,9 +167,18 @@ def _fails(finding: Finding, least: str) -> bool:
 def _write_junit(path: Path, summary: Summary, failing: Sequence[Finding]) -> None:
     others = [finding for finding in summary.findings if finding not in failing]
     others += summary.suppressed
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    write_report(path, junit_report(failing, others, summary.coverage, now()))
+
+
+def now() -> str:
+    """Return the present time as JUnit reports name it: ISO 8601 in UTC, without a time zone."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def write_report(path: Path, content: bytes) -> None:
+    """Write a report. Raises UserError if the file cannot be written."""
     try:
-        path.write_bytes(junit_report(failing, others, summary.coverage, now))
+        path.write_bytes(content)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from error
 

@@ -9,25 +9,37 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from rich.console import Console
 from rich.markup import escape
 
-from decoders.schema.registry import Schemas
+from decoders.schema.registry import Schemas, default_schemas
+from expectations.report.junit import junit_upgrade
 from expectations.report.matrix import fleet_facts, fleet_matrix, versions_tables
 from expectations.report.page import fleet_page
+from expectations.report.upgrade import UpgradedClient, UpgradeReport, UpgradeRow, upgrade_report
+from expectations.report.upgrade_text import upgrade_list, upgrade_summary
 from expectations.report.versions import Features, VersionsView, versions_view
 from streaming.check.summary import Summary, frame_counts
-from streaming.commands.check import add_capture_flags, check
+from streaming.commands.check import FAILED, PASSED, add_capture_flags, check, now, write_report
+from streaming.settings.release import COMMITTED, RELEASE_HELP, load_schemas
 from streaming.user_error import UserError, did_you_mean
 
 NOTHING_READ = 2
 
 
 class FleetReport(msgspec.Struct, frozen=True):
-    """What `report --json` prints: the summary of the check, and what brokers advertise."""
+    """What `report --json` prints: the summary of the check, what brokers advertise, and the upgrade.
+
+    `upgrade` has a row per client and API version, the busiest first, `upgrade_clients` has them by client.
+    """
 
     summary: Summary
     versions: VersionsView
+    upgrade_to: str | UnsetType = UNSET
+    upgrade_from: str | UnsetType | None = UNSET
+    upgrade: list[UpgradeRow] | UnsetType = UNSET
+    upgrade_clients: list[UpgradedClient] | UnsetType = UNSET
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,26 +58,81 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="TOML file of features by API and lowest version, such as `share-groups = {76 = 1, 78 = 1}`",
     )
+    parser.add_argument(
+        "--upgrade-to",
+        metavar="RELEASE",
+        help=f"show which clients break if the brokers are upgraded, and exit 1 if any does; {RELEASE_HELP}",
+    )
+    parser.add_argument(
+        "--from",
+        dest="since",
+        metavar="RELEASE",
+        help="the release that the brokers run now: what it refuses, too, is left out",
+    )
+    parser.add_argument(
+        "--junit", type=Path, metavar="FILE", help="write the upgrade as a JUnit report, a test case a client"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Judge the captures and report on their clients and brokers."""
+    """Judge the captures and report on their clients and brokers. Returns 1 if a client breaks."""
+    _refuse_flags_without_upgrade(arguments)
+    to, since = (_release(name) for name in (arguments.upgrade_to, arguments.since))
     checked = check(arguments)
     summary, schemas = checked.summary, checked.capture.schemas
     features = read_features(arguments.features, schemas)
     brokers = checked.examination.brokers
     report = FleetReport(summary, versions_view(brokers, summary.clients, features, schemas.api_names))
+    upgrade = upgrade_report(checked.examination.usage, to, since) if to else None
+    if upgrade:
+        report = _with_upgrade(report, upgrade)
     if arguments.html:
-        _write_page(arguments.html, report)
-    if arguments.json:
-        shown = report.versions if arguments.versions else report
-        sys.stdout.write(msgspec.json.encode(shown).decode() + "\n")
-    else:
-        _show(report, Console(highlight=False), versions=arguments.versions or bool(arguments.features))
+        _write_page(arguments.html, report, upgrade)
+    if upgrade and arguments.junit:
+        write_report(arguments.junit, junit_upgrade(upgrade, now()))
+    _print(report, upgrade, arguments)
     if not summary.frames:
         print("kipwatch: the captures hold no Kafka frame; check the files and --ports", file=sys.stderr)
         return NOTHING_READ
-    return 0
+    return FAILED if upgrade and upgrade.breaking else PASSED
+
+
+def _refuse_flags_without_upgrade(arguments: argparse.Namespace) -> None:
+    for flag, value in (("--from", arguments.since), ("--junit", arguments.junit)):
+        if value is not None and arguments.upgrade_to is None:
+            raise UserError(f"{flag} belongs to --upgrade-to: name the release that the brokers will run")
+
+
+def _release(name: str | None) -> Schemas | None:
+    """Load the schemas of a release: a jar, a table, or the committed one by its name or number."""
+    if name is None:
+        return None
+    committed = default_schemas()
+    return committed if name in (COMMITTED, committed.release) else load_schemas(name)
+
+
+def _with_upgrade(report: FleetReport, upgrade: UpgradeReport) -> FleetReport:
+    return msgspec.structs.replace(
+        report,
+        upgrade_to=upgrade.upgrade_to,
+        upgrade_from=upgrade.upgrade_from,
+        upgrade=upgrade.rows,
+        upgrade_clients=upgrade.clients,
+    )
+
+
+def _print(report: FleetReport, upgrade: UpgradeReport | None, arguments: argparse.Namespace) -> None:
+    if arguments.json:
+        shown = report.versions if arguments.versions else report
+        sys.stdout.write(msgspec.json.encode(shown).decode() + "\n")
+        return
+    console = Console(highlight=False)
+    if upgrade:
+        _show_files(report, console)
+        console.print(upgrade_list(upgrade))
+        console.print(upgrade_summary(upgrade), soft_wrap=True)
+    else:
+        _show(report, console, versions=arguments.versions or bool(arguments.features))
 
 
 def read_features(path: Path | None, schemas: Schemas) -> Features:
@@ -92,20 +159,22 @@ def _keyed(path: Path, needed: Mapping[str, int], schemas: Schemas) -> dict[int,
     return keyed
 
 
-def _write_page(path: Path, report: FleetReport) -> None:
+def _write_page(path: Path, report: FleetReport, upgrade: UpgradeReport | None) -> None:
     summary = report.summary
     findings = [*summary.findings, *summary.suppressed]
     read = [f"{each.file}: {frame_counts(each)}" for each in summary.files]
-    try:
-        path.write_text(fleet_page(summary.clients, findings, report.versions, read), encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from error
+    page = fleet_page(summary.clients, findings, report.versions, read, upgrade)
+    write_report(path, page.encode())
 
 
-def _show(report: FleetReport, console: Console, *, versions: bool) -> None:
+def _show_files(report: FleetReport, console: Console) -> None:
     for each in report.summary.files:
         console.print(f"[bold]{escape(each.file)}[/]: {frame_counts(each)}", soft_wrap=True)
     console.print()
+
+
+def _show(report: FleetReport, console: Console, *, versions: bool) -> None:
+    _show_files(report, console)
     if versions:
         console.print(versions_tables(report.versions))
         return

@@ -19,14 +19,13 @@ from decoders.schema.model import SchemaError
 from decoders.schema.registry import Api
 from decoders.schema.table import Table, dump_table, messages_of
 from decoders.schema.upstream import remarks
-from streaming.settings.release import COMMITTED, load_schemas, load_table
+from streaming.settings.release import COMMITTED, RELEASE_HELP, load_schemas, load_table
 from streaming.user_error import UserError
 
 _WIDE, _NARROW = 100, 80
 """From so many columns on a terminal has room for wider gaps; below the other it has no room for all."""
 _HEADINGS = ("versions", "flexible", "unstable", "overlay", "headers")
 _OF_A_NARROW_TABLE = 2
-_RELEASE_HELP = f"a kafka-clients jar, a table made of one, or `{COMMITTED}`"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,10 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing = actions.add_parser(
         "list", help="list the APIs of a release, as `schemas` alone does for the committed one"
     )
-    listing.add_argument("release", nargs="?", default="", metavar="FILE.jar", help=_RELEASE_HELP)
+    listing.add_argument("release", nargs="?", default="", metavar="FILE.jar", help=RELEASE_HELP)
     comparing = actions.add_parser("diff", help="show what changed between two releases")
     for name in ("older", "newer"):
-        comparing.add_argument(name, metavar=name.upper(), help=_RELEASE_HELP)
+        comparing.add_argument(name, metavar=name.upper(), help=RELEASE_HELP)
     for action, show in ((listing, _list), (comparing, _diff)):
         action.add_argument("--json", action="store_true", help="print one JSON object")
         action.set_defaults(show=show)

@@ -11,6 +11,8 @@ from streaming.user_error import UserError
 
 COMMITTED = "committed"
 """The name of the committed table."""
+RELEASE_HELP = f"a kafka-clients jar, a table made of one, or `{COMMITTED}`"
+"""How flags explain what names a release."""
 
 
 def load_table(name: str) -> Table:

@@ -55,3 +55,11 @@ def test_controlled_shutdown_v0_had_a_header_without_a_client_id(release_jar: Re
     assert (named.header_version, named.client_id, named.body) == (1, "c", {"brokerId": 2})
     answer = read_response(schemas, bytes.fromhex("00000007 0000 00000000"), 7, 0)
     assert (answer.header_version, answer.body) == (0, {"errorCode": 0, "remainingPartitions": []})
+
+
+def test_a_release_says_which_versions_a_later_one_removes(release_jar: ReleaseJar) -> None:
+    """KIP-896: deprecated in 3.9.1, gone in 4.0.0."""
+    older, newer = (Schemas.load(release_jar(each)).api_named("JoinGroup") for each in ("3.9.1", "4.0.0"))
+    assert older is not None and newer is not None
+    assert (str(older.request.deprecated_versions), str(older.release_versions)) == ("0-1", "0-9")
+    assert (str(newer.request.deprecated_versions), str(newer.release_versions)) == ("none", "2-9")

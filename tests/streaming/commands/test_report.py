@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from decoders.schema.registry import COMMITTED_TABLE
 from tests.captures import planted, real_clients
 from tests.streaming.commands.ran import WITHOUT_JAVA, Ran, run_process
 
@@ -42,6 +43,55 @@ def test_the_json_holds_clients_and_versions(kipwatch: Kipwatch, features: Path)
     share, new = report["versions"]["features"]
     assert (share["missing"], share["used_by"]) == ([], [])
     assert len(new["used_by"]) == 2
+
+
+@pytest.fixture
+def later(tmp_path: Path) -> Path:
+    """The table of a release that has removed what the Java clients of the capture use of Metadata."""
+    table = json.loads(COMMITTED_TABLE.read_text())
+    for message in table["messages"]:
+        if message["name"] in ("FetchRequest", "FetchResponse"):
+            message["validVersions"] = "19-20"
+    path = tmp_path / "later.json"
+    path.write_text(json.dumps({**table, "release": "9.0.0"}))
+    return path
+
+
+def test_an_upgrade_is_judged_per_client(kipwatch: Kipwatch, later: Path, tmp_path: Path) -> None:
+    junit, page = tmp_path / "upgrade.xml", tmp_path / "fleet.html"
+    flags = ("--upgrade-to", later, "--from", "4.4.0", "--junit", junit, "--html", page)
+    text, printed = (kipwatch("report", *flags, *more, real_clients.CAPTURE) for more in ((), ("--json",)))
+    report = json.loads(printed.output)
+    breaking = [each["client_id"] for each in report["upgrade_clients"] if each["breaks"]]
+    assert (text.status, printed.status) == ((1, 1) if breaking else (0, 0))
+    assert breaking, report["upgrade"]
+    assert (report["upgrade_to"], report["upgrade_from"]) == ("9.0.0", "4.4.0")
+    assert set(report["upgrade"][0]) >= {
+        "client_software_name",
+        "client_software_version",
+        "client_id",
+        "api",
+        "api_key",
+        "version",
+        "verdict",
+        "requests",
+        "last_seen",
+    }
+    assert {row["verdict"] for row in report["upgrade"]} == {"removed", "kept"}
+    assert text.output.splitlines()[-1].startswith("an upgrade to Kafka 9.0.0: ")
+    assert "Upgrade to 9.0.0" in page.read_text() and "<failure" in junit.read_text()
+
+
+def test_an_upgrade_to_the_release_in_use_breaks_nobody(kipwatch: Kipwatch) -> None:
+    ran = kipwatch("report", "--upgrade-to", "4.4.0", real_clients.CAPTURE)
+    assert ran.status == 0
+    assert ran.output.splitlines()[-1] == "an upgrade to Kafka 4.4.0: 0 of 7 clients break"
+
+
+@pytest.mark.parametrize("flags", [("--from", "4.4.0"), ("--junit", "upgrade.xml")])
+def test_flags_of_an_upgrade_alone_are_refused(kipwatch: Kipwatch, flags: tuple[str, str]) -> None:
+    ran = kipwatch("report", *flags, real_clients.CAPTURE)
+    assert ran.error_line == f"{flags[0]} belongs to --upgrade-to: name the release that the brokers will run"
 
 
 def test_violations_do_not_fail_a_report(kipwatch: Kipwatch, tmp_path: Path) -> None:
