@@ -93,7 +93,8 @@ class KeyLog:
         """
         self.is_expected = True
         data = text.encode(errors="replace") if isinstance(text, str) else text
-        *lines, rest = (self._incomplete.pop(source, b"") + data).split(b"\n")
+        # A writer that keeps its place in a file that was truncated leaves zeros before its next line.
+        *lines, rest = (self._incomplete.pop(source, b"") + data.replace(b"\0", b"")).split(b"\n")
         for line in lines:
             self._add_line(line)
         if rest:

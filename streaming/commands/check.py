@@ -83,12 +83,14 @@ def add_capture_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def key_logs_of(configuration: Configuration) -> list[Path]:
-    """Return the key logs. Warns of each that every user can read, and keeps secrets from core dumps."""
+    """Return the key logs. Warns of each that every user can read, and keeps secrets from core dumps.
+
+    A capture may bring secrets along (pcapng), and passwords, so dumps are forbidden without a key log, too.
+    """
+    forbid_core_dumps()
     paths = [Path(name) for name in configuration.tls_keylog]
     for line in exposed_key_logs(paths):
         print(f"kipwatch: {line}", file=sys.stderr)
-    if paths:
-        forbid_core_dumps()
     return paths
 
 

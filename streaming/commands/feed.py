@@ -17,7 +17,7 @@ from streaming.feeder.capture import CaptureError, InterfaceCapture
 from streaming.feeder.core_dumps import forbid_core_dumps
 from streaming.feeder.feeder import Batches, Feeder, open_save
 from streaming.feeder.folder import follow
-from streaming.feeder.key_log_files import FollowedKeyLogs, read_key_logs
+from streaming.feeder.key_log_files import FollowedKeyLogs, exposed_key_logs, read_key_logs
 from streaming.feeder.outlet import DryRun
 from streaming.feeder.own_traffic import OwnTraffic
 from streaming.feeder.ports_of_file import nothing_published
@@ -119,12 +119,21 @@ def _is_source(path: Path, source: str | None) -> bool:
 
 
 def _key_logs(stack: ExitStack, configuration: Configuration, source: str | None) -> FollowedKeyLogs | None:
-    """Open the key logs, None if a live capture has none. Raises UserError if one of a file is missing."""
+    """Open the key logs, None if a live capture has none, and keep secrets from core dumps.
+
+    Those of a capture file are read to their ends, and not followed. Raises UserError if one is missing.
+    """
     paths = [Path(name) for name in configuration.tls_keylog]
     if source is None and not paths:
         return None
+    forbid_core_dumps()
     if source and Path(source).is_file():
-        read_key_logs(paths)
+        read = FollowedKeyLogs([], _log_key_log, read_key_logs(paths))
+        for path in paths:
+            _log_key_log("key-log-read", path, f"{path} is read")
+        for line in exposed_key_logs(paths):
+            FEEDER_LOG.warning("key-log-exposed", message=line)
+        return read
     key_logs = stack.enter_context(closing(FollowedKeyLogs(paths, _log_key_log)))
     key_logs.poll()
     return key_logs
@@ -177,7 +186,7 @@ def _feed(
         stack.enter_context(closing(_serve(configuration, feeder)))
     become(configuration.user)
     if key_logs:
-        # After the switch of the user, which may allow dumps again.
+        # Once more: the switch of the user allows dumps again.
         forbid_core_dumps()
     # After the switch of the user: librdkafka connects at once, and must not do so as root.
     feeder.run(source.batches, DryRun() if dry else _publisher(configuration, feeder))

@@ -14,6 +14,8 @@ from streaming.user_error import UserError
 
 CHUNK: Final = 1 << 20
 """Bytes that are read at once."""
+TAIL: Final = 256
+"""Bytes before the place of reading. If others are there later, the file was truncated and has regrown."""
 Say = Callable[[str, Path, str], None]
 """Called with the name of an event, the file, and a line that says what happened and what to do."""
 
@@ -49,11 +51,12 @@ class FollowedKeyLogs:
     """Key logs that JVMs and clients go on writing: `poll` adds what is new to `key_log`.
 
     A file that does not exist is awaited. One that is replaced is read to its end and then anew, one that is
-    truncated is read anew. `say` is called when a file is opened, and once for each trouble of it.
+    truncated is read anew, also if it has grown since to more than it was. `say` is called when a file is
+    opened or read anew, and once for each trouble of it. `key_log` may hold secrets already.
     """
 
-    def __init__(self, paths: Sequence[Path], say: Say) -> None:
-        self.key_log = KeyLog(is_expected=bool(paths))
+    def __init__(self, paths: Sequence[Path], say: Say, key_log: KeyLog | None = None) -> None:
+        self.key_log = KeyLog(is_expected=bool(paths)) if key_log is None else key_log
         self._files = [_FollowedFile(path, self.key_log, say) for path in paths]
 
     def poll(self) -> None:
@@ -74,6 +77,7 @@ class _FollowedFile:
         self._path, self._key_log, self._say = path, key_log, say
         self._descriptor: int | None = None
         self._position = 0
+        self._tail = b""
         self._told = ""
 
     def poll(self) -> None:
@@ -102,7 +106,7 @@ class _FollowedFile:
             return
         # Opening a pipe without a writer would wait.
         self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        self._position = 0
+        self._position, self._tail = 0, b""
         mode = os.fstat(self._descriptor).st_mode
         if not stat.S_ISREG(mode):
             self.close()
@@ -113,12 +117,24 @@ class _FollowedFile:
 
     def _read_new(self) -> None:
         assert self._descriptor is not None
-        if os.fstat(self._descriptor).st_size < self._position:
+        if self._is_truncated():
             self._key_log.end(str(self._path))
-            self._position = os.lseek(self._descriptor, 0, os.SEEK_SET)
-        while text := os.read(self._descriptor, CHUNK):
+            self._position, self._tail = 0, b""
+            self._say("key-log-truncated", self._path, self._truncation())
+        while text := os.pread(self._descriptor, CHUNK, self._position):
             self._position += len(text)
+            self._tail = (self._tail + text)[-TAIL:]
             self._key_log.add(text, str(self._path))
+
+    def _is_truncated(self) -> bool:
+        """Whether other bytes, or none, are now where reading stopped. Lines of secrets never repeat."""
+        assert self._descriptor is not None
+        size = len(self._tail)
+        return os.pread(self._descriptor, size, self._position - size) != self._tail
+
+    def _truncation(self) -> str:
+        reason = "what was logged between the last look and that is lost"
+        return f"{self._path} was truncated and is read anew; {reason}: rotate it by renaming it"
 
     def _is_replaced(self) -> bool:
         """Whether the path names another file than the one that is open."""

@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.captures import real_clients
+
 CRASH = "import os; os.abort()"
 FORBIDDEN = "from streaming.feeder.core_dumps import forbid_core_dumps; forbid_core_dumps(); "
 SHOWN = "import ctypes, resource; print(ctypes.CDLL(None).prctl(3), resource.getrlimit(resource.RLIMIT_CORE))"
@@ -29,3 +33,19 @@ def test_a_crash_leaves_no_core(tmp_path: Path) -> None:
     assert os.WIFSIGNALED(status)
     assert not os.WCOREDUMP(status)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [["check"], ["decode"], ["feed", "--dry-run"]])
+def test_captures_are_read_without_core_dumps(command: list[str]) -> None:
+    """A pcapng brings its secrets along, and no flag says so beforehand."""
+    main = "import sys; from streaming.commands.main import main; main(sys.argv[1:]); "
+    arguments = [*command, str(real_clients.CAPTURE)]
+    environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
+    ran = subprocess.run(
+        [sys.executable, "-c", main + SHOWN, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    assert ran.stdout.splitlines()[-1] == "0 (0, 0)"

@@ -119,6 +119,36 @@ def test_a_key_log_that_is_truncated_is_read_anew(path: Path, logs: FollowedKeyL
     assert held(logs.key_log, range(9)) == [1, 2, 4]
 
 
+@pytest.mark.parametrize("regrown", [3, 5, 40])
+def test_a_key_log_that_is_truncated_and_regrown_between_two_polls_is_read_anew(
+    path: Path, logs: FollowedKeyLogs, said: Said, regrown: int
+) -> None:
+    heading = "# secrets of TLS\n"
+    write(path, heading + line(1) + line(2) + line(3))
+    logs.poll()
+    os.truncate(path, 0)
+    write(path, heading + "".join(line(number) for number in range(10, 10 + regrown)))
+    logs.poll()
+    logs.poll()
+    assert held(logs.key_log, range(60)) == [1, 2, 3, *range(10, 10 + regrown)]
+    assert logs.key_log.broken_lines == 0
+    assert [event for event, _, _ in said] == ["key-log-read", "key-log-truncated"]
+
+
+def test_a_writer_that_keeps_its_place_in_a_truncated_key_log_is_read(
+    path: Path, logs: FollowedKeyLogs, said: Said
+) -> None:
+    """Without O_APPEND it leaves a hole of zeros where the old lines were."""
+    with path.open("w") as writer:
+        for number in range(4):
+            writer.write(line(number))
+            writer.flush()
+            logs.poll()
+            os.truncate(path, 0)
+    assert held(logs.key_log, range(9)) == [0, 1, 2, 3]
+    assert [event for event, _, _ in said if event != "key-log-exposed"][1:] == ["key-log-truncated"] * 3
+
+
 def test_what_is_no_file_is_said_and_not_read(path: Path, logs: FollowedKeyLogs, said: Said) -> None:
     os.mkfifo(path)
     logs.poll()
