@@ -20,6 +20,7 @@ SETTINGS = (
     "findings_topic",
     "metrics_address",
     "checkpoint",
+    "archive",
     "buckets",
     "shuffle_partitions",
     "trigger_seconds",

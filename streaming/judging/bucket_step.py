@@ -13,22 +13,28 @@ from streaming.judging.report import OpenConnections, Report
 from streaming.judging.server_answers import ServerAnswers
 from streaming.judging.symbols import Symbols
 from streaming.judging.tally import UNKNOWN, Tally
+from streaming.judging.usage import Speaker, Speakers, UsageCount
 from streaming.state.bucket import Bucket
 
 
 class BucketStep:
     """Steps buckets. It keeps cached judgements from one bucket to the next, and nothing else."""
 
-    def __init__(self, judge: Judge, api_names: dict[int, str], resumed_at: int = 0) -> None:
+    def __init__(
+        self, judge: Judge, api_names: dict[int, str], resumed_at: int = 0, *, counts_usage: bool = False
+    ) -> None:
         """`resumed_at` is when the query resumed after a loss of frames, in milliseconds, else 0."""
         self._judge = judge
         self._resumed_at = resumed_at
         self._api_names = api_names
         self._cache = JudgementCache(judge)
+        self._counts_usage = counts_usage
+        self._speakers = Speakers()
 
     def process(self, number: int, bucket: Bucket, windows: Sequence[Window]) -> Report:
         """Judge windows of connections, in the order of each connection's first sequence."""
         tally, symbols = Tally(self._api_names), Symbols()
+        usage = UsageCount() if self._counts_usage else None
         if bucket.resumed_at < self._resumed_at:
             self._resume(bucket, tally)
         answers = ServerAnswers(bucket.answered)
@@ -36,10 +42,14 @@ class BucketStep:
             known = answers.known(window.connection)
             captured_at = self._cache.judge(bucket.connections, window, symbols.of(window), known, tally)
             if captured_at is None:
-                captured_at = self._judge_window(bucket, window, answers, tally)
+                captured_at = self._judge_window(bucket, window, answers, tally, usage)
+            elif usage is not None:
+                speaker = self._speakers.of(bucket.connections, window.connection.id)
+                usage.add(window, speaker, self._judge.listener(speaker.server))
             bucket.clock = max(bucket.clock, captured_at)
         report = tally.report(number)
         report.claims = united([*report.claims, *answers.claims()])
+        report.usage = usage.report() if usage is not None else []
         return self._summarise(bucket, report)
 
     def tick(self, number: int, bucket: Bucket, now: int) -> Report:
@@ -62,7 +72,14 @@ class BucketStep:
         for state in bucket.connections.values():
             tally.add(self._judge.interrupt(state))
 
-    def _judge_window(self, bucket: Bucket, window: Window, answers: ServerAnswers, tally: Tally) -> int:
+    def _judge_window(
+        self,
+        bucket: Bucket,
+        window: Window,
+        answers: ServerAnswers,
+        tally: Tally,
+        usage: UsageCount | None,
+    ) -> int:
         """Judge a window that is not cached. Returns the latest capture time, 0 if nothing is new."""
         connections, key = bucket.connections, window.connection
         tally.count_frames(window)
@@ -75,6 +92,8 @@ class BucketStep:
         for outcome in self._judge.judge_each(state, window):
             answers.add(key, outcome)
             tally.add(outcome)
+        if usage is not None:
+            usage.add(window, Speaker.of(state.conversation), self._judge.listener(key.server), latest)
         if state.conversation.closed:
             del connections[key.id]
         return state.conversation.progress.captured_at

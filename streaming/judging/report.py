@@ -7,6 +7,7 @@ import msgspec
 from expectations.identity.claim import Claim
 from expectations.judging.finding import Finding
 from expectations.judging.outcome import Offence
+from streaming.judging.usage import Usage
 
 
 class OpenConnections(msgspec.Struct, frozen=True, array_like=True):
@@ -24,6 +25,7 @@ class Report(msgspec.Struct):
     `frames` counts by API name and kind, `undecodable` by reason, `checks` by rule and verdict.
     `ranges_changes` counts new advertisements by listener.
     `captured` counts the records of whole batches by capture time, in tenths of a second since the epoch.
+    `usage` is empty unless it is archived.
     `claims` go to the step that judges identities; they do not reach the driver.
     """
 
@@ -37,4 +39,5 @@ class Report(msgspec.Struct):
     captured: dict[int, int] = {}
     open_connections: list[OpenConnections] = []
     state_bytes: int = 0
+    usage: list[Usage] = []
     claims: list[Claim] = []

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from importlib.metadata import version
 from itertools import chain, repeat
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from streaming.archive.archive import Archive
 from streaming.broker.topics import create_topics
 from streaming.judging.report import Report
 from streaming.log import QUERY_LOG
@@ -48,16 +50,18 @@ class Application:
     def __init__(self, configuration: Configuration, configure: Callable[[], Configuration]) -> None:
         """`configure` reads the configuration again; it raises UserError if it is invalid."""
         self._configuration, self._configure = configuration, configure
-        release = load_schemas(configuration.schemas).release
+        schemas = load_schemas(configuration.schemas)
         self._metrics = ApplicationMetrics(
             [rule.id for rule in Decisions(configuration).rules],
             version=version("kipwatch"),
-            kafka=release,
+            kafka=schemas.release,
             label_limit=configuration.label_limit,
         )
         self._sink = MetricsSink(self._metrics)
         self._readiness = Readiness()
         self._findings: FindingsSink
+        folder = configuration.archive
+        self._archive = Archive(folder, schemas.api_names) if folder else None
         self._progress = ProgressListener(self._metrics)
         self._started = False
         self._latest_batch = -1
@@ -143,7 +147,9 @@ class Application:
 
     def _start(self, session: SparkSession) -> Any:
         query = start_query(
-            reports_of(session, self._configuration), self._configuration, self._process_batch
+            reports_of(session, self._configuration),
+            self._configuration,
+            partial(self._process_batch, session),
         )
         QUERY_LOG.info("started", id=str(query.id), checkpoint=self._configuration.checkpoint)
         return query
@@ -185,10 +191,14 @@ class Application:
             raise UserError(f"the query stopped: {line}")
         self._kafka_watch.record_wait()
 
-    def _process_batch(self, batch_id: int, batch_reports: Iterator[Report]) -> None:
+    def _process_batch(self, session: SparkSession, batch_id: int, batch_reports: Iterator[Report]) -> None:
         reports = list(batch_reports)
         findings = [finding for report in reports for finding in report.findings]
         self._metrics.findings_refused.inc(self._findings.write(findings))
+        if self._archive is not None:
+            # The session has one query, which is active before its first batch.
+            query = str(session.streams.active[0].id)
+            self._archive.write(query, batch_id, reports)
         self._sink.add_batch(batch_id, reports)
         self._readiness.record_batch(batch_id, time.monotonic())
         self._latest_batch = batch_id

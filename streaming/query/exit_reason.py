@@ -82,6 +82,12 @@ EXIT_REASONS: Final = (
         transient=True,
     ),
     ExitReason(
+        "archive-not-written",
+        re.compile(r"ArchiveNotWrittenError: ([^\n]+)"),
+        r"\1; the batch is judged again",
+        transient=True,
+    ),
+    ExitReason(
         "kafka-away",
         re.compile(r"TimeoutException|DisconnectException|No resolvable bootstrap|NetworkException"),
         "Kafka does not answer; nothing is lost as long as the topic holds it",

@@ -41,7 +41,9 @@ def reports_of(
     terms = Decisions(configuration).terms
     inputs = frames.mapInArrow(decode_stage(buckets, table, terms), INPUT_SCHEMA)
     resumed_at = session.sparkContext.startTime if configuration.after_loss else 0
-    connections = connections or BucketProcessor(buckets, terms, table, resumed_at)
+    connections = connections or BucketProcessor(
+        buckets, terms, table, resumed_at, counts_usage=bool(configuration.archive)
+    )
     stepped = _step(inputs, "bucket", connections, STEPPED_SCHEMA)
     return _step(stepped, "identities", IdentityProcessor(terms, table), REPORT_SCHEMA)
 

@@ -115,7 +115,10 @@ class BucketProcessor(StatefulProcessor):
         terms: Terms,
         table: str | None = None,
         resumed_at: int = 0,
+        *,
+        counts_usage: bool = False,
     ) -> None:
+        self._counts_usage = counts_usage
         self._buckets = buckets
         self._terms = terms
         self._table = table
@@ -132,7 +135,8 @@ class BucketProcessor(StatefulProcessor):
 
     def _make_step(self) -> BucketStep:
         names = schemas_of(self._table).api_names
-        return BucketStep(Judge(names, self._terms), names, self._resumed_at)
+        judge = Judge(names, self._terms)
+        return BucketStep(judge, names, self._resumed_at, counts_usage=self._counts_usage)
 
     def handleInputRows(
         self,

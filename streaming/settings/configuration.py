@@ -123,6 +123,9 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     checkpoint: Annotated[str, Described(description="folder of the query's checkpoint")] = (
         "kipwatch-checkpoint"
     )
+    archive: Annotated[
+        str, Described(description="folder of the archive's Parquet tables; if empty, none are written")
+    ] = ""
     buckets: Annotated[
         int, Described(description="buckets of connections; fixed by the checkpoint", ge=1)
     ] = 256

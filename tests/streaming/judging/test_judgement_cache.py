@@ -225,7 +225,7 @@ def comparable(report: Report) -> object:
     """Return the contents of a report without their order."""
     raw = msgspec.to_builtins(report, str_keys=True)
     raw["findings"] = sorted(raw["findings"], key=lambda finding: finding["id"])
-    return raw | {name: sorted(map(str, raw[name])) for name in ("offences", "claims")}
+    return raw | {name: sorted(map(str, raw[name])) for name in ("offences", "claims", "usage")}
 
 
 @pytest.mark.slow
@@ -278,12 +278,12 @@ def opened(exchange: Exchange) -> Exchange:
 
 def compare(batches_of_windows: list[list[Window]]) -> None:
     """Step batches twice with one cache, and compare with steps without a cache."""
-    cached = BucketStep(Judge(NAMES), NAMES)
+    cached = BucketStep(Judge(NAMES), NAMES, counts_usage=True)
     for turn in range(2):
         with_cache, without_cache = BucketStore(Bucket()), BucketStore(Bucket())
         for batch in batches_of_windows:
             buckets = with_cache.load(), without_cache.load()
-            uncached = BucketStep(UncachedJudge(NAMES), NAMES)
+            uncached = BucketStep(UncachedJudge(NAMES), NAMES, counts_usage=True)
             reports = (
                 cached.process(turn, buckets[0], travelled(batch)),
                 uncached.process(turn, buckets[1], batch),

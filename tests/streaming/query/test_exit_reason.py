@@ -17,6 +17,7 @@ streaming.state.state_error.StateError: the checkpoint holds state of version 9,
 """,
     "spark-gone": "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\n\tat x",
     "frames-lost": "org.apache.spark.SparkException: [KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] Some data",
+    "archive-not-written": "ArchiveNotWrittenError: cannot write the archive a: no space\n  at x",
     "findings-not-written": "FindingsNotWrittenError: findings were not written to f: no answer\n  at x",
     "kafka-away": "org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment.",
     "checkpoint-foreign": "[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE] Provided value schema does not match",
@@ -47,6 +48,7 @@ def test_the_line_for_a_state_of_another_version_is_the_message_of_the_state_err
 
 def test_only_transient_reasons_restart_the_query() -> None:
     assert {reason.name for reason in EXIT_REASONS if reason.transient} == {
+        "archive-not-written",
         "findings-not-written",
         "kafka-away",
     }

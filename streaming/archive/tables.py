@@ -1,0 +1,169 @@
+"""The archive's tables: their columns, and the rows that the reports of a batch come to.
+
+docs/archive.md says what each column means. VERSION counts up when a column changes its meaning or goes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from expectations.judging.finding import Finding
+from streaming.judging.report import Report
+from streaming.judging.usage import UNCERTAIN, Use
+
+VERSION: Final = 1
+"""The version of the tables, in the metadata of each file under VERSION_KEY."""
+VERSION_KEY: Final = b"kipwatch.archive"
+UNKNOWN: Final = "unknown"
+_INSTANT: Final = pa.timestamp("us", tz="UTC")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+Values = dict[str, Any]
+
+
+class Batch(NamedTuple):
+    """A batch as the tables see it. `at`, in nanoseconds, is its latest capture, or the clock's time."""
+
+    reports: Sequence[Report]
+    api_names: Mapping[int, str]
+    at: int
+
+
+class Table(NamedTuple):
+    """A table: its schema, the column that decides the day of a row, and the rows of a batch."""
+
+    name: str
+    schema: pa.Schema
+    time: str
+    rows: Callable[[Batch], Iterator[Values]]
+
+
+def _schema(*columns: tuple[str, pa.DataType]) -> pa.Schema:
+    return pa.schema(columns, metadata={VERSION_KEY: str(VERSION).encode()})
+
+
+_WHO: Final = (
+    ("minute", _INSTANT),
+    ("cluster", pa.string()),
+    ("listener", pa.string()),
+    ("client_software_name", pa.string()),
+    ("client_software_version", pa.string()),
+    ("client_id", pa.string()),
+    ("folded", pa.bool_()),
+    ("api", pa.string()),
+    ("api_key", pa.int16()),
+    ("api_version", pa.int16()),
+)
+_FINDING_COLUMNS: Final = (
+    *((name, _INSTANT) for name in ("captured_at", "first_captured_at", "last_captured_at")),
+    *((name, pa.string()) for name in ("id", "rule", "kip", "section", "level", "role", "spec", "message")),
+    *((name, pa.string()) for name in ("expected", "observed", "cluster", "connection", "client", "broker")),
+    *((name, pa.string()) for name in ("listener", "client_id", "client_software_name")),
+    *((name, pa.string()) for name in ("client_software_version", "client_instance_id")),
+    *((name, pa.string()) for name in ("member_id", "group_id", "api")),
+    ("api_key", pa.int32()),
+    ("api_version", pa.int32()),
+    ("correlation_id", pa.int64()),
+    ("sequence", pa.int64()),
+    ("occurrences", pa.int64()),
+    ("suppressed", pa.bool_()),
+    ("context", pa.string()),
+    ("evidence", pa.string()),
+    ("runbook", pa.string()),
+)
+_TIMES: Final = ("captured_at", "first_captured_at", "last_captured_at")
+
+
+def _instant(nanoseconds: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=nanoseconds // 1000)
+
+
+def _who(use: Use, names: Mapping[int, str]) -> Values:
+    return {
+        "minute": _EPOCH + timedelta(minutes=use.minute),
+        "cluster": use.cluster,
+        "listener": use.listener,
+        "client_software_name": use.software_name,
+        "client_software_version": use.software_version,
+        "client_id": use.client_id,
+        "folded": use.folded,
+        "api": names.get(use.api_key, UNKNOWN),
+        "api_key": use.api_key,
+        "api_version": use.api_version,
+    }
+
+
+def _usage(batch: Batch) -> Iterator[Values]:
+    requests: Counter[tuple[Use, int]] = Counter()
+    for report in batch.reports:
+        for usage in report.usage:
+            for version, count in usage.requests.items():
+                requests[usage.use, version] += count
+    for (use, version), count in requests.items():
+        known = None if version == UNCERTAIN else version
+        yield {**_who(use, batch.api_names), "header_version": known, "requests": count}
+
+
+def _errors(batch: Batch) -> Iterator[Values]:
+    responses: Counter[tuple[Use, int]] = Counter()
+    for report in batch.reports:
+        for usage in report.usage:
+            for code, count in usage.errors.items():
+                responses[usage.use, code] += count
+    for (use, code), count in responses.items():
+        yield {**_who(use, batch.api_names), "error_code": code, "responses": count}
+
+
+def _findings(batch: Batch) -> Iterator[Values]:
+    for report in batch.reports:
+        yield from map(_finding, report.findings)
+
+
+def _finding(finding: Finding) -> Values:
+    values = {name: getattr(finding, name) for name, _ in _FINDING_COLUMNS}
+    values.update({name: _instant(values[name]) for name in _TIMES})
+    values["suppressed"] = bool(finding.suppressed)
+    for name in ("context", "evidence"):
+        values[name] = msgspec.json.encode(values[name]).decode()
+    return values
+
+
+def _coverage(batch: Batch) -> Iterator[Values]:
+    checks: Counter[tuple[str, str]] = Counter()
+    for report in batch.reports:
+        for rule, verdicts in report.checks.items():
+            for verdict, count in verdicts.items():
+                checks[rule, verdict] += count
+    for (rule, verdict), count in checks.items():
+        yield {"captured_at": _instant(batch.at), "rule": rule, "verdict": verdict, "checks": count}
+
+
+TABLES: Final = (
+    Table(
+        "usage",
+        _schema(*_WHO, ("header_version", pa.int16()), ("requests", pa.int64())),
+        "minute",
+        _usage,
+    ),
+    Table(
+        "errors",
+        _schema(*_WHO, ("error_code", pa.int16()), ("responses", pa.int64())),
+        "minute",
+        _errors,
+    ),
+    Table("findings", _schema(*_FINDING_COLUMNS), "last_captured_at", _findings),
+    Table(
+        "coverage",
+        _schema(
+            ("captured_at", _INSTANT), ("rule", pa.string()), ("verdict", pa.string()), ("checks", pa.int64())
+        ),
+        "captured_at",
+        _coverage,
+    ),
+)

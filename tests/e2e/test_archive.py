@@ -1,0 +1,71 @@
+"""`run --archive` beside a real broker, killed and restarted: each request is in the tables once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+
+from decoders.frame.record import Kind, unpack
+from decoders.schema.registry import default_schemas
+from streaming.bench.traffic import Keyed, Traffic, publish
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.broker.ports import free_ports
+from streaming.broker.topics import create_topics
+from streaming.demo.child import Child
+from streaming.settings.topic_settings import FramesTopicSettings, Topics
+
+pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(300)]
+JUDGED = 90.0
+"""Seconds from the start of a query until it has judged what is published."""
+CONNECTIONS = 40
+
+
+def test_an_archive_of_a_killed_query_holds_each_request_once(tmp_path: Path) -> None:
+    traffic, sent = Traffic(default_schemas(), CONNECTIONS), 0
+    parts: list[list[Keyed]] = [list(traffic.opening()), *(list(traffic.round(number)) for number in (1, 2))]
+    with EmbeddedBroker() as broker:
+        create_topics(broker.internal, "kipwatch.frames", "kipwatch.findings", ONE_PARTITION)
+        for number, part in enumerate(parts):
+            publish(broker.internal, "kipwatch.frames", iter(part))
+            sent += requests(part)
+            command = ["run", "--bootstrap", broker.internal, "--checkpoint", str(tmp_path / "checkpoint")]
+            command += ["--metrics-address", f"127.0.0.1:{free_ports(1)[0]}", "--buckets", "2"]
+            command += ["--archive", str(tmp_path / "archive")]
+            with Child(command, tmp_path / f"run-{number}.log") as query:
+                deadline = time.monotonic() + JUDGED
+                while archived(tmp_path / "archive") < sent:
+                    assert time.monotonic() < deadline, query.log.read_text()[-2000:]
+                    time.sleep(0.05)
+                # At once: the batch that wrote this may not be committed, and is then judged again.
+                os.kill(query.process_id, signal.SIGKILL)
+            assert archived(tmp_path / "archive") == sent
+    by_software = Counter[str | None]()
+    for row in usage(tmp_path / "archive"):
+        by_software[row["client_software_name"]] += row["requests"]
+    assert sum(by_software.values()) == sent
+    assert None not in by_software
+
+
+ONE_PARTITION = Topics(frames=FramesTopicSettings(partitions=1))
+
+
+def requests(records: list[Keyed]) -> int:
+    return sum(unpack(key, value).kind is Kind.REQUEST for key, value in records)
+
+
+def usage(folder: Path) -> list[dict[str, object]]:
+    table = folder / "usage"
+    if not table.exists():
+        return []
+    rows: list[dict[str, object]] = ds.dataset(table, partitioning="hive").to_table().to_pylist()
+    return rows
+
+
+def archived(folder: Path) -> int:
+    return sum(int(str(row["requests"])) for row in usage(folder))

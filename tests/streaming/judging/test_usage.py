@@ -1,0 +1,100 @@
+"""Usage: each request and each error once, by who sent it, and bounded."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from decoders.frame.record import Kind, Pairing
+from decoders.schema.registry import default_schemas
+from expectations.conversation.bodies import SoftwareClaim
+from expectations.conversation.occurrence import NO_EVIDENCE, Evidence, Occurrence
+from expectations.conversation.record_windows import windows_of
+from expectations.conversation.statement import Statement
+from expectations.conversation.window import ConnectionKey, Window
+from expectations.judging.judge import Judge
+from expectations.judging.terms import Terms
+from streaming.judging.bucket_step import BucketStep
+from streaming.judging.usage import LIMIT, MINUTE, Speaker, Usage, UsageCount
+from streaming.state.bucket import Bucket
+from tests.exchange import Exchange
+from tests.streaming.captures import conforming
+from tests.streaming.judging.travelling import travelled
+
+NAMES = default_schemas().api_names
+SPEAKER = Speaker("c", "10.0.0.9:9092", SoftwareClaim("librdkafka", "2.3.0"), "app")
+
+
+def windows(exchange: Exchange) -> list[Window]:
+    placed = [(record, Evidence.in_file("exchange", record)) for record in exchange.records]
+    return travelled(windows_of(default_schemas(), placed))
+
+
+def step() -> BucketStep:
+    terms = Terms(listeners={"10.0.0.9:9092": "INTERNAL"})
+    return BucketStep(Judge(NAMES, terms), NAMES, counts_usage=True)
+
+
+def window(*statements: Statement, at: int = 0) -> Window:
+    occurrences = [
+        Occurrence(sequence, sequence, at, at, NO_EVIDENCE) for sequence in range(1, len(statements) + 1)
+    ]
+    key = ConnectionKey(bytes(16), "c", "10.0.0.1:40000", "10.0.0.9:9092", 1)
+    return Window(key, list(range(len(statements))), occurrences, dict(enumerate(statements)))
+
+
+def requests_of(usage: list[Usage]) -> Counter[tuple[str, int]]:
+    sums: Counter[tuple[str, int]] = Counter()
+    for each in usage:
+        sums[NAMES[each.use.api_key], each.use.api_version] += sum(each.requests.values())
+    return sums
+
+
+def test_each_request_counts_once_under_the_software_and_client_id_of_its_connection() -> None:
+    exchange = conforming()
+    usage = step().process(0, Bucket(), windows(exchange)).usage
+    requests = [record for record in exchange.records if record.kind is Kind.REQUEST]
+    assert sum(requests_of(usage).values()) == len(requests)
+    assert requests_of(usage)["Metadata", 12] == 1
+    assert {each.use.client_id for each in usage} == {"app"}
+    assert None not in {each.use.software_name for each in usage}
+    assert {each.use.minute for each in usage} <= {record.captured_at // MINUTE for record in requests}
+
+
+def test_a_window_that_comes_again_counts_nothing() -> None:
+    exchange, bucket = Exchange(), Bucket()
+    exchange.negotiate(client_id="app")
+    exchange.request("Metadata", 12, client_id="app")
+    judging = step()
+    assert judging.process(0, bucket, windows(exchange)).usage
+    assert judging.process(0, bucket, windows(exchange)).usage == []
+
+
+def test_nothing_is_counted_where_nothing_is_archived() -> None:
+    assert BucketStep(Judge(NAMES), NAMES).process(0, Bucket(), windows(conforming())).usage == []
+
+
+def test_each_error_code_of_a_response_counts_and_none_is_no_error() -> None:
+    count = UsageCount()
+    for errors in ((0, 3), (3, 5), (0,), None):
+        response = Statement(Kind.RESPONSE, api_key=3, api_version=12, errors=errors)
+        count.add(window(msgspec.structs.replace(response, pairing=Pairing.MATCHED)), SPEAKER, "L")
+    (usage,) = count.report()
+    assert usage.errors == {3: 2, 5: 1}
+    assert usage.requests == {}
+
+
+def test_clients_beyond_the_limit_fold_and_their_requests_still_count() -> None:
+    count = UsageCount()
+    request = Statement(Kind.REQUEST, api_key=3, api_version=12, header_version=2)
+    for number in range(LIMIT + 10):
+        count.add(window(request, request), SPEAKER._replace(client_id=f"app {number}"), "L")
+    unknown = Statement(Kind.REQUEST, known=False, api_key=999, api_version=7)
+    count.add(window(unknown), SPEAKER._replace(client_id="last"), "L")
+    usage = count.report()
+    folded = {each.use.api_key: each for each in usage if each.use.folded}
+    assert len(usage) == LIMIT + 2
+    assert folded[3].requests == {2: 20}
+    assert folded[-1].requests == {-1: 1}
+    assert all(each.use.client_id is None and each.use.software_name is None for each in folded.values())
