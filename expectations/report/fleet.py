@@ -15,7 +15,7 @@ from expectations.report.activity import Activity
 from expectations.report.broker import Broker, Ranges
 from expectations.report.client import Client, Software, software_order
 from expectations.report.coverage import Checks
-from expectations.report.usage import ClientUsage, Usage, UsageByClient
+from expectations.report.usage import ClientUsage, UsageByClient, UsedVersions
 from expectations.rules.base.rule import Rule
 
 
@@ -25,7 +25,7 @@ class Fleet:
     def __init__(self, rules: Iterable[Rule], api_names: Mapping[int, str]) -> None:
         self._rules = list(rules)
         self._api_names = api_names
-        self._open: dict[bytes, tuple[Conversation, Activity, Usage]] = {}
+        self._open: dict[bytes, tuple[Conversation, Activity, UsedVersions]] = {}
         self._software: dict[bytes, Software] = {}
         self._activities: dict[Software, Activity] = {}
         self._brokers: dict[tuple[str, str], Broker] = {}
@@ -33,7 +33,7 @@ class Fleet:
 
     def record(self, conversation: Conversation, observations: Iterable[Observation], checks: Checks) -> None:
         """Record observations of a connection, already processed by its conversation, and their verdicts."""
-        begun = conversation, Activity(), Usage()
+        begun = conversation, Activity(), UsedVersions()
         _, activity, usage = self._open.setdefault(conversation.connection, begun)
         for observation in observations:
             activity.record(observation)

@@ -20,7 +20,7 @@ from decoders.schema.model import VersionRange
 from decoders.schema.registry import Schemas
 from expectations.report.broker import api_name
 from expectations.report.client import Software, software_text
-from expectations.report.usage import ClientUsage, Use
+from expectations.report.usage import ClientUsage, RequestCount
 
 
 class Fate(StrEnum):
@@ -149,7 +149,9 @@ def _fate(api_key: int, version: int, release: Schemas) -> Fate:
     return Fate.DEPRECATED if version in api.request.deprecated_versions else Fate.KEPT
 
 
-def _is_negotiable(client: ClientUsage, version: int, use: Use, supported: VersionRange | None) -> bool:
+def _is_negotiable(
+    client: ClientUsage, version: int, use: RequestCount, supported: VersionRange | None
+) -> bool:
     is_above = supported is not None and version > supported.highest
     return (use.is_highest_offered or is_above) and not client.usage.without_api_versions
 

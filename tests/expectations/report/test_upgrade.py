@@ -12,7 +12,7 @@ from expectations.report.junit import junit_upgrade
 from expectations.report.upgrade import Fate, UpgradeReport, upgrade_report
 from expectations.report.upgrade_page import upgrade_section
 from expectations.report.upgrade_text import upgrade_summary
-from expectations.report.usage import ClientUsage, Usage, UsageByClient
+from expectations.report.usage import ClientUsage, UsageByClient, UsedVersions
 from tests.exchange import Exchange
 
 LATER = default_schemas()
@@ -29,7 +29,7 @@ def usage_of(*exchanges: Exchange) -> list[ClientUsage]:
     """What the clients of closed connections used."""
     found = UsageByClient()
     for exchange in exchanges:
-        usage = Usage()
+        usage = UsedVersions()
         for window in exchange.windows():
             key = window.connection
             conversation = Conversation(key.id, key.cluster, key.client, key.server, key.run)
