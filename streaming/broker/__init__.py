@@ -1,1 +1,1 @@
-"""The embedded broker: the pinned jars, Java, ports, topics, and a process that ends with its parent."""
+"""The embedded broker, the topics of any broker, and processes that end with their parent."""

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> NoReturn:
     """Print each finding of the topic once, those that are there and those that come, until interrupted."""
-    from streaming.demo.findings_topic import FindingsTopic  # noqa: PLC0415  # loads Kafka's client
+    from streaming.broker.findings_topic import FindingsTopic  # noqa: PLC0415  # loads Kafka's client
 
     configuration = configure(arguments)
     console = Console(highlight=False)

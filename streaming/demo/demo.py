@@ -13,10 +13,10 @@ from rich.text import Text
 from expectations.judging.finding import Finding
 from expectations.report.coverage import Coverage, coverage_of
 from expectations.report.tables import findings_list
+from streaming.broker.findings_topic import FindingsTopic
 from streaming.broker.ports import HOST
 from streaming.check.examination import examine
 from streaming.demo.backlog import Backlog, Offsets, waiting
-from streaming.demo.findings_topic import FindingsTopic
 from streaming.demo.instance_client import InstanceClient, new_instance_id
 from streaming.demo.offences import CLIENT_ID, PLANTED, PlantedOffence, play
 from streaming.demo.page import MetricsPage, scrape

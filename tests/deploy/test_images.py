@@ -15,10 +15,10 @@ import pytest
 
 from decoders.schema.registry import default_schemas
 from streaming.broker.embedded import EmbeddedBroker
+from streaming.broker.findings_topic import FindingsTopic
 from streaming.broker.topics import create_topics
 from streaming.check.examination import examine
 from streaming.demo.child import Child
-from streaming.demo.findings_topic import FindingsTopic
 from streaming.query.application import LAST_BATCH_SECONDS
 from tests.captures import planted
 from tests.deploy.images import USER, Container, base, build

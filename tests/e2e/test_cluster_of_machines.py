@@ -18,10 +18,10 @@ import pytest
 from decoders.schema.registry import default_schemas
 from streaming.broker import child_guard
 from streaming.broker.embedded import EmbeddedBroker
+from streaming.broker.findings_topic import FindingsTopic
 from streaming.broker.ports import HOST
 from streaming.broker.topics import create_topics
 from streaming.check.examination import examine
-from streaming.demo.findings_topic import FindingsTopic
 from streaming.demo.page import scrape
 from streaming.settings.topic_settings import FramesTopicSettings, Topics
 from tests.captures import planted, real_clients

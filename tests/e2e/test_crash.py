@@ -19,11 +19,11 @@ from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
 from streaming.broker import child_guard
 from streaming.broker.embedded import EmbeddedBroker
+from streaming.broker.findings_topic import FindingsTopic
 from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.check.examination import examine
 from streaming.demo.child import Child
-from streaming.demo.findings_topic import FindingsTopic
 from streaming.demo.page import scrape
 from tests.e2e.process_tree import children
 from tests.streaming.captures import conforming, packets_of, violating

@@ -13,11 +13,11 @@ import pytest
 
 from expectations.judging.finding import Finding
 from streaming.broker.embedded import EmbeddedBroker
+from streaming.broker.findings_topic import FindingsTopic
 from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.check.examination import examine
 from streaming.demo.child import Child
-from streaming.demo.findings_topic import FindingsTopic
 from streaming.demo.page import MetricsPage, scrape
 from streaming.settings.configuration import Configuration, configure
 from streaming.settings.decisions import Decisions

@@ -20,11 +20,11 @@ from expectations.judging.finding import Finding
 from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.catalogue import rule_named
 from streaming.broker.embedded import EmbeddedBroker
+from streaming.broker.findings_topic import FindingsTopic
 from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.check.examination import examine
 from streaming.demo.child import Child
-from streaming.demo.findings_topic import FindingsTopic
 from streaming.demo.page import MetricsPage, scrape
 from streaming.settings.configuration import configure
 from streaming.settings.decisions import Decisions

@@ -11,9 +11,9 @@ import pytest
 
 from expectations.judging.finding import Finding
 from streaming.broker.embedded import EmbeddedBroker
+from streaming.broker.findings_topic import FindingsTopic
 from streaming.broker.ports import free_ports
 from streaming.demo.child import Child
-from streaming.demo.findings_topic import FindingsTopic
 from tests.e2e.process_tree import children
 from tests.streaming.captures import violating, write_capture
 

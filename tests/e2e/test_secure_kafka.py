@@ -13,10 +13,10 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from pyspark.sql import SparkSession
 
 from streaming.audit.frames_topic import latest_records
+from streaming.broker.findings_topic import FindingsTopic
 from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.demo.child import Child
-from streaming.demo.findings_topic import FindingsTopic
 from streaming.query.session import spark_session
 from streaming.settings.configuration import Configuration
 from streaming.settings.kafka_client import Setting, jvm_options, librdkafka_settings

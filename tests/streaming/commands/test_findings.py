@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from expectations.judging.finding import Finding
+from streaming.broker import findings_topic
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
-from streaming.demo import findings_topic
 from streaming.demo.child import Child
 from streaming.query.findings_sink import FindingsSink
 from tests.exchange import ID_A, ID_B, Exchange
