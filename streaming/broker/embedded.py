@@ -27,6 +27,9 @@ _PATIENCE = 240.0
 # A small heap, the cheapest collector and compiler: the broker starts faster and uses less of the cores.
 _JVM_FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
+# A line of the server log, written when all listeners serve. Each of them serves a moment before.
+_STARTED = "Kafka Server started"
+
 # How an error begins in the server log, and the line of its exception, which may follow.
 _ERROR = re.compile(r"[-0-9]+ [:,0-9]+ (?:ERROR|FATAL) ")
 _EXCEPTION = re.compile(r"[\w.$]+: (.+)")
@@ -106,6 +109,8 @@ class EmbeddedBroker:
             raise UserError(f"the embedded broker cannot format its storage: {_last_line(done.stderr)}")
 
     def _start(self) -> subprocess.Popen[bytes]:
+        # What is read there must be of this start.
+        self._folder.server_log.unlink(missing_ok=True)
         with self._folder.output.open("wb") as output:
             return child_guard.start(self._java("kafka.Kafka", self._folder.properties), output)
 
@@ -117,9 +122,14 @@ class EmbeddedBroker:
             if process.poll() is not None:
                 raise UserError(f"the embedded broker ended while it started: {self._startup_error()}")
             with contextlib.suppress(KafkaException):
-                if admin.list_topics(timeout=1).brokers:
+                if admin.list_topics(timeout=1).brokers and self._has_started():
                     return
+                time.sleep(0.05)
         raise UserError(f"the embedded broker did not respond in {_PATIENCE:.0f} s: {self._startup_error()}")
+
+    def _has_started(self) -> bool:
+        """Whether every listener serves, and not the internal one alone: another may still fail."""
+        return _STARTED in self._folder.server_log.read_text()
 
     def _java(self, *arguments: str | Path) -> list[str | Path]:
         classes = ":".join(map(str, jars("broker")))

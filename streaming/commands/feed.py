@@ -6,7 +6,7 @@ import argparse
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -29,6 +29,7 @@ from streaming.log import FEEDER_LOG, configure_log
 from streaming.metrics.exposition import Exposition, serve
 from streaming.settings.address import host_and_port
 from streaming.settings.configuration import Configuration, add_flags, configure
+from streaming.settings.kafka_client import Setting
 from streaming.settings.metrics_tls import tls_context
 from streaming.settings.release import load_schemas
 from streaming.user_error import UserError
@@ -189,7 +190,8 @@ def _feed(
         # Once more: the switch of the user allows dumps again.
         forbid_core_dumps()
     # After the switch of the user: librdkafka connects at once, and must not do so as root.
-    feeder.run(source.batches, DryRun() if dry else _publisher(configuration, feeder))
+    mark = own.mark.settings if own else {}
+    feeder.run(source.batches, DryRun() if dry else _publisher(configuration, feeder, mark))
     return feeder.captured_bytes
 
 
@@ -207,8 +209,8 @@ def _serve(configuration: Configuration, feeder: Feeder) -> Exposition:
     )
 
 
-def _publisher(configuration: Configuration, feeder: Feeder) -> Publisher:
-    settings = {"client.id": CLIENT_ID, **configuration.kafka}
+def _publisher(configuration: Configuration, feeder: Feeder, mark: Mapping[str, Setting]) -> Publisher:
+    settings = {"client.id": CLIENT_ID, **configuration.kafka, **mark}
     topic = FramesTopic(configuration.bootstrap, configuration.frames_topic, configuration.topics, settings)
     if problem := topic.wait(TOPIC_SECONDS):
         raise UserError(problem)

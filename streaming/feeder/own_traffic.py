@@ -3,7 +3,8 @@
 The addresses come from the sockets of this process. They are read again for each batch of packets, after the
 capture of the batch: a socket that has sent a packet is known by then, if it still exists. Some do not, since
 librdkafka closes its bootstrap connection as soon as it knows the brokers; so a thread reads them all the
-time. A connection that has ended is remembered for a while, as its packets may not have been read yet.
+time. On a busy machine it may be late: then the mark in the first request tells (see `own_mark`). A
+connection that has ended is remembered for a while, as its packets may not have been read yet.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import socket
 import stat
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from itertools import permutations
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +29,7 @@ from decoders.wire.columnar.segments import SegmentBatch, read_segments
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.packet import Packet
 from decoders.wire.segment import Segment, SocketAddress, read_segment
+from streaming.feeder.own_mark import OwnMark
 
 INTERVAL = 0.005
 """Seconds between two reads. On loopback a bootstrap connection lives for some milliseconds."""
@@ -40,10 +42,14 @@ Ends = frozenset[SocketAddress]
 
 
 class OwnTraffic:
-    """Removes the packets of this process's own connections to the watched ports. A context manager."""
+    """Removes the packets of this process's own connections to the watched ports. A context manager.
+
+    The Kafka clients of this process must be made with the settings of its `mark`.
+    """
 
     def __init__(self, ports: Collection[int]) -> None:
         """Watch `ports`, or every port if there are none."""
+        self.mark = OwnMark()
         self._ports = frozenset(ports)
         self._seen_at: dict[Ends, float] = {}
         self._connecting: set[SocketAddress] = set()
@@ -64,7 +70,7 @@ class OwnTraffic:
 
     def without_own(self, packets: PacketBatch, ledger: Ledger) -> PacketBatch:
         """Return the packets of other processes; our own are counted as skipped in the ledger."""
-        self._refresh()
+        self._refresh(self.mark.connections(packets))
         # The ports rule most packets out, so that few have to be parsed one by one.
         rows = self._suspects.among(packets)
         own = [row for row in rows if self._is_own(packets.packet(row), ledger)]
@@ -86,11 +92,12 @@ class OwnTraffic:
         while not self._ended.wait(INTERVAL):
             self._refresh()
 
-    def _refresh(self) -> None:
+    def _refresh(self, marked: Iterable[Ends] = ()) -> None:
         with self._refreshing:
             now, sockets = time.monotonic(), self._sockets.ends()
             known = {ends: at for ends, at in self._seen_at.items() if now - at < REMEMBERED}
-            known |= {ends: now for ends in sockets if len(ends) == 2 and self._is_watched(ends)}
+            connected = {ends for ends in sockets if len(ends) == 2}
+            known |= {ends: now for ends in connected.union(marked) if self._is_watched(ends)}
             connecting = {end for ends in sockets if len(ends) == 1 for end in ends if end.port}
             changed = known.keys() != self._seen_at.keys() or connecting != self._connecting
             self._seen_at, self._connecting = known, connecting
