@@ -52,4 +52,4 @@ class OwnMark:
 
     def _begins(self, payload: bytes) -> bool:
         is_api_versions = int.from_bytes(payload[_API_KEY]) == API_VERSIONS
-        return is_api_versions and self._mark.encode() in payload
+        return is_api_versions and self._pattern.search(payload) is not None
