@@ -4,6 +4,7 @@ A fingerprint covers everything that a verdict on a cacheable statement may depe
 connections with equal fingerprints get equal verdicts for equal statements. It leaves out
 
 - which connection it is, and the values of its own client ID, client instance ID and member ID;
+- sequences, which count the frames of a whole run: rules only compare them, so their order is covered;
 - the progress, which only rules that declare `uses_progress` read, and those are not cached;
 - facts that only statements read which are not cacheable: telemetry, and the states of rules on named APIs.
 
@@ -14,7 +15,8 @@ rules that name heartbeats as well; the member's fingerprint covers those.
 from __future__ import annotations
 
 import hashlib
-from typing import Final, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -54,28 +56,66 @@ def fingerprint_of(state: ConnectionState) -> bytes | None:
     if any(isinstance(kept, Awaited | SuspectedOffences) and kept.is_waiting for _, kept in rules):
         return None
     conversation, identities = state.conversation, state.identities
+    ranks = _ranks_of_sequences(conversation, rules)
+    rules = [(name, _ranked(kept, ranks)) for name, kept in rules]
     client_id = conversation.client_id if client_number(conversation.client_id) != NO_ID else None
     instance_id = conversation.instance_id if instance_number(conversation.instance_id) != NO_ID else None
+    negotiation = conversation.negotiation
     facts = msgspec.structs.replace(
         conversation,
         connection=b"",
         client="",
         opened_at=0,
+        advertised=_ranked(conversation.advertised, ranks),
+        superseded=None,
+        instance_id_sequence=ranks[conversation.instance_id_sequence],
+        latest_handshake=ranks[conversation.latest_handshake],
         first_request=None,
         first_identified=None,
+        negotiation=msgspec.structs.replace(
+            negotiation,
+            answered=None,
+            given_up=[],
+            errors={code: ranks[sequence] for code, sequence in negotiation.errors.items()},
+        ),
         telemetry=Telemetry(),
         members=Members(),
         progress=Progress(),
     )
     firsts = [
-        first and _without_ids(first, client_id, instance_id)
+        first and _without_ids(_ranked(first, ranks), client_id, instance_id)
         for first in (conversation.first_request, conversation.first_identified)
     ]
-    # Silences stand until the next observation clears them, which a cached transition would not do.
-    shown = (identities.client is None, identities.instance is None, bool(conversation.members.silences))
+    shown = (identities.client is None, identities.instance is None)
+    # These stand until the next observation clears them, which a cached transition would not do.
+    passing = (
+        bool(conversation.members.silences),
+        conversation.superseded is not None,
+        negotiation.answered is not None,
+        bool(negotiation.given_up),
+    )
     refusals = (identities.refusals.in_a_row > 0, sorted(identities.refusals.claimed))
     negotiated = [bool(value) for value in msgspec.structs.astuple(identities.negotiated)]
-    return _hash((_without_ids(facts, client_id, instance_id), firsts, shown, refusals, negotiated, rules))
+    named = _without_ids(facts, client_id, instance_id)
+    return _hash((named, firsts, shown, passing, refusals, negotiated, rules))
+
+
+def _ranks_of_sequences(
+    conversation: Conversation, rules: list[tuple[str, msgspec.Struct]]
+) -> dict[int, int]:
+    """Number the sequences that facts and rules keep, in their order; 0 stands for none and stays 0."""
+    kept = conversation.advertised, conversation.first_request, conversation.first_identified
+    sequences = [getattr(each, "sequence", 0) for each in (*kept, *(state for _, state in rules))]
+    single = conversation.instance_id_sequence, conversation.latest_handshake
+    ordered = sorted({0, *sequences, *single, *conversation.negotiation.errors.values()})
+    return {sequence: rank for rank, sequence in enumerate(ordered)}
+
+
+def _ranked(kept: Any, ranks: Mapping[int, int]) -> Any:
+    """Replace the field `sequence`, where there is one, by its rank."""
+    if not hasattr(kept, "sequence"):
+        return kept
+    return msgspec.structs.replace(kept, sequence=ranks[kept.sequence])
 
 
 def _without_ids(

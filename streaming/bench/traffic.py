@@ -77,16 +77,24 @@ class Traffic:
     ) -> Iterator[Keyed]:
         """Yield the records position by position; connections use the templates in turn."""
         keys = self.keys[begin:end]
-        for place, sequence in enumerate(range(first, first + len(templates[0]))):
-            values = [_stamped(template[place], sequence) for template in templates]
+        for place, turn in enumerate(range(first, first + len(templates[0]))):
+            values = [_stamped(template[place], turn) for template in templates]
             members_at = [value.find(_MEMBER) for value in values]
             for number, key in enumerate(keys, begin):
                 value = values[number % len(values)]
+                self._number(value, turn, number)
                 value[_CLIENT_AT : _CLIENT_AT + 4] = number.to_bytes(4)
                 member_at = members_at[number % len(values)]
                 if member_at >= 0:
                     value[member_at : member_at + len(_MEMBER)] = self._members[number]
                 yield key, bytes(value)
+
+    def _number(self, value: bytearray, turn: int, number: int) -> None:
+        """Number a record as a run does, which counts the frames of all connections; these speak in turns."""
+        sequence = turn * len(self.keys) + number
+        _SEQUENCE.pack_into(value, _SEQUENCE_AT, sequence)
+        if value[1] == Kind.RESPONSE:
+            _PAIRED.pack_into(value, _PAIRED_AT, sequence - len(self.keys))
 
     def _exchange(self, schemas: Schemas, exchange: Exchange, flags: Flag = Flag.NONE) -> list[bytes]:
         api, version, request_body, response_body = exchange
@@ -120,12 +128,9 @@ class Traffic:
         return pack(record)
 
 
-def _stamped(template: bytes, sequence: int) -> bytearray:
+def _stamped(template: bytes, turn: int) -> bytearray:
     value = bytearray(template)
-    _SEQUENCE.pack_into(value, _SEQUENCE_AT, sequence)
-    _CAPTURED_AT.pack_into(value, _CAPTURED_AT_AT, _FIRST_CAPTURED_AT + sequence * _GAP)
-    if value[1] == Kind.RESPONSE:
-        _PAIRED.pack_into(value, _PAIRED_AT, sequence - 1)
+    _CAPTURED_AT.pack_into(value, _CAPTURED_AT_AT, _FIRST_CAPTURED_AT + turn * _GAP)
     return value
 
 

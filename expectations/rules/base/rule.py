@@ -110,6 +110,9 @@ class Rule(ABC):
     may then be cached like those of APIs that no rule names.
 
     A rule that reads `conversation.progress` declares `uses_progress`: its verdicts are never cached.
+
+    A field `sequence` of a rule's `State` is the sequence of a frame of the connection. A rule only compares
+    it with others: connections on which sequences are in the same order share cached verdicts.
     """
 
     id: ClassVar[str]

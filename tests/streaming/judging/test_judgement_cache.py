@@ -209,7 +209,18 @@ def exchange_of(
     return exchange
 
 
+def numbered(exchange: Exchange, place: int, count: int) -> Exchange:
+    """Number the records as a run does in which `count` connections send in turns."""
+    for at, record in enumerate(exchange.records):
+        fields = {name: getattr(record, name) for name in Record.__slots__}
+        for name in ("sequence", "paired_sequence"):
+            fields[name] = fields[name] and fields[name] * count + place
+        exchange.records[at] = Record(**fields)
+    return exchange
+
+
 def batches(exchanges: list[Exchange], size: int) -> Iterator[list[Window]]:
+    exchanges = [numbered(each, place, len(exchanges)) for place, each in enumerate(exchanges)]
     longest = max(len(exchange.records) for exchange in exchanges)
     for begin in range(0, longest, size):
         parts = zip(IDS, exchanges, strict=False)
@@ -315,7 +326,7 @@ def judged_per_batch(
     begin = len(exchange_of([], mid_stream=False).records)
     for name, member_id in zip(b"ab", members, strict=False):
         names = Names((member_id, "B"), [f"app {name}"], [bytes([name]) * 16])
-        exchange = exchange_of(activities, False, names)
+        exchange = numbered(exchange_of(activities, False, names), name, 200)
         step.process(0, bucket, travelled(on(bytes([name]), windows(exchange, 0, begin))))
         judged.clear()
         for at in range(begin, len(exchange.records), 4):
@@ -332,7 +343,7 @@ def test_equal_statements_of_another_connection_are_not_judged_again() -> None:
     assert judged[1:] == [0, 0]
     assert report.frames == {"Fetch": {"request": 2, "response": 2}}
     assert report.checks["wire/malformed-request"] == {"conforms": 2}
-    assert [state.conversation.progress.sequence for state in bucket.connections.values()] == [15, 15]
+    assert [state.conversation.progress.sequence for state in bucket.connections.values()] == [3097, 3098]
 
 
 def test_equal_statements_with_another_client_instance_id_are_not_judged_again() -> None:
@@ -357,7 +368,10 @@ def test_equal_heartbeats_of_another_member_are_not_judged_again() -> None:
     assert report.checks["kip1082/member-id-changed"] == {"conforms": 1}
     for state, member_id in zip(bucket.connections.values(), ORDINARY, strict=False):
         ((name, member),) = state.conversation.progress.members.items()
-        assert (name, member.heartbeat) == (member_name("g", member_id), 18)
+        assert (name, member.heartbeat) == (
+            member_name("g", member_id),
+            18 * 200 + state.conversation.connection[0],
+        )
         assert member.until > member.before_until
 
 
