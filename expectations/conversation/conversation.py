@@ -54,9 +54,11 @@ class Conversation(msgspec.Struct, omit_defaults=True):
     They are the connection's true first requests only if `beginning_seen`. `unbroken` means that nothing was
     missed since the opening. `superseded` is the advertisement that the latest observation replaced.
     `closed_by_broker` means that the broker closed first, `closed_upon` is the API version of the only
-    request in flight when it did, None if there were more or frames were missed. `requests_missed` and
-    `responses_missed` mean that bytes of that direction were lost, and that no request since then has its
-    response. `client_id_repeated` means that a request after the first has a client ID. `described` is what
+    request in flight when it did, None if there were more or some may have been missed. `requests_missed` and
+    `responses_missed` mean that bytes of that direction were lost, or that the connection was joined midway,
+    and that no request since then has its response. `joined` means that it was joined midway: it began before
+    `opened_at`. `negotiations_in_doubt` are the ApiVersions requests from before a loss that may still be in
+    flight. `client_id_repeated` means that a request after the first has a client ID. `described` is what
     the broker said of itself, `configured` what the user's configuration says of its listener.
 
     Rules read the facts. `progress` is for those alone that declare `uses_progress`.
@@ -94,6 +96,8 @@ class Conversation(msgspec.Struct, omit_defaults=True):
     responses_missed: bool = False
     client_id_repeated: bool = False
     joins_classic_groups: bool = False
+    joined: bool = False
+    negotiations_in_doubt: int = 0
 
     def process(self, observation: Observation) -> None:
         """Update the facts and the progress by one observation."""
@@ -106,11 +110,12 @@ class Conversation(msgspec.Struct, omit_defaults=True):
             case Kind.OPENED:
                 self.opened_at = observation.first_captured_at
                 self.beginning_seen = self.unbroken = not observation.mid_stream
+                self.joined = observation.mid_stream
                 self.requests_missed = self.responses_missed = observation.mid_stream
             case Kind.CLOSED:
                 self.closing = observation.closing
                 self.closed_by_broker = observation.direction is Direction.TO_CLIENT
-                if self.was_refused_by_closing and self.unbroken:
+                if self.was_refused_by_closing and not self.requests_missed and not self.responses_missed:
                     self.closed_upon = self.progress.in_flight.only_one
             case Kind.GAP | Kind.INVALID_SIZE:
                 self._process_loss(observation)
@@ -124,7 +129,7 @@ class Conversation(msgspec.Struct, omit_defaults=True):
         if loss.direction is not Direction.TO_CLIENT and self.first_identified is None:
             self.beginning_seen = False
         self.unbroken = False
-        self.progress.loss = loss.last_sequence
+        self.negotiations_in_doubt += self.progress.lose(loss.last_sequence).get(API_VERSIONS, 0)
         if self._may_hide_advertisement(loss.direction):
             self.advertised = None
         self.requests_missed = self.requests_missed or loss.direction is not Direction.TO_CLIENT
@@ -135,7 +140,7 @@ class Conversation(msgspec.Struct, omit_defaults=True):
         if lost is Direction.TO_BROKER:
             return self.responses_missed
         if lost is Direction.TO_CLIENT:
-            return self.requests_missed or self.progress.in_flight.includes(API_VERSIONS)
+            return self.requests_missed or self.negotiations_in_doubt > 0
         return True
 
     def _process_request(self, request: Observation) -> None:
@@ -166,7 +171,11 @@ class Conversation(msgspec.Struct, omit_defaults=True):
     def _process_response(self, response: Observation) -> None:
         body = response.body
         if self.is_certain(response):
+            # A broker responds in order, so nothing that was sent before is in flight.
             self.requests_missed = self.responses_missed = False
+            self.negotiations_in_doubt = 0
+        elif response.is_matched and response.api_key == API_VERSIONS:
+            self.negotiations_in_doubt -= response.count
         if response.api_key == API_VERSIONS and not response.is_matched:
             self.advertised = None
         if isinstance(body, Advertisement) and body.error_code == NO_ERROR and response.is_matched:

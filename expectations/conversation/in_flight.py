@@ -15,7 +15,7 @@ UNREADABLE_PRODUCE: ApiVersion = (PRODUCE, -1)
 
 
 class InFlight(msgspec.Struct, omit_defaults=True):
-    """The requests of one connection that no response was matched to, by API key and version."""
+    """The requests of one connection since its latest loss without a response, by API version."""
 
     counts: dict[ApiVersion, int] = {}
 
@@ -42,9 +42,13 @@ class InFlight(msgspec.Struct, omit_defaults=True):
         """
         return next(iter(self.counts)) if list(self.counts.values()) == [1] else None
 
-    def includes(self, api_key: int) -> bool:
-        """Whether a request of an API is in flight."""
-        return any(key == api_key for key, _ in self.counts)
+    def forget(self) -> dict[int, int]:
+        """Forget all requests. Returns how many there were, by API key."""
+        forgotten: dict[int, int] = {}
+        for (api_key, _), count in self.counts.items():
+            forgotten[api_key] = forgotten.get(api_key, 0) + count
+        self.counts.clear()
+        return forgotten
 
 
 def request_version(request: Statement) -> ApiVersion:

@@ -58,8 +58,9 @@ class Progress(msgspec.Struct, omit_defaults=True):
     """What frames move on one connection.
 
     `captured_at` is the latest capture time, `sequence` the latest sequence and `loss` that of the latest
-    loss. `client` and `instance` tell when the connection last showed its client ID and its client instance
-    ID, None if it has none. `members` has the members that send heartbeats, by `member_name`.
+    loss. `in_flight` has only requests that came after it. `client` and `instance` tell when the connection
+    last showed its client ID and its client instance ID, None if it has none. `members` has the members that
+    send heartbeats, by `member_name`.
     """
 
     captured_at: int = 0
@@ -77,7 +78,8 @@ class Progress(msgspec.Struct, omit_defaults=True):
         # Folded occurrences overlap, so the later one may end earlier.
         self.captured_at = max(self.captured_at, occurrence.last_captured_at)
         self.sequence = max(self.sequence, occurrence.last_sequence)
-        self.in_flight.advance(statement, occurrence.count)
+        if not 0 < occurrence.paired_sequence <= self.loss:
+            self.in_flight.advance(statement, occurrence.count)
         if statement.kind is not Kind.REQUEST:
             return
         if self.client is not None:
@@ -87,6 +89,11 @@ class Progress(msgspec.Struct, omit_defaults=True):
         if member is not None:
             member.advance(occurrence)
             member.heartbeat = occurrence.first_sequence
+
+    def lose(self, sequence: int) -> dict[int, int]:
+        """Process a loss. Returns by API key how many requests were in flight, of which no more is known."""
+        self.loss = sequence
+        return self.in_flight.forget()
 
     @property
     def only_member(self) -> MemberProgress | None:

@@ -151,10 +151,10 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
     Times are nanoseconds since the epoch. `first_sequence` and `since` are those of the first frame
     that shows it, `until` is the time of the latest one, `before_until` that of the one before.
 
-    `opened_at` is when the connection began. `whole` is True if it was seen from there on without a
-    loss, `began_whole` if it was until the identity was first shown. `has_left` is True if nothing
-    more will come. `initial_client_id` is set only if the very first request is known. `evidence`
-    comes with the first snapshot only; `as_of` counts the snapshots.
+    `opened_at` is when the connection began, or was joined midway if `joined`. `whole` is True if it was seen
+    from there on without a loss, `began_whole` if it was until the identity was first shown. `has_left` is
+    True if nothing more will come. `initial_client_id` is set only if the very first request is known.
+    `evidence` comes with the first snapshot only; `as_of` counts the snapshots.
 
     Claims about a server that belong to no connection have an empty `connection` (`server_claim.py`).
     `ranges` is set on those about an advertisement, `witness` is the first connection that it was made to.
@@ -190,6 +190,7 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
     membership: Membership | None = None
     ranges: AdvertisedRanges | None = None
     witness: bytes = b""
+    joined: bool = False
 
     @property
     def key(self) -> tuple[bytes, int] | str:
@@ -228,6 +229,10 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
     def order(self) -> tuple[int, bytes, int]:
         """The sort key of claims: their beginning."""
         return self.since, self.connection, self.first_sequence
+
+    def opened_after(self, at: int) -> bool:
+        """Whether the connection surely began after a time."""
+        return not self.joined and self.opened_at > at
 
     def has_addresses_of(self, other: Claim) -> bool:
         """Whether both have the same sockets: at one time this is one TCP connection that two feeders see."""

@@ -139,4 +139,5 @@ class ConnectionClaims:
             first_is_known=initial is not None,
             software=conversation.software,
             instance_id=conversation.instance_id,
+            joined=conversation.joined,
         )

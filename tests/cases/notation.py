@@ -121,7 +121,7 @@ class Player:
     def _events(self) -> Iterator[tuple[str, Callable[[re.Match[str]], object]]]:
         yield r"spec (\S+)", lambda match: self.choices.append(match[1])
         yield r"joined mid-stream", lambda _: setattr(self, "_mid_stream", True)
-        yield r"connection (\w+)(?: from (\S+))?(?: to (\S+))?", self._connect
+        yield r"connection (\w+)(?: from (\S+))?(?: to (\S+))?( joined mid-stream)?", self._connect
         yield r"wait ([\d.]+) s", lambda match: self.exchange.wait(float(match[1]))
         yield r"gap to (broker|client)", lambda match: self.exchange.gap(DIRECTIONS[match[1]])
         yield r"size (\d+) to (broker|client)", self._size
@@ -135,7 +135,7 @@ class Player:
         self._current = name
         if name not in self._exchanges:
             self._exchanges[name] = Exchange(
-                mid_stream=self._mid_stream,
+                mid_stream=self._mid_stream or bool(match[4]),
                 records=before.records,
                 connection=name.encode().ljust(16, b"\0"),
                 client=match[2] or before.client,

@@ -23,8 +23,8 @@ def count_in_a_row(closes: Sequence[Claim]) -> int:
 
     A broker that stops closes all connections at once.
     """
-    count, closed_at = 0, -1
+    count, closed_at = 0, 0
     for close in sorted(closes, key=lambda each: each.order):
-        if close.opened_at > closed_at:
+        if not count or close.opened_after(closed_at):
             count, closed_at = count + 1, close.since
     return count

@@ -42,7 +42,6 @@ class HeaderV3BeforeNegotiation(ResponseRule):
     level = Level.IMPROVEMENT
     role = Role.CLIENT
     apis = frozenset({API_VERSIONS})
-    uses_progress = True
 
     def awaits(self, request: Observation, conversation: Conversation) -> bool:
         """Whether the client cannot know that the broker reads header v3."""
@@ -68,13 +67,11 @@ class HeaderV3BeforeNegotiation(ResponseRule):
 
     def close(self, conversation: Conversation, state: Awaited) -> Iterator[Judgement]:
         """Accuse if only this request was in flight when the broker closed: it could not read the request."""
-        waiting = conversation.progress.in_flight.only_one
-        if conversation.closed_by_broker and conversation.ended and waiting is not None:
-            for request in state.requests.values():
-                if waiting == (request.api_key, request.api_version):
-                    yield _violates(request, "made the broker close the connection")
-                    state.requests.clear()
-                    return
+        for request in state.requests.values():
+            if conversation.closed_upon == (request.api_key, request.api_version):
+                yield _violates(request, "made the broker close the connection")
+                state.requests.clear()
+                return
         yield from state.give_up()
 
 

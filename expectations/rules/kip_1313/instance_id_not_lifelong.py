@@ -126,7 +126,7 @@ def _is_same_member(claim: Claim, other: Claim) -> bool:
 
 def _is_over(one: Claim, other: Claim) -> bool:
     """Whether a connection ended before another one began."""
-    return one.has_left and one.until < other.opened_at
+    return one.has_left and other.opened_after(one.until)
 
 
 def _is_same_software(claim: Claim, other: Claim) -> bool:

@@ -130,7 +130,7 @@ def _violates(where: str, level: Level) -> Judgement:
 
 
 def _began_at(claim: Claim) -> int:
-    return claim.opened_at
+    return 0 if claim.joined else claim.opened_at
 
 
 def _refused_at(claim: Claim) -> int:

@@ -31,7 +31,9 @@ class VersionRefused(IdentityRule):
 
     ## What it does not cover
     ApiVersions itself, whose refusal KIP-511 describes. A refusal is error 35, or a close by the broker while
-    this request is the only one in flight. The ranges are those that the connection was told; if it was told
+    this request is the only one in flight. Where the connection was joined midway, or bytes of it were lost,
+    that is known once a later request has its response, since a broker responds in order; until then a close
+    is no check. The ranges are those that the connection was told; if it was told
     none, those that the broker told others at the same address before. Two lists that are made there in
     turns count both. An API that is not listed at all is as unsupported as a version outside the range:
     brokers list whatever the listener takes. If no list is known, or the broker has responded to that
