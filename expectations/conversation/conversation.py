@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from decoders.frame.record import Closing, Direction, Kind
-from decoders.protocol import API_VERSIONS, JOIN_GROUP, NO_ERROR, SASL_HANDSHAKE
+from decoders.protocol import API_VERSIONS, JOIN_GROUP, NO_ERROR, SASL_HANDSHAKE, UNSUPPORTED_VERSION
 from decoders.schema.header_versions import Layout
 from expectations.conversation.bodies import Advertisement, ClusterDescription, SoftwareClaim
 from expectations.conversation.header_offer import HeaderOffer
@@ -19,6 +19,9 @@ from expectations.conversation.negotiation import Negotiation
 from expectations.conversation.observation import Observation
 from expectations.conversation.progress import Progress, Shown
 from expectations.conversation.telemetry import Telemetry
+
+SERVED_LIMIT = 32
+"""API versions that are remembered because the broker responded to them before it told any."""
 
 
 class FirstRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -58,8 +61,10 @@ class Conversation(msgspec.Struct, omit_defaults=True):
     `responses_missed` mean that bytes of that direction were lost, or that the connection was joined midway,
     and that no request since then has its response. `joined` means that it was joined midway: it began before
     `opened_at`. `negotiations_in_doubt` are the ApiVersions requests from before a loss that may still be in
-    flight. `client_id_repeated` means that a request after the first has a client ID. `described` is what
-    the broker said of itself, `configured` what the user's configuration says of its listener.
+    flight. `served_untold` are API versions that the broker responded to, other than with error 35, before it
+    told the connection any versions. `client_id_repeated` means that a request after the first has a client
+    ID. `described` is what the broker said of itself, `configured` what the user's configuration says of its
+    listener.
 
     Rules read the facts. `progress` is for those alone that declare `uses_progress`.
     """
@@ -98,6 +103,7 @@ class Conversation(msgspec.Struct, omit_defaults=True):
     joins_classic_groups: bool = False
     joined: bool = False
     negotiations_in_doubt: int = 0
+    served_untold: list[ApiVersion] = []
 
     def process(self, observation: Observation) -> None:
         """Update the facts and the progress by one observation."""
@@ -184,6 +190,17 @@ class Conversation(msgspec.Struct, omit_defaults=True):
             self.advertised = Advertised(response.first_sequence, ranges, body.header_offer)
         if isinstance(body, ClusterDescription) and response.is_matched:
             self.described = body
+        if response.is_matched and UNSUPPORTED_VERSION not in (response.errors or ()):
+            self._process_served((response.api_key, response.api_version))
+
+    def _process_served(self, version: ApiVersion) -> None:
+        is_untold = self.advertised is None and version[0] != API_VERSIONS
+        if is_untold and version not in self.served_untold and len(self.served_untold) < SERVED_LIMIT:
+            self.served_untold.append(version)
+
+    def has_served(self, version: ApiVersion) -> bool:
+        """Whether the broker responded to an API version untold, or may have."""
+        return version in self.served_untold or len(self.served_untold) == SERVED_LIMIT
 
     def is_first(self, request: Observation) -> bool:
         """Whether this is the very first request seen."""

@@ -42,10 +42,16 @@ class Shown(msgspec.Struct, array_like=True):
     before_until: int
 
     def advance(self, occurrence: Occurrence) -> None:
-        """Move both times to an occurrence that shows the identity again."""
-        if occurrence.last_captured_at > self.until:
-            self.before_until = occurrence.previous_captured_at or self.until
-            self.until = occurrence.last_captured_at
+        """Move both times to an occurrence that shows the identity again.
+
+        Folded occurrences of several statements overlap.
+        """
+        last = occurrence.last_captured_at
+        if last > self.until:
+            self.before_until = max(occurrence.previous_captured_at, self.until)
+            self.until = last
+        else:
+            self.before_until = max(self.before_until, last)
 
 
 class MemberProgress(Shown, array_like=True):

@@ -22,6 +22,10 @@ SAME_MOMENT = 10_000_000
 """Nanoseconds, at most, between the captures of one packet before and after address translation on a host."""
 
 
+CLOCKS_DIFFER = 60_000_000_000
+"""Nanoseconds, at most, by which the clocks of two feeders differ."""
+
+
 class IdentityKind(enum.IntEnum):
     """What connections may have in common."""
 
@@ -80,7 +84,8 @@ class Refused(msgspec.Struct, frozen=True, array_like=True):
     range that the broker had given for the API on this connection, NOT_LISTED if its list has none, None if
     the connection was told nothing. The request was sent at `asked_at` or later. `times` counts how often it
     was sent, each time after the one before was refused. `is_whole` is True if it was read to its last byte
-    and its header is one that each broker reads.
+    and its header is one that each broker reads. `served` is True if the broker had responded to the version
+    on this connection before it told it any versions.
     """
 
     api_key: int
@@ -90,6 +95,7 @@ class Refused(msgspec.Struct, frozen=True, array_like=True):
     asked_at: int = 0
     times: int = 1
     is_whole: bool = False
+    served: bool = False
 
     @property
     def request(self) -> tuple[int, int]:
@@ -237,6 +243,14 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
     def has_addresses_of(self, other: Claim) -> bool:
         """Whether both have the same sockets: at one time this is one TCP connection that two feeders see."""
         return (self.client, self.server) == (other.client, other.server)
+
+    def may_be_copy_of(self, other: Claim) -> bool:
+        """Whether both may be one TCP connection that two feeders see whose clocks differ.
+
+        A client that opens another connection soon seldom takes the same port.
+        """
+        apart = max(self.opened_at - other.until, other.opened_at - self.until)
+        return self.has_addresses_of(other) and apart <= CLOCKS_DIFFER
 
     def may_be_translated(self, other: Claim) -> bool:
         """Whether both may be one TCP connection, captured on one host before and after address translation.

@@ -2,7 +2,8 @@
 
 A connection that was told its ranges goes by its own. Any other goes by what the broker advertised to others
 at the same address: the lists in force. A list that appears after another one was last made supersedes it, as
-after an upgrade. Lists that are made in turns, by brokers behind one address, are all in force.
+after an upgrade. Lists that are made in turns, by brokers behind one address, are all in force, and so is a
+list that was in force when the connection was opened: it may lead to a broker that nobody asks any more.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def known_ranges(claim: Claim, others: Sequence[Claim]) -> KnownRanges:
     assert claim.refused is not None
     if claim.refused.told is not None:
         return KnownRanges(_if_usable([claim.refused.told]), by_others=False)
-    in_force, _ = advertisements(others, claim.since)
+    in_force, _ = _advertisements_of(claim, others)
     ranges = [each for made in in_force for each in ranges_of(made, claim.refused.api_key)]
     is_unreadable = any(not made.ranges for made in in_force)
     return KnownRanges([] if is_unreadable else _if_usable(ranges), by_others=True)
@@ -55,6 +56,8 @@ def is_refused_version(claim: Claim, others: Sequence[Claim]) -> bool | None:
         return None
     if known.include(claim.refused.api_version):
         return False
+    if claim.refused.served and known.by_others and not claim.refused.by_error:
+        return None
     is_explained = claim.refused.by_error or not known.by_others or not _is_answered(claim, others)
     return True if is_explained else None
 
@@ -65,6 +68,19 @@ def advertisements(others: Sequence[Claim], at: int) -> tuple[list[Claim], list[
     superseded = [each for each in made if any(each.until < later.since for later in made)]
     in_force = [each for each in made if each not in superseded]
     return sorted(in_force, key=lambda each: each.until), superseded
+
+
+def _advertisements_of(claim: Claim, others: Sequence[Claim]) -> tuple[list[Claim], list[Claim]]:
+    """Return the advertisements in force while a connection lived, the latest last, and the superseded ones.
+
+    Connections to older brokers go on when the address has passed to newer ones. Of a connection that was
+    joined midway it is not known when it began, so no list is superseded.
+    """
+    in_force, superseded = advertisements(others, claim.since)
+    earlier = superseded if claim.joined else advertisements(others, claim.opened_at)[0]
+    still = [each for each in superseded if each in earlier]
+    over = [each for each in superseded if each not in still]
+    return sorted([*still, *in_force], key=lambda each: each.until), over
 
 
 def ranges_of(made: Claim, api_key: int) -> list[Range]:
@@ -92,7 +108,7 @@ def _is_answered(claim: Claim, others: Sequence[Claim]) -> bool:
     answered_at = first_response(others, key, version)
     if answered_at is None or answered_at > claim.since + MINUTE:
         return False
-    in_force, superseded = advertisements(others, claim.since)
+    in_force, superseded = _advertisements_of(claim, others)
     had_it = any(
         lowest <= version <= highest for made in superseded for lowest, highest in ranges_of(made, key)
     )

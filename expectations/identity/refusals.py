@@ -80,6 +80,7 @@ class Refusals(msgspec.Struct, array_like=True):
             told=told_range(conversation, closed_upon[0]),
             asked_at=self.asked_at if is_negotiation else conversation.opened_at,
             is_whole=is_negotiation and self.is_whole,
+            served=conversation.has_served(closed_upon),
         )
 
     def repeated(self, conversation: Conversation) -> Refused:

@@ -134,6 +134,7 @@ def _refused_in_sequence(claim: Claim, others: Sequence[Claim]) -> list[Claim]:
     alike, sequence = [other for other in others if _is_same_refusal(claim, other)], [claim]
     while len(sequence) < LONGEST_SEQUENCE:
         before = [other for other in alike if sequence[0].opened_after(_rebootstrap_at(other))]
+        before = [other for other in before if not any(map(other.may_be_copy_of, sequence))]
         if not before:
             break
         sequence.insert(0, max(before, key=lambda other: (other.opened_at, other.connection)))

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from decoders.protocol import API_VERSIONS
-from expectations.identity.claim import Claim, IdentityKind
-from expectations.identity.known_ranges import first_response
+from expectations.identity.claim import Claim, IdentityKind, Refused
+from expectations.identity.known_ranges import first_response, known_ranges
 from expectations.identity.refusals import is_told
-from expectations.rules.base.closes_in_a_row import ENOUGH_CLOSES, closes_upon_same, count_in_a_row
+from expectations.rules.base.closes_in_a_row import (
+    ENOUGH_CLOSES,
+    closes_upon_same,
+    count_in_a_row,
+    is_negotiation_refused,
+)
 from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+
+_BY_CLOSING = f"by closing the connection, at least {ENOUGH_CLOSES} times"
 
 
 class AdvertisedVersionRefused(IdentityRule):
@@ -33,8 +40,9 @@ class AdvertisedVersionRefused(IdentityRule):
     on connections one after another (a broker that stops closes all at once), and if no response to that
     version was seen at this address; less is undecided, and so is a close upon a version that the broker
     has responded to. Error 35 in a well-formed response of another API conforms: it may be that a feature is
-    off. Produce 0 to 2 is not judged: released brokers advertise those versions without having them, for the
-    sake of old clients, and no schema has them any more.
+    off. A client's first ApiVersions request is held against what others at the address were told, under
+    the conditions of kip511/unknown-version-closed. Produce 0 to 2 is not judged: released brokers advertise
+    those versions without having them, for the sake of old clients, and no schema has them any more.
     """
 
     section = "Proposed Changes, ApiVersionResponse"
@@ -46,19 +54,32 @@ class AdvertisedVersionRefused(IdentityRule):
     waits = True
 
     def concerns(self, claim: Claim) -> bool:
-        """Whether a version that the connection was told of was refused, for the first time."""
-        return claim.refused is not None and is_told(claim.refused) and claim.refused.times <= 1
+        """Whether a version was refused, for the first time, of which the connection or others were told."""
+        refused = claim.refused
+        return (
+            refused is not None and refused.times <= 1 and (is_told(refused) or _is_first_question(refused))
+        )
 
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
         """Judge a refusal by all that the broker refused and responded to."""
         assert claim.refused is not None
+        if not is_told(claim.refused):
+            return self._judge_first_question(claim, others)
         if claim.refused.by_error:
             is_negotiation = claim.refused.api_key == API_VERSIONS
             return self._violates("with error 35") if is_negotiation else conforms()
         is_answered = first_response(others, *claim.refused.request) is not None
         if is_answered or count_in_a_row(closes_upon_same(claim, others)) < ENOUGH_CLOSES:
             return undecided()
-        return self._violates(f"by closing the connection, at least {ENOUGH_CLOSES} times")
+        return self._violates(_BY_CLOSING)
+
+    def _judge_first_question(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
+        """Judge a close upon ApiVersions, of which others were told that its version is supported."""
+        known = known_ranges(claim, others)
+        if not known.include(claim.api_version):
+            return None
+        is_refused = is_negotiation_refused(claim, others)
+        return self._violates(_BY_CLOSING) if is_refused else undecided()
 
     def _violates(self, how: str) -> Judgement:
         return Judgement(
@@ -67,3 +88,9 @@ class AdvertisedVersionRefused(IdentityRule):
             observed=f"refused {how}",
             context={"how": how},
         )
+
+
+def _is_first_question(refused: Refused) -> bool:
+    """Whether a broker closed upon ApiVersions, all of which was captured, before it told any versions."""
+    is_close = refused.is_whole and not refused.by_error
+    return is_close and refused.api_key == API_VERSIONS and refused.told is None

@@ -109,14 +109,14 @@ def _chain(
 ) -> list[int]:
     """Return when the claim and the latest two before it were refused, each begun after the one before ended.
 
-    Empty if there are no two.
+    Empty if there are no two. A connection that two feeders see counts once.
     """
-    times, begin = [ended_at(claim)], began_at(claim)
+    chain = [claim]
     for other in sorted(earlier, key=ended_at, reverse=True):
-        if ended_at(other) < begin and len(times) <= ENOUGH:
-            times.insert(0, ended_at(other))
-            begin = began_at(other)
-    return times if len(times) > ENOUGH else []
+        is_before = ended_at(other) < began_at(chain[0]) and len(chain) <= ENOUGH
+        if is_before and not any(other.may_be_copy_of(each) for each in chain):
+            chain.insert(0, other)
+    return [ended_at(each) for each in chain] if len(chain) > ENOUGH else []
 
 
 def _violates(where: str, level: Level) -> Judgement:

@@ -33,12 +33,13 @@ class VersionRefused(IdentityRule):
     ApiVersions itself, whose refusal KIP-511 describes. A refusal is error 35, or a close by the broker while
     this request is the only one in flight. Where the connection was joined midway, or bytes of it were lost,
     that is known once a later request has its response, since a broker responds in order; until then a close
-    is no check. The ranges are those that the connection was told; if it was told
-    none, those that the broker told others at the same address before. Two lists that are made there in
-    turns count both. An API that is not listed at all is as unsupported as a version outside the range:
-    brokers list whatever the listener takes. If no list is known, or the broker has responded to that
-    version all the same, it is undecided. A version inside the range conforms: a close alone refuses
-    nothing. A Produce that cannot be read is undecided, since it may expect no response.
+    is no check. The ranges are those that the connection was told; if it was told none, those that the broker
+    told others at the same address before. Two lists that are made there in turns count both, and a list
+    counts on for the connections that were opened while it was in force. An API that is not listed at all is
+    as unsupported as a version outside the range: brokers list whatever the listener takes. If no list is
+    known, or the broker has responded to that version all the same, at the address or on this connection, it
+    is undecided. A version inside the range conforms: a close alone refuses nothing. A Produce that cannot be
+    read is undecided, since it may expect no response.
     """
 
     section = "Proposed Changes"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from decoders.protocol import API_VERSIONS
 from expectations.identity.claim import NOT_LISTED, Claim, IdentityKind
-from expectations.identity.known_ranges import MINUTE, first_response, is_refused_version, known_ranges
-from expectations.rules.base.closes_in_a_row import ENOUGH_CLOSES, closes_upon_same, count_in_a_row
+from expectations.identity.known_ranges import known_ranges
+from expectations.rules.base.closes_in_a_row import ENOUGH_CLOSES, is_negotiation_refused
 from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
@@ -31,8 +31,9 @@ class UnknownVersionClosed(IdentityRule):
     A close may have many reasons. So it counts only if the request could be read to its last byte and was
     the only one in flight, on three connections, each opened after the one before was closed. It is
     undecided if there were fewer, if the broker closed upon other requests that it supports at that time, if
-    it ever responded to that version, or if it responded to no other version of ApiVersions: a port that
-    speaks TLS closes upon each of them. Requests on header v3, which released brokers misread, belong to
+    it ever responded to that version, if it told nobody its versions within a minute before the first close
+    or later, or if it responded to no other version of ApiVersions: a port that speaks TLS closes upon each
+    of them. Requests on header v3, which released brokers misread, belong to
     kip1313/header-v3-before-negotiation, versions that the broker lists to kip35/advertised-version-refused.
     """
 
@@ -57,17 +58,8 @@ class UnknownVersionClosed(IdentityRule):
         known = known_ranges(claim, others)
         if known.include(refused.api_version):
             return conforms()
-        closes = closes_upon_same(claim, others)
         is_known = any(each != NOT_LISTED for each in known.ranges) or _responds_to_another(claim, others)
-        answered_at = first_response(others, *refused.request)
-        until = max(close.since for close in closes) + MINUTE
-        is_answered = answered_at is not None and answered_at <= until
-        if (
-            not is_known
-            or is_answered
-            or count_in_a_row(closes) < ENOUGH_CLOSES
-            or _is_failing(closes, others)
-        ):
+        if not is_known or not is_negotiation_refused(claim, others):
             return undecided()
         return Judgement(
             Verdict.VIOLATES,
@@ -82,18 +74,4 @@ def _responds_to_another(claim: Claim, others: Sequence[Claim]) -> bool:
         other.api_key == API_VERSIONS and other.api_version != claim.api_version
         for other in others
         if not other.connection and other.ranges is None
-    )
-
-
-def _is_failing(closes: Sequence[Claim], others: Sequence[Claim]) -> bool:
-    """Whether the broker closed upon requests that it may support, while it closed upon these."""
-    begin = min(close.opened_at for close in closes)
-    end = max(close.since for close in closes)
-    return any(
-        other.refused is not None
-        and other not in closes
-        and not other.refused.by_error
-        and begin - MINUTE <= other.since <= end + MINUTE
-        and is_refused_version(other, others) is not True
-        for other in others
     )

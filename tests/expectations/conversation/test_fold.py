@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from decoders.frame.record import Direction, Kind, Pairing, Record
@@ -210,6 +210,7 @@ def test_the_size_of_the_window_changes_nothing(
 
 @examples(100)
 @given(SCRIPTS, st.integers(1, 12))
+@example(["padded"] * 3, 1)
 def test_the_size_of_the_window_changes_no_time_at_which_an_identity_was_shown(
     steps: list[str], size: int
 ) -> None:
