@@ -50,7 +50,7 @@ def runbook(rules: Iterable[Rule]) -> dict[str, str]:
             ]
         ),
         **{f"docs/{_alert_path(page)}": _alert_page(page) for page in alerts},
-        **{f"docs/{_rule_path(rule)}": _rule_page(rule) for rule in rules},
+        **{f"docs/{_rule_path(rule)}": _rule_page(rule, rules) for rule in rules},
     }
 
 
@@ -75,11 +75,11 @@ def _rule_entry(rule: Rule) -> str:
 
 def _alert_page(page: Path) -> str:
     text = re.sub("^### ", "## ", page.read_text(), flags=re.MULTILINE)
-    return f"{HEAD}\n# {page.stem}\n\n{text}"
+    return f"{HEAD}\n# {page.stem}\n\n{text}\n[All alerts and rules](../runbook.md)\n"
 
 
-def _rule_page(rule: Rule) -> str:
-    meaning = rule.page.removeprefix(rule.summary).strip()
+def _rule_page(rule: Rule, rules: Iterable[Rule]) -> str:
+    meaning = _linked(rule.page.removeprefix(rule.summary).strip(), {other.id for other in rules} - {rule.id})
     return f"""\
 {HEAD}
 # {rule.id}
@@ -110,7 +110,18 @@ kipwatch check FILE.pcap
 ```
 amtool silence add rule="{rule.id}"{_ONE_SOFTWARE[rule.role]} --duration=7d --comment="WHY"
 ```
+
+[All alerts and rules](../../runbook.md)
 """
+
+
+def _linked(text: str, others: set[str]) -> str:
+    """Return a rule's text with links to the pages of other rules that it names."""
+
+    def link(found: re.Match[str]) -> str:
+        return f"[{found[0]}](../{found[0]}.md)" if found[0] in others else found[0]
+
+    return re.sub(r"(?<![\w`/])[a-z0-9]+/[a-z0-9-]+(?![\w`])", link, text)
 
 
 def _offenders(rule: Rule) -> str:

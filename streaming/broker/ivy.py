@@ -1,4 +1,4 @@
-"""Runs Ivy, which pyspark ships, to fetch the jars that `pins/ivy.xml` pins.
+"""Runs Ivy, which pyspark ships, to fetch the jars that the files in `pins` pin.
 
 Ivy needs nothing but Java, so a machine without Maven can resolve the jars too.
 """
@@ -14,6 +14,7 @@ from streaming.broker.java import java
 from streaming.user_error import UserError
 
 PINS = Path(__file__).resolve().with_name("pins") / "ivy.xml"
+S3_PINS = PINS.with_name("s3.xml")
 _SETTINGS = PINS.with_name("ivysettings.xml")
 
 # How the lines begin in which Ivy says why it failed, the most specific first.

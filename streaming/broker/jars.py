@@ -1,8 +1,9 @@
 """The cache of pinned jars: resolved once per user and set of pins.
 
-`<user cache>/kipwatch/jars/<digest of ivy.xml>/` holds a folder for each Ivy configuration. It is renamed
+`<user cache>/kipwatch/jars/<digest of the pins>/` holds a folder for each Ivy configuration. It is renamed
 into place when it is complete, so an interrupted resolve leaves no partial folder. Each jar must have the
-SHA-256 that is recorded beside the pins.
+SHA-256 that is recorded beside the pins. The jars of object stores have pins of their own: they are large,
+and only a checkpoint that is in one needs them.
 """
 
 import fcntl
@@ -14,25 +15,26 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from streaming.broker.ivy import PINS, retrieve
+from streaming.broker.ivy import PINS, S3_PINS, retrieve
 from streaming.broker.jar_digests import verify
 from streaming.user_error import UserError
 
-Configuration = Literal["broker", "connector"]
+Configuration = Literal["broker", "connector", "s3"]
 
 # The file that lists all jars. It is written last; a jar that is listed and missing has been deleted since.
 _LISTING = "complete"
 
 
 def jars(configuration: Configuration, report: Callable[[str], None] | None = None) -> list[Path]:
-    """Return the jars of an Ivy configuration; resolve all jars first if the cache lacks any.
+    """Return the jars of an Ivy configuration; resolve all of its pins first if the cache lacks any.
 
     A cold resolve takes a minute; `report` gets its progress line by line. Raises `UserError` if it fails.
     """
-    home = _cache() / _digest(PINS)
+    pins = S3_PINS if configuration == "s3" else PINS
+    home = _cache() / _digest(pins)
     try:
         if not complete(home):
-            _fill(home, report or _ignore)
+            _fill(home, pins, report or _ignore)
     except OSError as error:
         remedy = "set XDG_CACHE_HOME to a folder that you can write to"
         raise UserError(f"cannot keep jars in {home}: {error.strerror}; {remedy}") from error
@@ -62,7 +64,7 @@ def _listed(home: Path) -> list[str]:
     return (home / _LISTING).read_text().splitlines()
 
 
-def _fill(home: Path, report: Callable[[str], None]) -> None:
+def _fill(home: Path, pins: Path, report: Callable[[str], None]) -> None:
     home.parent.mkdir(parents=True, exist_ok=True)
     with _locked(home.with_suffix(".lock"), report):
         if complete(home):  # another process has filled it
@@ -70,9 +72,9 @@ def _fill(home: Path, report: Callable[[str], None]) -> None:
         partial = home.with_suffix(".partial")
         _remove(partial)  # left by a process that was killed
         try:
-            retrieve(PINS, partial, report)
+            retrieve(pins, partial, report)
             _remove(partial / "ivy")
-            verify(partial, PINS)
+            verify(partial, pins)
             seal(partial)
             _remove(home)
             partial.rename(home)

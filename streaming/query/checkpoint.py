@@ -4,6 +4,8 @@ How they are written: Spark writes each file under a temporary name and renames 
 through Hadoop's FileContext, which starts the program `readlink` for both names and for their checksums:
 with two stateful steps that is some thirty processes and a third of a second in every micro-batch. Hadoop's
 older FileSystem renames with rename(2), which is atomic on a local file system, and starts no process.
+An object store renames by copying, which is not atomic: there a file is uploaded under its own name, and
+exists when the upload is completed.
 
 What is prepared:
 
@@ -34,12 +36,22 @@ MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
 BY_FILE_SYSTEM: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
+BY_UPLOAD: Final = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
 
 
 def choose_file_manager(session: SparkSession, configuration: Configuration) -> None:
-    """Let Spark write a local checkpoint through FileSystem, unless [spark] sets a file manager."""
-    if MANAGER not in configuration.spark and _is_local(session, configuration.checkpoint):
+    """Let Spark write files in the way that is atomic where they are, unless [spark] sets a file manager."""
+    if MANAGER in configuration.spark:
+        return
+    if on_s3(configuration.checkpoint):
+        session.conf.set(MANAGER, BY_UPLOAD)
+    elif _is_local(session, configuration.checkpoint):
         session.conf.set(MANAGER, BY_FILE_SYSTEM)
+
+
+def on_s3(checkpoint: str) -> bool:
+    """Whether a checkpoint is in an object store that speaks S3."""
+    return checkpoint.startswith("s3a://")
 
 
 def delete_orphaned_offsets(session: SparkSession, checkpoint: str) -> None:

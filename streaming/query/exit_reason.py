@@ -37,6 +37,17 @@ EXIT_REASONS: Final = (
         "the same checkpoint, nothing is lost as long as the topic holds it",
     ),
     ExitReason(
+        "store-refuses",
+        re.compile(r"\b(?:S3|NoSuchBucket)Exception: ([^\n(]+?) \([^\n)]*Status Code: 4(?!29)"),
+        r"the object store refuses the checkpoint: \1 Correct the bucket, its rights, or the credentials",
+    ),
+    ExitReason(
+        "store-away",
+        re.compile(r"\bon s3a://[^\n]*(?:SdkClientException|S3Exception)"),
+        "the object store of the checkpoint does not answer; nothing is lost as long as the topic holds it",
+        transient=True,
+    ),
+    ExitReason(
         "state-version",
         re.compile(r"StateError: ([^\n]+)"),
         r"\1",

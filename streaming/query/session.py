@@ -15,7 +15,7 @@ from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from streaming.broker.jars import jars
-from streaming.query.checkpoint import choose_file_manager
+from streaming.query.checkpoint import choose_file_manager, on_s3
 from streaming.query.jvm import start_context
 from streaming.query.worker_archive import FOLDER, pack_worker_archive
 from streaming.settings.configuration import Configuration
@@ -38,13 +38,17 @@ def spark_session(configuration: Configuration) -> Iterator[SparkSession]:
     """
     # Holds temporary files of Spark and of the native libraries it unpacks, and the worker archive.
     with TemporaryDirectory(prefix="kipwatch-run-") as scratch:
-        session = _make_session(configuration, jars("connector"), Path(scratch))
+        session = _make_session(configuration, _jars(configuration), Path(scratch))
         try:
             yield session
         finally:
             # A signal to the whole process group may have ended the JVM first.
             with suppress(Py4JError, OSError):
                 session.stop()
+
+
+def _jars(configuration: Configuration) -> list[Path]:
+    return [*jars("connector"), *(jars("s3") if on_s3(configuration.checkpoint) else [])]
 
 
 def _make_session(configuration: Configuration, connector: Sequence[Path], scratch: Path) -> SparkSession:

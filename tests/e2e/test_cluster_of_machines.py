@@ -1,15 +1,15 @@
-"""A Spark cluster of machines with addresses of their own: an executor is lost, the driver starts again."""
+"""A Spark cluster of machines with addresses of their own: an executor is lost, the driver starts again.
+
+Once with a folder that all machines see, once with an object store and executors that come and go.
+"""
 
 from __future__ import annotations
 
-import itertools
 import os
+import shutil
 import signal
-import subprocess
-import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -17,26 +17,13 @@ import pytest
 
 from decoders.schema.registry import default_schemas
 from streaming.broker import child_guard
-from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.findings_topic import FindingsTopic
-from streaming.broker.ports import HOST
-from streaming.broker.topics import create_topics
+from streaming.broker.jars import jars
 from streaming.check.examination import examine
-from streaming.demo.page import scrape
-from streaming.settings.topic_settings import FramesTopicSettings, Topics
-from tests.captures import planted, real_clients
-from tests.e2e.namespaces import Network
-from tests.e2e.process_tree import children, tree
-from tests.e2e.standalone import daemon, lacks_our_packages, start, wait_for
-
-JUDGED = 300.0
-"""Seconds; each new executor compiles first."""
-DRIVER, WORKERS = "driver", ("worker-1", "worker-2")
-MASTER_PORT, PAGE_PORT = 7077, 9108
-TOPICS = Topics(frames=FramesTopicSettings(partitions=4))
-CAPTURES = (real_clients.CAPTURE, 38433), (planted.CAPTURE, 37429)
-"""Each with the port of its broker."""
-_NUMBERS = itertools.count(1)
+from tests.e2e import object_store
+from tests.e2e.machines import CAPTURES, DRIVER, JUDGED, Machines, eventually, found
+from tests.e2e.process_tree import children
+from tests.e2e.standalone import lacks_our_packages, wait_for
 
 pytestmark = [
     pytest.mark.long,
@@ -48,85 +35,33 @@ pytestmark = [
 ]
 
 
-class HubBroker(EmbeddedBroker):
-    """An embedded broker on the hub's address instead of loopback."""
-
-    @property
-    def internal(self) -> str:
-        return f"{Network.hub}:{self.ports.internal}"
-
-    def _write_settings(self) -> None:
-        super()._write_settings()
-        properties = self._folder.properties
-        properties.write_text(properties.read_text().replace(f"//{HOST}:", f"//{Network.hub}:"))
+FOLDER, STORE = "folder", "object-store"
+COME_AND_GO = {
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+    "spark.dynamicAllocation.minExecutors": "1",
+}
+WITHOUT_GO = pytest.mark.skipif(shutil.which("go") is None, reason="go is not installed")
 
 
-class Machines:
-    """The network, the cluster on it and the broker at its hub. `start_query` runs the driver."""
-
-    def __init__(self, stack: ExitStack, folder: Path) -> None:
-        self._stack, self._folder = stack, folder
-        self.network = stack.enter_context(Network(folder, [DRIVER, *WORKERS]))
-        stack.enter_context(self.network.at_hub())
-        self.broker = stack.enter_context(HubBroker())
-        create_topics(self.broker.internal, "kipwatch.frames", "kipwatch.findings", TOPICS)
-        listening = ["--host", Network.hub, "--port", str(MASTER_PORT)]
-        start(stack, folder / "master.log", daemon("master.Master", *listening))
-        self._workers = [self._start_worker(name) for name in WORKERS]
-        for name in WORKERS:
-            wait_for(folder / f"{name}.log", "Successfully registered")
-
-    def start_query(self, buckets: int = 8, partitions: int = 4) -> subprocess.Popen[bytes]:
-        """Run the query as docs/growing.md says: nothing tells Spark which address the driver has.
-
-        Its checkpoint is the one of these numbers.
-        """
-        self.log = self._folder / f"run-{next(_NUMBERS)}.log"
-        configuration = self._folder / "kipwatch.toml"
-        configuration.write_text('[spark]\n"spark.executor.memory" = "600m"\n')
-        command = [sys.executable, "-m", "streaming.commands.main", "run", "--config", str(configuration)]
-        command += ["--master", f"spark://{Network.hub}:{MASTER_PORT}", "--bootstrap", self.broker.internal]
-        command += ["--buckets", str(buckets), "--shuffle-partitions", str(partitions)]
-        command += ["--checkpoint", str(self._folder / f"checkpoint-{buckets}-{partitions}")]
-        command += ["--metrics-address", f"0.0.0.0:{PAGE_PORT}"]
-        return start(self._stack, self.log, self.network.on(DRIVER, command))
-
-    def feed(self, capture: Path, port: int) -> None:
-        command = [sys.executable, "-m", "streaming.commands.main", "feed", str(capture)]
-        command += ["--ports", str(port), "--bootstrap", self.broker.internal]
-        command += ["--feeder-metrics-address", "127.0.0.1:9107"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-
-    def executors(self) -> dict[str, list[int]]:
-        """The processes that are executors, by worker."""
-        found = {name: tree(worker.pid) for name, worker in zip(WORKERS, self._workers, strict=True)}
-        return {
-            name: [process for process in all_of if is_executor(process)] for name, all_of in found.items()
-        }
-
-    def frames_judged(self) -> float:
-        page = scrape(f"{self.network.addresses[DRIVER]}:{PAGE_PORT}")
-        return page.total("kipwatch_frames_total") if page else 0.0
-
-    def _start_worker(self, name: str) -> subprocess.Popen[bytes]:
-        size = ["--cores", "2", "--memory", "1g", "--work-dir", str(self._folder / name)]
-        command = daemon("worker.Worker", *size, f"spark://{Network.hub}:{MASTER_PORT}")
-        return start(self._stack, self._folder / f"{name}.log", self.network.on(name, command))
-
-
-def is_executor(process: int) -> bool:
-    try:
-        command = Path(f"/proc/{process}/cmdline").read_bytes()
-    except OSError:
-        return False
-    return b"java" in command.split(b"\0")[0] and b"CoarseGrainedExecutorBackend" in command
-
-
-@pytest.fixture
-def machines(tmp_path: Path) -> Iterator[Machines]:
+@pytest.fixture(params=[FOLDER, pytest.param(STORE, marks=WITHOUT_GO)])
+def machines(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Machines]:
+    """With a store, what needs the network outside is fetched first: the machines have none."""
+    stored = request.param == STORE
+    program = object_store.build_program(tmp_path) if stored else Path()
+    if stored:
+        jars("s3")
     with ExitStack() as stack:
-        yield Machines(stack, tmp_path)
+        machines = Machines(stack, tmp_path)
+        if stored:
+            for name, value in object_store.CREDENTIALS.items():
+                monkeypatch.setenv(name, value)
+            found_at = object_store.serve_bucket(stack, program, machines.network.hub, tmp_path)
+            machines.spark |= found_at | COME_AND_GO
+            machines.checkpoints = f"s3a://{object_store.BUCKET}"
+        yield machines
 
 
 def test_an_executor_and_the_driver_are_killed_and_the_query_grows(machines: Machines) -> None:
@@ -160,23 +95,11 @@ def test_an_executor_and_the_driver_are_killed_and_the_query_grows(machines: Mac
 
 
 def assert_executors_know_the_driver(machines: Machines) -> None:
+    eventually(lambda: [len(processes) for processes in machines.executors().values()] == [1, 1])
     executors = machines.executors()
-    assert [len(processes) for processes in executors.values()] == [1, 1]
     address = machines.network.addresses[DRIVER]
     for (executor,) in executors.values():
         command = Path(f"/proc/{executor}/cmdline").read_text()
         assert (
             f"CoarseGrainedScheduler@{address}:" in command or f"CoarseGrainedScheduler@{DRIVER}:" in command
         )
-
-
-def found(topic: FindingsTopic) -> Counter[tuple[object, ...]]:
-    topic.poll(0.5)
-    return Counter(finding.likeness() for finding in topic.findings.values())
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + JUDGED
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.5)

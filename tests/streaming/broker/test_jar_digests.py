@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from streaming.broker import jars as cache
-from streaming.broker.ivy import PINS
+from streaming.broker.ivy import PINS, S3_PINS
 from streaming.broker.jar_digests import record, verify
 from streaming.broker.jars import jars
 from streaming.user_error import UserError
@@ -83,7 +83,7 @@ def test_an_altered_jar_never_reaches_the_cache(
 LISTS = [PINS, ROOT / "tests/oracle/ivy.xml", ROOT / "tests/decoders/schema/releases.xml"]
 
 
-@pytest.mark.parametrize("pins", LISTS)
+@pytest.mark.parametrize("pins", [*LISTS, S3_PINS])
 def test_every_pinned_jar_is_recorded(pins: Path) -> None:
     recorded = pins.with_suffix(".sha256").read_text()
     for dependency in ElementTree.parse(pins).getroot().findall("dependencies/dependency"):

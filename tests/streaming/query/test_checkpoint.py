@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.query.checkpoint import BY_FILE_SYSTEM, MANAGER
+from streaming.query.checkpoint import BY_FILE_SYSTEM, BY_UPLOAD, MANAGER
 from streaming.query.session import spark_session
 from streaming.settings.configuration import Configuration
 
@@ -23,10 +23,12 @@ BY_CONTEXT = BY_FILE_SYSTEM.replace("FileSystem", "FileContext")
         ("{folder}", {"spark.hadoop.fs.defaultFS": "hdfs://127.0.0.1:9"}, None),
         ("hdfs://127.0.0.1:9{folder}", {}, None),
         ("nowhere://{folder}", {}, None),
+        pytest.param("s3a://bucket{folder}", {MANAGER: BY_CONTEXT}, BY_CONTEXT, marks=pytest.mark.long),
+        pytest.param("s3a://bucket{folder}", {}, BY_UPLOAD, marks=pytest.mark.long),
         ("", {}, None),
     ],
 )
-def test_a_local_checkpoint_is_written_through_the_file_system(
+def test_how_a_checkpoint_is_written_depends_on_where_it_is(
     tmp_path: Path, checkpoint: str, spark: dict[str, str], manager: str | None
 ) -> None:
     configuration = Configuration(checkpoint=checkpoint.format(folder=tmp_path), spark=spark)

@@ -16,6 +16,16 @@ org.apache.spark.api.python.PythonException: Traceback (most recent call last):
 streaming.state.state_error.StateError: the checkpoint holds state of version 9, this kipwatch writes 3: run
 """,
     "spark-gone": "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\n\tat x",
+    "store-refuses": """An error occurred while calling o92.start.
+: java.nio.file.AccessDeniedException: s3a://b/x: getFileStatus on s3a://b/x: \
+software.amazon.awssdk.services.s3.model.S3Exception: The signature does not match. (Service: S3, \
+Status Code: 403, Request ID: W) (SDK Attempt Count: 1):SignatureDoesNotMatch
+""",
+    "store-away": """An error occurred while calling o92.start.
+: java.net.ConnectException: getFileStatus on s3a://b/x: software.amazon.awssdk.core.exception.\
+SdkClientException: Unable to execute HTTP request: Connect to 127.0.0.1:18345 failed: Connection refused
+Caused by: java.util.concurrent.TimeoutException: no
+""",
     "frames-lost": "org.apache.spark.SparkException: [KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] Some data",
     "archive-not-written": "ArchiveNotWrittenError: cannot write the archive a: no space\n  at x",
     "findings-not-written": "FindingsNotWrittenError: findings were not written to f: no answer\n  at x",
@@ -51,7 +61,27 @@ def test_only_transient_reasons_restart_the_query() -> None:
         "archive-not-written",
         "findings-not-written",
         "kafka-away",
+        "store-away",
     }
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_store_that_is_busy_is_away(status: int) -> None:
+    text = (
+        f"on s3a://b/x: software.amazon.awssdk.services.s3.model.S3Exception: Slow (Status Code: {status}, R)"
+    )
+    reason, _ = explain(text)
+    assert reason.name == "store-away"
+
+
+def test_a_missing_bucket_is_named() -> None:
+    text = (
+        "org.apache.hadoop.fs.s3a.UnknownStoreException: `s3a://b/x': getFileStatus on s3a://b/x: "
+        "software.amazon.awssdk.services.s3.model.NoSuchBucketException: The specified bucket does not "
+        "exist. (Service: S3, Status Code: 404, Request ID: PE) (SDK Attempt Count: 1)"
+    )
+    reason, line = explain(text)
+    assert reason.name == "store-refuses" and "The specified bucket does not exist." in line
 
 
 def test_the_page_on_running_names_every_reason() -> None:
