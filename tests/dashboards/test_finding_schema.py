@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import msgspec
 import pytest
 
@@ -16,7 +15,12 @@ from streaming.check.examination import examine
 from streaming.commands.main import main
 from tests.captures import planted, real_clients
 
-VALIDATOR = jsonschema.Draft202012Validator(json.loads(finding_schema()))
+
+@pytest.fixture(scope="module")
+def validator() -> Any:
+    import jsonschema  # noqa: PLC0415  # takes two seconds to load, in every worker that collects this file
+
+    return jsonschema.Draft202012Validator(json.loads(finding_schema()))
 
 
 def findings(capture: Path) -> list[dict[str, Any]]:
@@ -26,27 +30,27 @@ def findings(capture: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("capture", [planted.CAPTURE, real_clients.CAPTURE], ids=lambda path: path.stem)
-def test_every_finding_of_the_captures_is_valid(capture: Path) -> None:
+def test_every_finding_of_the_captures_is_valid(validator: Any, capture: Path) -> None:
     for document in findings(capture):
-        VALIDATOR.validate(document)
+        validator.validate(document)
 
 
-def test_a_line_of_check_is_valid(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_line_of_check_is_valid(validator: Any, capfd: pytest.CaptureFixture[str]) -> None:
     main(["check", "--jsonl", str(planted.CAPTURE)])
     lines = capfd.readouterr().out.splitlines()
     assert len(lines) > 40
     for line in lines:
-        VALIDATOR.validate(json.loads(line))
+        validator.validate(json.loads(line))
 
 
 @pytest.mark.parametrize(("field", "value"), [("occurrences", "3"), ("evidence", None), ("rule", 1)])
-def test_a_field_of_another_type_is_refused(field: str, value: object) -> None:
+def test_a_field_of_another_type_is_refused(validator: Any, field: str, value: object) -> None:
     document = findings(planted.CAPTURE)[0] | {field: value}
-    assert not VALIDATOR.is_valid(document)
+    assert not validator.is_valid(document)
 
 
-def test_a_missing_field_is_refused_and_a_further_one_allowed() -> None:
+def test_a_missing_field_is_refused_and_a_further_one_allowed(validator: Any) -> None:
     document = findings(planted.CAPTURE)[0]
-    assert VALIDATOR.is_valid(document | {"added_later": 1})
+    assert validator.is_valid(document | {"added_later": 1})
     del document["section"]
-    assert not VALIDATOR.is_valid(document)
+    assert not validator.is_valid(document)

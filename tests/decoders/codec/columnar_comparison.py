@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -57,7 +58,6 @@ def frames_of(samples: Sequence[Sample]) -> Frames:
 
 
 SCHEMAS = default_schemas()
-READER = ColumnarReader(SCHEMAS, fields_of(SCHEMAS))
 TYPES = {
     message: {name.partition(".")[2]: kind for name, kind in _leaves(message.struct, message.name)}
     for api in SCHEMAS.apis
@@ -65,9 +65,15 @@ TYPES = {
 }
 
 
+@functools.cache
+def _reader() -> ColumnarReader:
+    """The reader of every field, made once and only where it is used."""
+    return ColumnarReader(SCHEMAS, fields_of(SCHEMAS))
+
+
 def hold_against_the_scalar_reader(samples: Sequence[Sample]) -> DecodedFrames:
     """Read samples with both readers and compare; returns what the columnar reader returned."""
-    decoded = READER.read(frames_of(samples))
+    decoded = _reader().read(frames_of(samples))
     for number, sample in enumerate(samples):
         scalar = _scalar(sample)
         assert head_of(decoded, number) == _head_of_scalar(scalar, sample.frame), sample

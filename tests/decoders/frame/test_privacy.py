@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,10 +95,16 @@ def body_of(schemas: Schemas, record: Record) -> dict[str, Any] | None:
     return read_response(schemas, record.frame, key, version, cut=record.is_cut).body
 
 
+@functools.cache
+def cutter(schemas: Schemas) -> ColumnarCutter:
+    """One cutter for all APIs of the schemas: it costs more to make than to use."""
+    return ColumnarCutter(schemas)
+
+
 def check(schemas: Schemas, api: Api) -> int:
     """Hold that the scalar and the columnar cutter keep none of the contents; return how many there were."""
     frames = list(guarded(schemas, api))
-    columns = ColumnarCutter(schemas).cut(batch_of([whole for _, whole in frames])).records()
+    columns = cutter(schemas).cut(batch_of([whole for _, whole in frames])).records()
     for (path, whole), column in zip(frames, columns, strict=True):
         kept, blanked = cut(schemas, whole), blank(schemas, whole)
         assert column == kept, path

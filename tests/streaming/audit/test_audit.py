@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import socket
 from collections.abc import Iterator
+from types import ModuleType
 
 import pytest
 from confluent_kafka import Producer
@@ -12,7 +14,6 @@ from rich.console import Console
 
 from decoders.frame.record import Endpoint, Kind, Record, pack
 from streaming.audit import frames_topic
-from streaming.audit.audit import audit, audit_table
 from streaming.user_error import UserError
 
 TOPIC = "kipwatch.frames"
@@ -24,6 +25,12 @@ def broker() -> Iterator[Producer]:
     producer = Producer({"test.mock.num.brokers": 1, "log_level": 0})
     yield producer
     producer.flush(5)
+
+
+@pytest.fixture
+def auditing() -> ModuleType:
+    """Loads Great Expectations where it is used: each worker that collects this file would spend 3 s."""
+    return importlib.import_module("streaming.audit.audit")
 
 
 def address(broker: Producer) -> str:
@@ -43,45 +50,51 @@ def publish(broker: Producer, count: int) -> None:
     assert broker.flush(5) == 0
 
 
-def test_the_records_of_all_partitions_are_read_and_judged(broker: Producer) -> None:
+def test_the_records_of_all_partitions_are_read_and_judged(auditing: ModuleType, broker: Producer) -> None:
     """Whatever partition a record fell into, it is in the slice."""
     publish(broker, 60)
-    result = audit(address(broker), TOPIC, 10_000)
+    result = auditing.audit(address(broker), TOPIC, 10_000)
     assert result.rows == 60
     assert result.success
 
 
-def test_no_more_than_the_limit_is_read_however_long_the_topic(broker: Producer) -> None:
+def test_no_more_than_the_limit_is_read_however_long_the_topic(
+    auditing: ModuleType, broker: Producer
+) -> None:
     """The duration of an audit does not depend on the age of the topic."""
     publish(broker, 200)
     partitions = len(broker.list_topics(TOPIC, timeout=5).topics[TOPIC].partitions)
-    assert audit(address(broker), TOPIC, 5 * partitions).rows == 5 * partitions
+    assert auditing.audit(address(broker), TOPIC, 5 * partitions).rows == 5 * partitions
 
 
-def test_what_does_not_hold_is_shown_with_the_number_of_rows(broker: Producer) -> None:
+def test_what_does_not_hold_is_shown_with_the_number_of_rows(auditing: ModuleType, broker: Producer) -> None:
     """The table names the expectation, and a record that came twice counts twice."""
     publish(broker, 3)
     publish(broker, 3)
-    result = audit(address(broker), TOPIC, 10_000)
+    result = auditing.audit(address(broker), TOPIC, 10_000)
     shown = io.StringIO()
-    Console(file=shown, width=120).print(audit_table(result))
+    Console(file=shown, width=120).print(auditing.audit_table(result))
     lines = [line for line in shown.getvalue().splitlines() if "do not hold" in line]
     assert [line.split()[0] for line in lines] == ["opened-once", "record-unique"]
     assert all("6 of 6 rows do not hold" in line for line in lines)
 
 
-def test_a_topic_of_other_records_is_one_line_that_names_the_place(broker: Producer) -> None:
+def test_a_topic_of_other_records_is_one_line_that_names_the_place(
+    auditing: ModuleType, broker: Producer
+) -> None:
     """The user may have named the wrong topic."""
     broker.produce("orders", key=b"k", value=b"not a frame")
     assert broker.flush(5) == 0
     with pytest.raises(UserError, match=r"orders, partition .* holds no record of kipwatch"):
-        audit(address(broker), "orders", 10)
+        auditing.audit(address(broker), "orders", 10)
 
 
-def test_a_broker_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_is_not_there_is_one_line(
+    auditing: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nobody listens on a port that was free a moment ago."""
     monkeypatch.setattr(frames_topic, "PATIENCE", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
         free = f"127.0.0.1:{server.getsockname()[1]}"
     with pytest.raises(UserError, match=f"cannot read the topic {TOPIC} at {free}"):
-        audit(free, TOPIC, 10)
+        auditing.audit(free, TOPIC, 10)
