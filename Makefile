@@ -15,7 +15,7 @@ COMPILE_LOCK = CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --s
 	--no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fetched rule site release layout demo check test long bench lint docs lock clean packages
+.PHONY: help setup fetched rule site release layout demo check test clients long bench lint docs lock clean packages
 .NOTPARALLEL:
 
 help:
@@ -40,6 +40,10 @@ test: packages setup lint ## everything the project promises, checked
 long: packages setup ## what takes minutes to hours: fuzzing, Kafka's own classes, 200 kills, an hour of traffic
 	$(BIN)/pytest -m long
 
+clients: packages setup ## every client library at every broker, captured and judged; as root, half an hour
+	$(BIN)/python -m tests.clients.survey $(ARGS)
+	$(BIN)/python -m tests.clients.page
+
 bench: setup ## every bench, each with a JSON object as its last line
 	@for name in $$($(BIN)/python -c "from streaming.commands.bench import BENCHES; print(*BENCHES)"); do \
 		$(BIN)/kipwatch bench $$name --json || exit; \
@@ -54,6 +58,7 @@ lint: $(READY) ## style, types and the import contracts
 docs: $(READY) ## write what is generated anew: dashboards, alerts, runbook, settings, file map
 	$(BIN)/python -m dashboards.build
 	$(BIN)/python -m tests.repository.file_map
+	$(BIN)/python -m tests.clients.page
 
 site: docs ## the documentation as a site, in the folder site: open site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

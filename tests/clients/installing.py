@@ -1,0 +1,105 @@
+"""Installs one version of a client library into the user's cache, and says how its program is started."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from streaming.broker.java import java
+from streaming.user_error import UserError
+from tests.clients.releases import jars_of
+from tests.clients.table import FOLDER, Client
+
+PATIENCE = 900.0
+_TOOLS = {"python": (), "java": ("javac",), "go": ("go",), "node": ("node", "npm")}
+_COMPLETE = "complete"
+Command = list[str | Path]
+
+
+class MissingError(Exception):
+    """A client that this machine cannot run, with the reason."""
+
+
+def installed(client: Client, version: str) -> Command:
+    """Return the command of the client's program, which is installed first if the cache lacks it.
+
+    Raises MissingError.
+    """
+    for tool in _TOOLS[client.language]:
+        if shutil.which(tool) is None:
+            raise MissingError(f"{tool} is not installed")
+    home = _cache() / f"{client.folder}-{version}"
+    if not (home / _COMPLETE).exists():
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir(parents=True)
+        _INSTALL[client.language](client, version, home)
+        (home / _COMPLETE).touch()
+    return _COMMAND[client.language](client, version, home)
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kipwatch" / "clients"
+
+
+def _run(command: Sequence[str | Path], folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    if done.returncode != 0:
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        raise MissingError(f"{command[0]} failed: {lines[-1] if lines else done.returncode}")
+
+
+def _install_python(client: Client, version: str, home: Path) -> None:
+    _run([sys.executable, "-m", "venv", home], home)
+    _run([home / "bin" / "pip", "install", "--quiet", f"{client.package}=={version}"], home)
+
+
+def _python(client: Client, version: str, home: Path) -> Command:
+    return [home / "bin" / "python", FOLDER / client.folder / "client.py"]
+
+
+def _install_node(client: Client, version: str, home: Path) -> None:
+    (home / "package.json").write_text('{"private": true}')
+    _run(["npm", "install", "--silent", f"{client.package}@{version}"], home)
+
+
+def _node(client: Client, version: str, home: Path) -> Command:
+    # The program is outside the folder, so it is told where modules are.
+    return ["env", f"NODE_PATH={home / 'node_modules'}", "node", FOLDER / client.folder / "client.js"]
+
+
+def _install_go(client: Client, version: str, home: Path) -> None:
+    shutil.copy(FOLDER / client.folder / "main.go", home)
+    _run(["go", "mod", "init", "client"], home)
+    _run(["go", "get", f"{client.package}@v{version}"], home)
+    _run(["go", "mod", "tidy"], home)
+    _run(["go", "build", "-o", "client", "."], home)
+
+
+def _go(client: Client, version: str, home: Path) -> Command:
+    return [home / "client"]
+
+
+def _install_java(client: Client, version: str, home: Path) -> None:
+    classes = ["Client", "StreamsClient"]
+    classes += ["ShareClient"] if client.steps_of(version, "99").count("share") else []
+    sources = [FOLDER / client.folder / f"{name}.java" for name in classes]
+    _run(["javac", "-nowarn", "-cp", _class_path(version), "-d", home, *sources], home)
+
+
+def _java(client: Client, version: str, home: Path) -> Command:
+    return [java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{home}:{_class_path(version)}", "Client"]
+
+
+def _class_path(version: str) -> str:
+    try:
+        return ":".join(map(str, jars_of(version)))
+    except UserError as error:
+        raise MissingError(str(error)) from error
+
+
+_INSTALL = {"python": _install_python, "node": _install_node, "go": _install_go, "java": _install_java}
+_COMMAND = {"python": _python, "node": _node, "go": _go, "java": _java}

@@ -1,0 +1,46 @@
+"""Captures one port of the loopback interface by tcpdump while a program runs."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+STARTS_WITHIN = 30.0
+SETTLES = 1.0
+"""Seconds for the last packets, and for the broker to log what it served."""
+
+
+class LostPacketsError(Exception):
+    """The kernel dropped packets, so the capture is not whole."""
+
+
+@contextmanager
+def captured(port: int, capture: Path) -> Iterator[None]:
+    """Keep what passes meanwhile in a file. Raises LostPacketsError if any of it was lost."""
+    log = capture.with_suffix(".tcpdump")
+    command = ["tcpdump", "-i", "lo", "-U", "-n", "-B", "65536", "-Z", "root", "-w", str(capture)]
+    with log.open("wb") as output:
+        process = subprocess.Popen([*command, f"tcp port {port}"], stderr=output)
+    try:
+        _await(log, "listening on")
+        yield
+        time.sleep(SETTLES)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(10)
+    dropped = re.search(r"(\d+) packets dropped by kernel", log.read_text())
+    if dropped and int(dropped[1]):
+        raise LostPacketsError(f"{dropped[1]} packets were dropped")
+
+
+def _await(log: Path, text: str) -> None:
+    deadline = time.monotonic() + STARTS_WITHIN
+    while text not in log.read_text():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"tcpdump did not start: {log.read_text()}")
+        time.sleep(0.05)

@@ -1,0 +1,131 @@
+"""Runs one client at one broker: capture, comparison with the broker's log, verdict."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from decoders.schema.registry import default_schemas
+from expectations.judging.finding import Finding
+from streaming.check.examination import Examination, examine
+from tests.clients.comparison import compare
+from tests.clients.installing import Command
+from tests.clients.recorder import captured
+from tests.clients.releases import ReleasedBroker
+from tests.streaming.broker.request_log import read_request_log
+
+PATIENCE = 150.0
+"""Seconds for a program to play its steps."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What one rule found: how often, and the first of its findings as an example."""
+
+    rule: str
+    level: str
+    count: int
+    message: str
+    observed: str
+    bytes: str
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One run. `failed` is the last line that the program printed, if its status was not 0.
+
+    `checks` has for each rule that judged anything: conforms, violates, undecided. `equal` counts requests
+    that the capture and the broker's log both have, `differing` those that only one of them has.
+    """
+
+    client: str
+    version: str
+    broker: str
+    date: str
+    steps: list[str]
+    frames: int
+    connections: int
+    equal: int
+    differing: int
+    unanswered: int
+    findings: list[Found] = []
+    checks: dict[str, tuple[int, int, int]] = {}
+    undecodable: dict[str, int] = {}
+    failed: str = ""
+    skipped: str = ""
+
+    @property
+    def violations(self) -> set[str]:
+        """The rules that were violated."""
+        return {found.rule for found in self.findings if found.level == "violation"}
+
+
+def run(
+    command: Command, broker: ReleasedBroker, capture: Path, steps: Sequence[str], named: tuple[str, str]
+) -> Result:
+    """Let a program play its steps while its traffic is captured. `named` is the client and its version."""
+    before = sum(1 for _ in read_request_log(broker.request_log))
+    topic = f"t{uuid.uuid4().hex[:8]}"
+    with captured(broker.ports.watched, capture):
+        failed = _play([*command, broker.watched, topic, *steps], capture.with_suffix(".output"))
+    lines = list(read_request_log(broker.request_log))[before:]
+    compared = compare(capture, broker.ports.watched, lines)
+    examination = examine(capture, default_schemas(), [broker.ports.watched])
+    client, version = named
+    return Result(
+        client=client,
+        version=version,
+        broker=broker.release,
+        date=datetime.now(UTC).date().isoformat(),
+        steps=list(steps),
+        frames=examination.frames,
+        connections=examination.connections,
+        equal=compared.equal,
+        differing=compared.unseen.total() + compared.unlogged.total(),
+        unanswered=compared.unanswered,
+        findings=_found(examination.findings),
+        checks=_checks(examination),
+        undecodable=examination.undecodable,
+        failed=failed,
+    )
+
+
+def _play(command: Command, output: Path) -> str:
+    """Run a program to its end, or to the end of patience. Returns why it failed, "" if it did not."""
+    with output.open("wb") as printed:
+        process = subprocess.Popen(command, stdout=printed, stderr=subprocess.STDOUT, start_new_session=True)
+        deadline = time.monotonic() + PATIENCE
+        while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return f"it did not end within {PATIENCE:.0f} s"
+    if process.returncode == 0:
+        return ""
+    lines = [line for line in output.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1].strip()[:200] if lines else f"status {process.returncode}"
+
+
+def _found(findings: Sequence[Finding]) -> list[Found]:
+    counts = Counter(finding.rule for finding in findings)
+    firsts = {finding.rule: finding for finding in reversed(findings)}
+    return [
+        Found(rule, first.level, counts[rule], first.message, first.observed, first.evidence.bytes[:96])
+        for rule, first in sorted(firsts.items())
+    ]
+
+
+def _checks(examination: Examination) -> dict[str, tuple[int, int, int]]:
+    return {
+        each.rule: (each.conforms, each.violates, each.undecided)
+        for each in examination.coverage
+        if each.conforms + each.violates + each.undecided
+    }
