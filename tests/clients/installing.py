@@ -85,7 +85,7 @@ def _go(client: Client, version: str, home: Path) -> Command:
 
 def _install_java(client: Client, version: str, home: Path) -> None:
     classes = ["Client", "StreamsClient"]
-    classes += ["ShareClient"] if client.steps_of(version, "99").count("share") else []
+    classes += ["ShareClient"] if "share" in client.steps_of(version, "99") else []
     sources = [FOLDER / client.folder / f"{name}.java" for name in classes]
     _run(["javac", "-nowarn", "-cp", _class_path(version), "-d", home, *sources], home)
 

@@ -69,7 +69,7 @@ Real clients at real brokers, run by `make clients`, captured on the loopback in
 - {frames} frames were judged. {equal} requests are those that the broker logged, by connection, API, version,
   correlation ID and client ID; {sum(result.differing for result in done)} differ.
 - {sum(len(result.undecodable) for result in done)} runs had frames that could not be decoded.
-- Each finding is explained below. None is false.
+- Each finding is explained below.
 """
 
 
@@ -94,12 +94,7 @@ def _cell(result: Result | None) -> str:
 
 def _rules(done: Sequence[Result]) -> Iterator[str]:
     names = [client.name for client in table().client]
-    checks: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
-    for result in done:
-        for rule_id, counts in result.checks.items():
-            checks[rule_id, result.client] = [
-                a + b for a, b in zip(checks[rule_id, result.client], counts, strict=True)
-            ]
+    checks = _checks(done)
     yield "## Rules\n"
     yield "How often each rule judged each client at all brokers: what conforms, and what it found.\n"
     yield "| rule | " + " | ".join(names) + " |"
@@ -109,6 +104,16 @@ def _rules(done: Sequence[Result]) -> Iterator[str]:
         if any(row):
             yield f"| `{rule.id}` | " + " | ".join(map(_counts, row)) + " |"
     yield ""
+
+
+def _checks(done: Iterable[Result]) -> dict[tuple[str, str], list[int]]:
+    """Add up by rule and client: conforms, violates, undecided."""
+    checks: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for result in done:
+        for rule, counts in result.checks.items():
+            sums = checks[rule, result.client]
+            sums[:] = [before + count for before, count in zip(sums, counts, strict=True)]
+    return checks
 
 
 def _counts(counts: Sequence[int] | None) -> str:
@@ -150,14 +155,10 @@ def _undecided(done: Sequence[Result]) -> Iterator[str]:
 
 def undecided(done: Iterable[Result]) -> Iterator[tuple[str, str, float]]:
     """Yield each rule and client with a share of undecided checks above MUCH."""
-    checks: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
-    for result in done:
-        for rule, (conforms, violates, open_) in result.checks.items():
-            checks[rule, result.client][0] += open_
-            checks[rule, result.client][1] += conforms + violates + open_
-    for (rule, client), (open_, all_) in sorted(checks.items()):
-        if open_ > MUCH * all_:
-            yield rule, client, open_ / all_
+    for (rule, client), counts in sorted(_checks(done).items()):
+        share = counts[-1] / sum(counts)
+        if share > MUCH:
+            yield rule, client, share
 
 
 def _more() -> Iterator[str]:

@@ -17,9 +17,9 @@ import msgspec
 from decoders.schema.registry import default_schemas
 from expectations.judging.finding import Finding
 from streaming.check.examination import Examination, examine
+from tests.captures.recording import captured
 from tests.clients.comparison import compare
 from tests.clients.installing import Command
-from tests.clients.recorder import captured
 from tests.clients.releases import ReleasedBroker
 from tests.streaming.broker.request_log import read_request_log
 
@@ -59,7 +59,6 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     checks: dict[str, tuple[int, int, int]] = {}
     undecodable: dict[str, int] = {}
     failed: str = ""
-    skipped: str = ""
 
     @property
     def violations(self) -> set[str]:
