@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
+from decoders.tls.outcome import Outcome
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.ledger import Ledger
 from decoders.wire.other_protocol import OtherProtocol
 from streaming.doctor.diagnosis import Diagnosis, Verdict
+from streaming.doctor.key_logs import ExaminedKeyLogs
+from streaming.feeder import tls_watch
 from streaming.feeder.capture import CaptureError, InterfaceCapture
 from streaming.feeder.excluded_traffic import ExcludedTraffic
-from streaming.feeder.port_watch import PAGE
+from streaming.feeder.port_watch import ANY_PORT, PAGE, port_name
 from streaming.settings.configuration import Configuration
 from streaming.settings.release import load_schemas
 
@@ -21,46 +25,79 @@ SECONDS: Final = 5.0
 """How long packets are captured."""
 _POLL_SECONDS: Final = 0.2
 _RING_BYTES: Final = 8 << 20
+_NEEDS_CHANGE: Final = frozenset({Outcome.NO_KEY, Outcome.UNSUPPORTED_SUITE})
+"""Outcomes that time does not mend."""
 
 
 def watched_ports(configuration: Configuration, seconds: float = SECONDS) -> Iterator[Diagnosis]:
-    """Yield a line for each watched port, or one line for all if none is named."""
+    """Yield a line for each key log, and for each watched port, or for all if none is named."""
     schemas = load_schemas(configuration.schemas)
-    tracker = ColumnarTracker(
-        schemas, ports=configuration.ports, run=0, max_frame=configuration.max_request_bytes
-    )
-    # What is compiled now does not cost seconds of the capture.
-    tracker.feed(PacketBatch.of([]))
-    interfaces, networks = configuration.interface, configuration.excluded_networks
+    with ExaminedKeyLogs([Path(name) for name in configuration.tls_keylog]) as key_logs:
+        tracker = ColumnarTracker(
+            schemas,
+            ports=configuration.ports,
+            run=0,
+            max_frame=configuration.max_request_bytes,
+            key_log=key_logs.key_log,
+        )
+        # What is compiled now does not cost seconds of the capture.
+        tracker.feed(PacketBatch.of([]))
+        try:
+            _capture(configuration, tracker, key_logs, seconds)
+        except CaptureError as error:
+            yield Diagnosis(Verdict.NO, "watched ports", str(error))
+            return
+        yield from key_logs.diagnoses()
+    where = f"on {', '.join(configuration.interface)} in {seconds:.0f} s"
+    for port, ledger in (tracker.port_ledgers or {ANY_PORT: tracker.ledger}).items():
+        yield _seen(port_name(port), ledger, where)
+
+
+def _capture(
+    configuration: Configuration, tracker: ColumnarTracker, key_logs: ExaminedKeyLogs, seconds: float
+) -> None:
+    """Feed the tracker with what passes. Raises CaptureError."""
+    networks = configuration.excluded_networks
     excluded = ExcludedTraffic(networks)
-    try:
-        with InterfaceCapture(interfaces, configuration.ports, _RING_BYTES, networks) as capture:
-            ends_at = time.monotonic() + seconds
-            while time.monotonic() < ends_at:
-                packets = capture.packets(_POLL_SECONDS)
-                tracker.feed(excluded.without_excluded(packets, tracker.ledger))
-    except CaptureError as error:
-        yield Diagnosis(Verdict.NO, "watched ports", str(error))
-        return
+    with InterfaceCapture(configuration.interface, configuration.ports, _RING_BYTES, networks) as capture:
+        ends_at = time.monotonic() + seconds
+        while time.monotonic() < ends_at:
+            packets = capture.packets(_POLL_SECONDS)
+            key_logs.poll()
+            tracker.feed(excluded.without_excluded(packets, tracker.ledger))
     tracker.finish()
-    where = f"on {', '.join(interfaces)} in {seconds:.0f} s"
-    if not tracker.port_ledgers:
-        yield _seen("every port", tracker.ledger, where)
-    for port, ledger in tracker.port_ledgers.items():
-        yield _seen(f"port {port}", ledger, where)
 
 
 def _seen(name: str, ledger: Ledger, where: str) -> Diagnosis:
+    verdict, detail = _of_kafka(ledger, where) or _of_other(ledger) or _of_nothing(ledger, where)
+    return Diagnosis(verdict, name, detail)
+
+
+def _of_kafka(ledger: Ledger, where: str) -> tuple[Verdict, str] | None:
+    """What is said of a port that carries frames, or TLS beside a key log."""
+    read = ledger.tls[Outcome.READ]
+    unread = next((each for each, _ in ledger.tls.most_common() if each is not Outcome.READ), None)
+    detail = f"{ledger.framed} bytes of Kafka {where}{f', {read} TLS connections read' if read else ''}"
+    if unread is None:
+        return (Verdict.YES, detail) if ledger.framed else None
+    reason = f"{tls_watch.UNREAD[unread]} ({ledger.tls[unread]} connections); see {tls_watch.PAGE}"
     if ledger.framed:
-        return Diagnosis(Verdict.YES, name, f"{ledger.framed} bytes of Kafka {where}")
+        return Verdict.NOTE, f"{detail}; {reason}"
+    return Verdict.NO if unread in _NEEDS_CHANGE else Verdict.NOTE, reason
+
+
+def _of_other(ledger: Ledger) -> tuple[Verdict, str] | None:
     if ledger.opaque[OtherProtocol.TLS]:
-        detail = f"carries TLS: nothing is judged there; take it out of `ports`, or see {PAGE}#tls"
-        return Diagnosis(Verdict.NO, name, detail)
+        remedy = "name a key log as `tls_keylog`, or take it out of `ports`"
+        return Verdict.NO, f"carries TLS: nothing is judged there; {remedy}; see {PAGE}#tls"
     if ledger.opaque:
-        detail = f"carries something that is not Kafka: correct `ports`; see {PAGE}#other-protocols"
-        return Diagnosis(Verdict.NOTE, name, detail)
+        remedy = f"correct `ports`; see {PAGE}#other-protocols"
+        return Verdict.NOTE, f"carries something that is not Kafka: {remedy}"
+    return None
+
+
+def _of_nothing(ledger: Ledger, where: str) -> tuple[Verdict, str]:
     if ledger.captured:
-        detail = f"{ledger.captured} bytes {where}, too few to recognise: run the doctor again"
-        return Diagnosis(Verdict.NOTE, name, detail)
+        return Verdict.NOTE, f"{ledger.captured} bytes {where}, too few to recognise: run the doctor again"
     remedy = f"if clients talk now, correct `ports` or `interface`; see {PAGE}#nothing-arrives"
-    return Diagnosis(Verdict.NOTE, name, f"nothing {where}: {remedy}")
+    return Verdict.NOTE, f"nothing {where}: {remedy}"

@@ -24,6 +24,7 @@ from streaming.feeder.key_log_files import FollowedKeyLogs
 from streaming.feeder.outlet import Outlet
 from streaming.feeder.own_traffic import OwnTraffic
 from streaming.feeder.port_watch import ANY_PORT, PortWatch
+from streaming.feeder.tls_watch import TlsWatch
 from streaming.log import FEEDER_LOG
 from streaming.settings.configuration import Configuration
 from streaming.settings.private_file import open_private
@@ -83,6 +84,7 @@ class Feeder:
         self._own = own
         self._key_logs = key_logs
         self._port_watch = PortWatch(_source(configuration, capture))
+        self._tls_watch = TlsWatch()
         self._heartbeats = FeederHeartbeats(run, cluster, feeder)
         self._outlet: Outlet
         self._running = False
@@ -200,6 +202,7 @@ class Feeder:
         self._metrics.account_ports(self._port_ledgers)
         if not self._stopping.is_set():
             self._port_watch.check(self._port_ledgers, self._measured_at)
+            self._tls_watch.check(self._port_ledgers, self._measured_at)
         self._account_records()
 
     def _account_records(self) -> None:

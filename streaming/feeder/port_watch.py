@@ -1,4 +1,7 @@
-"""Says in the log which watched ports carry nothing that can be judged: no traffic, TLS, another protocol."""
+"""Says in the log which watched ports carry nothing that can be judged: no traffic, TLS, another protocol.
+
+What becomes of TLS beside a key log is `tls_watch`'s to say.
+"""
 
 from __future__ import annotations
 
@@ -82,17 +85,18 @@ class PortWatch:
 
     def _silence(self, number: int, seconds: float) -> str:
         return (
-            f"{_name(number)} on {self._source} has carried nothing for {seconds:.0f} s: "
+            f"{port_name(number)} on {self._source} has carried nothing for {seconds:.0f} s: "
             f"check the port and the interface; see {PAGE}#nothing-arrives"
         )
 
 
-def _name(number: int) -> str:
+def port_name(number: int) -> str:
+    """Return what a port is called in the log."""
     return f"port {number}" if number else "every port"
 
 
 def _opacity(number: int, protocol: str) -> str:
     if protocol == OtherProtocol.TLS:
-        return f"{_name(number)} carries TLS: nothing is judged there; see {PAGE}#tls"
+        return f"{port_name(number)} carries TLS: nothing is judged there; see {PAGE}#tls"
     carried = "something that is not Kafka" if protocol == OtherProtocol.NOISE else protocol
-    return f"{_name(number)} carries {carried}: nothing is judged there; see {PAGE}#other-protocols"
+    return f"{port_name(number)} carries {carried}: nothing is judged there; see {PAGE}#other-protocols"

@@ -56,7 +56,7 @@ def test_feed_publishes_the_plaintext(kipwatch: Kipwatch, capture: Path) -> None
     assert ran.status == 0
     assert "request API 18 v3" in ran.output
     events = [json.loads(line) for line in ran.output.splitlines() if line.startswith("{")]
-    assert [event["event"] for event in events] == ["key-log-read", "ready", "stopped"]
+    assert [event["event"] for event in events] == ["key-log-read", "ready", "tls-read", "stopped"]
 
 
 @pytest.mark.parametrize("command", ["check", "decode", "report", "feed"])
