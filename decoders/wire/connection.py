@@ -166,14 +166,19 @@ class Connection:
         return self.buffered + encrypted
 
     @property
-    def awaits_key(self) -> bool:
-        """Whether encrypted bytes are held until their key is known."""
-        return self._decryption is not None and self._decryption.awaits_key
+    def awaits_key_since(self) -> int | None:
+        """The capture time since which encrypted bytes wait for their key, None if none do."""
+        return None if self._decryption is None else self._decryption.awaits_key_since
 
     def try_keys(self) -> Iterator[Record]:
         """Go on with encrypted bytes that are held, if their key is known meanwhile."""
-        if self._decryption is not None and self._decryption.awaits_key:
-            yield from self._process_decrypted(self._decryption.try_keys(self.last_seen_at))
+        if self._decryption is not None:
+            yield from self._process_decrypted(self._decryption.try_keys())
+
+    def give_up_keys(self) -> Iterator[Record]:
+        """Wait no longer for the key of encrypted bytes."""
+        if self._decryption is not None:
+            yield from self._process_decrypted(self._decryption.give_up_keys())
 
     @property
     def buffered(self) -> int:

@@ -4,9 +4,9 @@ A connection whose client begins with a ClientHello is TLS; any other passes as 
 comes out with the capture time, position and acknowledgment of the segment that carried it, so frames, times
 and evidence are those that the same connection has without TLS.
 
-While the key log has no secrets of a connection, its bytes are held: for MAX_KEY_WAIT of capture time, and up
-to MAX_KEY_HELD bytes. After lost bytes the next record is found by decryption. How much plaintext was lost is
-not known, so the Kafka layer looks for the next frame at the beginnings of records.
+While the key log has no secrets of a connection, its bytes are held, up to MAX_KEY_HELD, and until the
+tracker asks to give up, after MAX_KEY_WAIT. After lost bytes the next record is found by decryption. How much
+plaintext was lost is not known, so the Kafka layer looks for the next frame at the beginnings of records.
 """
 
 from __future__ import annotations
@@ -87,16 +87,20 @@ class Decryption:
             yield from self._detect(direction, event)
         elif self._awaiting is not None:
             self._hold(direction, event)
-            yield from self.try_keys(event.captured_at)
+            yield from self.try_keys()
+            if self._held_cost > MAX_KEY_HELD:
+                yield from self.give_up_keys()
         else:
             yield from self._read(direction, event)
 
-    def try_keys(self, now: int) -> Iterator[tuple[Direction, Passed]]:
-        """Go on if the secrets are known meanwhile, or wait no longer if it took too long."""
-        assert self._session is not None
-        if self._session.has_keys():
+    def try_keys(self) -> Iterator[tuple[Direction, Passed]]:
+        """Go on if bytes are held and the secrets are known meanwhile."""
+        if self._session is not None and self._awaiting is not None and self._session.has_keys():
             yield from self._go_on()
-        elif now - self._waits_since > MAX_KEY_WAIT or self._held_cost > MAX_KEY_HELD:
+
+    def give_up_keys(self) -> Iterator[tuple[Direction, Passed]]:
+        """Wait no longer: the secrets have not come in time."""
+        if self._awaiting is not None and not self.is_over:
             yield from self._give_up(Outcome.NO_KEY)
 
     def finish(self) -> Iterator[tuple[Direction, Passed]]:
@@ -122,9 +126,9 @@ class Decryption:
         self._opening.clear()
 
     @property
-    def awaits_key(self) -> bool:
-        """Whether bytes are held until their key is known."""
-        return self._awaiting is not None
+    def awaits_key_since(self) -> int | None:
+        """The capture time since which bytes wait for their key, None if none do."""
+        return None if self._awaiting is None else self._waits_since
 
     @property
     def held(self) -> int:

@@ -9,7 +9,8 @@ until half of it is free; their later segments join them mid-stream. The bytes t
 bounded by the largest frame, the largest hole and the requests in flight.
 
 A connection that waits for packets that are captured late is asked to give up when a later packet shows that
-`MAX_WAIT` has passed, whichever connection that packet belongs to.
+`MAX_WAIT` has passed, whichever connection that packet belongs to. So is one that waits for its TLS secrets,
+after `MAX_KEY_WAIT`.
 
 A connection that was silent for `KEPT_FOR` of capture time is closed as IDLE. A closed connection is
 remembered for a while, so that its last segments do not open a new one.
@@ -20,7 +21,6 @@ from __future__ import annotations
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
-from itertools import takewhile
 from typing import NamedTuple
 
 from decoders.codec.acknowledgement import expects_response as _expects_response
@@ -30,12 +30,14 @@ from decoders.schema.registry import Schemas
 from decoders.tls.key_log import KeyLog
 from decoders.wire.assembly import MAX_FRAME
 from decoders.wire.connection import Connection
+from decoders.wire.decryption import MAX_KEY_WAIT
 from decoders.wire.frame_detector import ExcludesClient, ExpectsResponse, FrameDetector
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.packet import Packet
 from decoders.wire.patience import MAX_WAIT
 from decoders.wire.recorder import Run
 from decoders.wire.segment import Segment, Skipped, SocketAddress, TcpFlag, read_segment
+from decoders.wire.waiting import WaitingConnections
 
 MAX_CONNECTIONS = 100_000
 MAX_HELD = 512 * 1024 * 1024
@@ -100,12 +102,12 @@ class Tracker:
         self._detector = FrameDetector(schemas, expects_response, max_frame, excludes_client)
         self._key_log = key_log
         self._key_log_version = 0
-        self._keyless: dict[_Key, Connection] = {}
+        self._keyless = WaitingConnections(MAX_KEY_WAIT)
         """Connections that wait for their secrets."""
         self._open: OrderedDict[_Key, Connection] = OrderedDict()
         """In the order of their latest segments."""
-        self._waiting: OrderedDict[_Key, tuple[int, Connection]] = OrderedDict()
-        """Connections that wait for late packets, and since when, in the order in which they began."""
+        self._waiting = WaitingConnections(MAX_WAIT)
+        """Connections that wait for late packets."""
         self._closed: OrderedDict[_Key, _ClosedConnection] = OrderedDict()
 
     @property
@@ -143,11 +145,9 @@ class Tracker:
             return []
         self._key_log_version = self._key_log.version
         records: list[Record] = []
-        for key, connection in list(self._keyless.items()):
+        for connection in self._keyless:
             records += connection.try_keys()
-            self._count_held(connection)
-            if not connection.awaits_key:
-                del self._keyless[key]
+            self._note_held(connection)
         return records
 
     def _records(self, segment: Segment) -> Iterator[Record]:
@@ -187,43 +187,38 @@ class Tracker:
 
     def _note(self, connection: Connection, segment: Segment) -> None:
         """Note what a connection holds, whether it waits, and whether it was closed when `segment` came."""
-        self._count_held(connection)
-        key, since = (connection.client, connection.server), connection.waits_since
-        if since is None:
-            self._waiting.pop(key, None)
-        elif key not in self._waiting or self._waiting[key][0] != since:
-            self._waiting[key] = since, connection
-            self._waiting.move_to_end(key)
-        if connection.awaits_key:
-            self._keyless[key] = connection
-        elif self._keyless:
-            self._keyless.pop(key, None)
+        self._note_held(connection)
+        self._waiting.note(connection, connection.waits_since)
         if connection.is_closed:
             self._remember(connection, segment.captured_at)
+
+    def _note_held(self, connection: Connection) -> None:
+        """Note what a connection holds, and whether it waits for its secrets."""
+        self._count_held(connection)
+        self._keyless.note(connection, connection.awaits_key_since)
 
     @property
     def waits_until(self) -> int | None:
         """The capture time after which a packet makes a connection give up; None if none waits."""
-        since = next((since for since, _ in self._waiting.values()), None)
-        return None if since is None else since + MAX_WAIT
+        ends = [end for end in (self._waiting.until, self._keyless.until) if end is not None]
+        return min(ends, default=None)
 
     def overdue(self, captured_at: int) -> list[Connection]:
         """Return the connections that a packet captured at a time makes give up, if none is evicted.
 
         They are the first ones that wait, so the others are not looked at, however many they are.
         """
-        waiting = self._waiting.values()
-        return [each for _, each in takewhile(lambda wait: captured_at - wait[0] > MAX_WAIT, waiting)]
+        return list(self._waiting.overdue(captured_at))
 
     def _give_up_overdue(self, segment: Segment) -> Iterator[Record]:
-        while self._waiting:
-            since, connection = next(iter(self._waiting.values()))
-            if segment.captured_at - since <= MAX_WAIT:
-                break
+        while (connection := next(self._waiting.overdue(segment.captured_at), None)) is not None:
             yield from connection.give_up()
             self._note(connection, segment)
             if self.held > self._max_held:
                 yield from self._evict_heaviest(segment)
+        while (connection := next(self._keyless.overdue(segment.captured_at), None)) is not None:
+            yield from connection.give_up_keys()
+            self._note_held(connection)
 
     def touch(self, connection: Connection) -> None:
         """Make a connection the one that was seen last."""
@@ -288,8 +283,8 @@ class Tracker:
         yield from connection.close(closing, segment.captured_at, segment.position)
         self._count_held(connection)
         del self._open[connection.client, connection.server]
-        self._waiting.pop((connection.client, connection.server), None)
-        self._keyless.pop((connection.client, connection.server), None)
+        self._waiting.note(connection, None)
+        self._keyless.note(connection, None)
         self._notify_end(connection)
 
     def _notify_end(self, connection: Connection) -> None:

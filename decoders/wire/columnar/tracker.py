@@ -271,11 +271,15 @@ class ColumnarTracker:
         """Go on with connections whose secrets have become known since the latest batch."""
         self._tracker.held = int(self._totals["held"][0])
         self._add_records(self._tracker.try_keys())
-        self._totals["held"] = self._tracker.held
+        self._note_held()
 
     def _process_segment(self, segment: Segment) -> None:
         self._tracker.held = int(self._totals["held"][0])
         self._add_records(self._tracker.process(segment))
+        self._note_held()
+
+    def _note_held(self) -> None:
+        """Note for the fast path what connections hold, and until when they wait."""
         self._totals["held"] = self._tracker.held
         until = self._tracker.waits_until
         self._totals["waits_until"] = _LATEST_TIME if until is None else until

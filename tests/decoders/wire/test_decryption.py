@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from operator import attrgetter
 from random import Random
 
 import pytest
@@ -13,9 +15,14 @@ from decoders.tls.key_log import KeyLog
 from decoders.tls.outcome import Outcome
 from decoders.wire.decryption import MAX_KEY_HELD, MAX_KEY_WAIT
 from decoders.wire.ledger import SkipReason
+from decoders.wire.packet import Packet
+from decoders.wire.segment import SocketAddress
 from tests.decoders.tls.writer import SUITES, TlsWriter
+from tests.decoders.wire.columnar.equality import packets_between, placed
 from tests.decoders.wire.conversation import (
+    CLIENT,
     EVENTS,
+    SECOND,
     TO_BROKER,
     TO_CLIENT,
     BitFlip,
@@ -133,6 +140,61 @@ def test_a_wait_for_a_key_is_bounded_in_time() -> None:
     records, ledger = both(sent, writer.key_log, known_from=len(sent) - 1)
     assert ledger.tls == {Outcome.NO_KEY: 1}
     assert not list(frames_in(records))
+
+
+def waiting(number: int, begin: int) -> list[Packet]:
+    """A TLS connection that falls silent after some exchanges; its first packet is captured at `begin`."""
+    client = SocketAddress(CLIENT.address, 41_000 + number)
+    wire = encrypted(exchanges(2), TlsWriter(*SUITES[3], seed=number))
+    return packets_between(wire, client, start=begin, interval=MILLISECOND, close=False)
+
+
+def beside(begin: int, end: int) -> list[Packet]:
+    """A connection in plaintext that goes on from `begin` to `end`, four requests a second."""
+    events = exchanges((end - begin) // SECOND * 2)
+    return packets_between(events, start=begin, interval=SECOND // 4, close=False)
+
+
+def merged(*conversations: list[Packet]) -> list[Packet]:
+    return placed(sorted((each for one in conversations for each in one), key=attrgetter("captured_at")))
+
+
+@pytest.mark.parametrize("cut", [(), range(0, 200, 7)])
+def test_a_wait_for_a_key_ends_although_its_connection_is_silent(cut: Sequence[int]) -> None:
+    """Two connections wait, with a second between them; the packets of a third show the time."""
+    sent = merged(waiting(1, 0), waiting(2, SECOND), beside(0, MAX_KEY_WAIT + 4 * SECOND))
+    records, ledger = both(sent, "", cut)
+    shown = [each for each in records if each.kind is Kind.GAP]
+    assert [str(each.client).rpartition(":")[2] for each in shown] == ["41001", "41002"]
+    # Each is recorded when a packet shows that its time has passed, not at the end.
+    after = [records[records.index(each) + 1].captured_at - MAX_KEY_WAIT for each in shown]
+    assert all(begin * SECOND < at < (begin + 1) * SECOND for begin, at in enumerate(after))
+    assert ledger.tls == {Outcome.NO_KEY: 2}
+
+
+def test_a_silent_connection_without_a_key_holds_nothing_after_its_time() -> None:
+    tracker = new_tracker(key_log=KeyLog())
+    for packet in merged(waiting(1, 0), beside(0, MAX_KEY_WAIT + 2 * SECOND)):
+        tracker.feed(packet)
+    assert tracker.ledger.tls == {Outcome.NO_KEY: 1}
+    assert tracker.held < MAX_KEY_HELD // 100
+
+
+@examples(30)
+@given(
+    st.lists(st.tuples(st.integers(0, 14), st.booleans()), min_size=1, max_size=6),
+    st.integers(0, 300),
+    cuts,
+)
+def test_many_connections_wait_in_any_order(
+    waits: list[tuple[int, bool]], known_from: int, cut: list[int]
+) -> None:
+    conversations = [waiting(number, begin * SECOND) for number, (begin, _) in enumerate(waits)]
+    sent = merged(*conversations, beside(0, 30 * SECOND))
+    known = [TlsWriter(*SUITES[3], seed=number).key_log for number, (_, logs) in enumerate(waits) if logs]
+    _, ledger = both(sent, "".join(known), cut, known_from=min(known_from, len(sent) - 1))
+    assert ledger.tls.total() == len(waits)
+    assert ledger.tls[Outcome.NO_KEY] >= len(waits) - len(known)
 
 
 def test_an_unsupported_suite_is_said_and_skipped() -> None:
