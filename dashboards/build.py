@@ -1,4 +1,4 @@
-"""Generates dashboards, alerts, runbook, settings and schema of findings: `python -m dashboards.build`.
+"""Generates dashboards, alerts, runbook, references and schema of findings: `python -m dashboards.build`.
 
 The generated files are what people import, so they are committed. `--check` writes nothing, names the files
 that differ from what would be written, and exits 1 if there are any. With `--folder`, `--grafana` and
@@ -19,6 +19,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from dashboards import alerts, clients, conformance, links, pipeline, rule
 from dashboards.finding_schema import FINDING_SCHEMA, finding_schema
 from dashboards.links import Places
+from dashboards.metrics_reference import METRICS_REFERENCE, metrics_reference
 from dashboards.reference import REFERENCE, reference
 from dashboards.runbook import FOLDERS, runbook
 from expectations.rules.catalogue import RULES
@@ -43,6 +44,7 @@ def artefacts(places: Places | None = None) -> dict[str, str]:
         f"{GENERATED}/alerts.yml": YAML_HEAD + rule_file,
         FINDING_SCHEMA: finding_schema(),
         REFERENCE: reference(),
+        METRICS_REFERENCE: metrics_reference(),
         **runbook(RULES),
     }
 

@@ -31,7 +31,7 @@ COMMANDS = {
     "bench": "measure a part of kipwatch, compared with other tools where possible",
     "doctor": "show what this machine can do and what is missing",
     "prepare": "fetch jars and compile, so that a first start needs no network",
-    "completion": "print what bash, zsh or tcsh need to complete commands and flags",
+    "completion": "print what bash, zsh, fish or tcsh need to complete commands and flags",
 }
 _SPARK, _EXPECTATIONS = {"run": "pyspark"}, {"audit": "great_expectations"}
 EXTRAS = {"run": _SPARK, "demo": _SPARK | _EXPECTATIONS, "audit": _EXPECTATIONS}
