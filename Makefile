@@ -55,7 +55,7 @@ lint: $(READY) ## style, types and the import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: $(READY) ## write what is generated anew: dashboards, alerts, runbook, settings, file map
+docs: $(READY) ## write generated files anew: dashboards, alerts, runbook, settings, file map, clients
 	$(BIN)/python -m dashboards.build
 	$(BIN)/python -m tests.repository.file_map
 	$(BIN)/python -m tests.clients.page

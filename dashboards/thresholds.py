@@ -21,7 +21,7 @@ NEW_FOR = "1h"
 """How long a software counts as one that begins to violate."""
 UNIDENTIFIED_FOR = "2h"
 UNIDENTIFIED_TIMES = 6
-"""In so many periods of five minutes must connections without a name offend. A scan takes one or two."""
+"""Periods of five minutes in which connections without a name must offend. A scan takes one or two."""
 MISROUTED_STORM = 50
 """Misrouted connections in five minutes. One or two are a client that follows a broker's move."""
 UNDECODABLE_SHARE = 0.01

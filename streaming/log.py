@@ -61,7 +61,7 @@ def configure_log(level: Level = "info") -> None:
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
     """Leave out what py4j logs, by the root logger too: each call to a JVM that is gone.
 
-    That the JVM is gone is an event of the query.
+    The query has an event of its own for a JVM that is gone.
     """
     return "py4j" not in (*PurePath(record.pathname).parts, record.name.partition(".")[0])
 

@@ -92,7 +92,7 @@ class RecordReader:
         return self._record()
 
     def lose(self, size: int) -> None:
-        """Process bytes that were not captured: the next record begins behind them, at an unknown offset.
+        """Process bytes that were not captured: the next record begins after them, at an unknown offset.
 
         If the header of the record that they are in was captured, no record begins before its end.
         """

@@ -12,7 +12,7 @@ If there is a key log, TLS is decrypted before it gets here, and what cannot be 
 encrypted: `abandon_encrypted`, or TLS records of a connection that was joined mid-stream.
 
 A connection is excluded if the first request that is captured has an excluded client ID. This request is
-recorded, and a GAP behind it. All further bytes are skipped.
+recorded, and a GAP after it. All further bytes are skipped.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _CORRELATION_ID = struct.Struct(">i")
 
 
 class ApiVersionsResponse(NamedTuple):
-    """The latest ApiVersions response: the stream offset behind it, and the capture time of its last byte.
+    """The latest ApiVersions response: the stream offset after it, and the capture time of its last byte.
 
     `awaited_alone` means that no other request was in flight, nor sent, while the client waited for it.
     """

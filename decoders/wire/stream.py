@@ -35,7 +35,7 @@ class Chunk(NamedTuple):
 
     `starts_segment` is true if they begin where the segment's payload begins, as frames often do.
     `acknowledgment` is the 32-bit number in the segment's header, `behind` the offset in the other direction
-    that it stands for. `missing` is the number of bytes behind it that the snap length cut off.
+    that it stands for. `missing` is the number of bytes after it that the snap length cut off.
     """
 
     offset: int

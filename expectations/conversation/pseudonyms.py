@@ -1,4 +1,4 @@
-"""Pseudonyms: identities are replaced before they become facts, so that nothing behind holds a plain one.
+"""Pseudonyms: identities are replaced before they become facts, so that no later stage holds a plain one.
 
 Statements, connections, rules, state, findings and reports then know pseudonyms alone, and no rule can forget
 to hide an ID. Rules judge as before, since a pseudonym keeps what they read of an identity:
@@ -9,7 +9,8 @@ to hide an ID. Rules judge as before, since a pseudonym keeps what they read of 
   mixed case, become one. Reserved UUIDs and blank texts identify nobody and stay.
 - Any other text stays as long as it is, if it has more than SHORTEST characters, and becomes no UUID.
 
-A pseudonym is a keyed hash (BLAKE2b). Who has the key can recognise an identity, nobody can compute one back.
+A pseudonym is a keyed hash (BLAKE2b). With the key an identity can be recognised; nobody can compute an
+identity from its pseudonym.
 """
 
 from __future__ import annotations

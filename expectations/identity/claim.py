@@ -202,8 +202,8 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
     def key(self) -> tuple[bytes, int] | str:
         """What claims of one identity that are snapshots of each other share.
 
-        Of a listener one claim is kept for all that spoke Kafka, one for each other protocol to which it
-        responded, and one for each client address that got no response.
+        A listener has one claim for all that spoke Kafka, one for each other protocol to which it responded,
+        and one for each client address that got no response.
         """
         if self.identity.kind is not IdentityKind.LISTENER:
             return self.connection, self.first_sequence
@@ -268,7 +268,7 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
     def merged(self, other: Claim) -> Claim:
         """Return the later of two snapshots, with the evidence of the one that has it.
 
-        Of claims that were made apart, the one that began first is returned. Claims of a server that belong
+        If the claims were made apart, the one that began first is returned. Claims of a server that belong
         to no connection differ only in when it showed the same.
         """
         if (self.connection, self.first_sequence) != (other.connection, other.first_sequence):

@@ -1,7 +1,7 @@
 """The claim tracker: which identities a connection shows, and when it makes a claim of one.
 
 It works on the conversation's facts, observation by observation. A claim is made when an identity appears,
-when what is claimed of it changes, and when it leaves. For how long it was shown goes with those claims.
+when what is claimed of it changes, and when it leaves. Each claim says for how long it was shown.
 `connection_claims.py` writes the claims.
 """
 

@@ -73,8 +73,8 @@ def advertisements(others: Sequence[Claim], at: int) -> tuple[list[Claim], list[
 def _advertisements_of(claim: Claim, others: Sequence[Claim]) -> tuple[list[Claim], list[Claim]]:
     """Return the advertisements in force while a connection lived, the latest last, and the superseded ones.
 
-    Connections to older brokers go on when the address has passed to newer ones. Of a connection that was
-    joined midway it is not known when it began, so no list is superseded.
+    Connections to older brokers live on when the address has passed to newer ones. It is not known when a
+    connection that was joined midway began, so no list is superseded for it.
     """
     in_force, superseded = advertisements(others, claim.since)
     earlier = superseded if claim.joined else advertisements(others, claim.opened_at)[0]

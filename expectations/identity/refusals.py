@@ -19,8 +19,8 @@ from expectations.identity.claim import NOT_LISTED, Refused
 VERSIONS_LIMIT: Final = 8
 """API versions whose refusals are claimed of one connection."""
 REFUSALS_LIMIT: Final = 3
-"""Refusals of one ApiVersions version that are claimed of one connection. Of other APIs it is the first only,
-since equal responses fold."""
+"""Refusals of one ApiVersions version that are claimed of one connection. For other APIs only the first
+one is claimed, since equal responses fold."""
 ENOUGH: Final = 2
 """Refusals in a row after which a request must not be sent again."""
 

@@ -27,7 +27,7 @@ CLAIM_LIMITS: Final = {
 }
 """Claims that are kept of one identity; the oldest that has left makes room.
 
-Of a listener the latest one does: a scanner with ever new addresses must not make ever new findings.
+For a listener the latest one makes room: a scanner with ever new addresses must not make ever new findings.
 """
 ADVERTISEMENTS_LIMIT: Final = 16
 """Advertisements that are kept of one server; the one that was made longest ago makes room."""

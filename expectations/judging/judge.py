@@ -113,7 +113,7 @@ class Judge:
         return outcomes
 
     def interrupt(self, state: ConnectionState) -> Outcome:
-        """Judge a connection on which frames were lost that no record tells of, as if by a gap."""
+        """Judge a connection on which frames were lost without a record of that, as if by a gap."""
         progress, outcome = state.conversation.progress, Outcome()
         at, sequence = progress.captured_at, progress.sequence
         gap = Observation(Statement(Kind.GAP), Occurrence(sequence, sequence, at, at, NO_EVIDENCE))

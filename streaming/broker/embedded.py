@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from streaming.broker import child_guard
+from streaming.broker.guarded_process import last_line
 from streaming.broker.jars import jars
 from streaming.broker.java import java
 from streaming.broker.ports import HOST, reserve
@@ -106,7 +107,7 @@ class EmbeddedBroker:
         tool += [f"--cluster-id={self.cluster_id}", "--config", self._folder.properties]
         done = subprocess.run(tool, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise UserError(f"the embedded broker cannot format its storage: {_last_line(done.stderr)}")
+            raise UserError(f"the embedded broker cannot format its storage: {last_line(done.stderr)}")
 
     def _start(self) -> subprocess.Popen[bytes]:
         # What is read there must be of this start.
@@ -140,7 +141,7 @@ class EmbeddedBroker:
         """Return the first error of the server log, or else the last line of the JVM's output."""
         log = self._folder.server_log
         error = first_error(log.read_text()) if log.exists() else ""
-        return error or _last_line(self._folder.output.read_text())
+        return error or last_line(self._folder.output.read_text())
 
 
 def first_error(server_log: str) -> str:
@@ -152,7 +153,3 @@ def first_error(server_log: str) -> str:
     error = next((line for line in lines if _ERROR.match(line)), "")
     exception = _EXCEPTION.match(next(lines, ""))
     return exception[1] if exception else _ERROR.sub("", error)
-
-
-def _last_line(text: str) -> str:
-    return next((line for line in reversed(text.splitlines()) if line.strip()), "it printed nothing")

@@ -34,7 +34,7 @@ _DEFINITE: Final = frozenset(
 class FramesTopic:
     """Finds out whether the frames topic exists, and creates it as configured if it does not.
 
-    Kafka may be away for as long as it likes. `is_created` tells that this object has created the topic.
+    Kafka may be away for as long as it likes. `is_created` is True if this object has created the topic.
     """
 
     def __init__(self, bootstrap: str, name: str, topics: Topics, settings: Mapping[str, Setting]) -> None:

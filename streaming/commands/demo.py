@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="end the clients after so many seconds, even if they are not done",
     )
     parser.add_argument(
-        "--keep", action="store_true", help="keep everything running until Ctrl-C, as --observe does"
+        "--keep", action="store_true", help="leave everything running until Ctrl-C, as --observe does"
     )
     parser.add_argument(
         "--relay", action="store_true", help="record by relays even if capturing is permitted"
@@ -50,10 +50,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path("kipwatch-demo.pcap"),
         metavar="FILE",
-        help="file for the recorded capture (default: kipwatch-demo.pcap)",
+        help="file for the recorded capture (default: %(default)s)",
     )
     add_observe_flag(parser)
-    add_flags(parser, ["metrics_address", "feeder_metrics_address", "spec"])
+    addresses = dict.fromkeys(("metrics_address", "feeder_metrics_address"), "a free port of this machine")
+    add_flags(parser, [*addresses, "spec"], addresses)
 
 
 def run(arguments: argparse.Namespace) -> int:

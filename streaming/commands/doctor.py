@@ -21,7 +21,7 @@ from streaming.commands import run as run_command
 from streaming.doctor.diagnosis import Diagnosis, Verdict, examine
 from streaming.doctor.examination import examination
 from streaming.feeder.capture import can_capture
-from streaming.settings.configuration import Configuration, add_flags, configure
+from streaming.settings.configuration import Configuration, configure
 from streaming.user_error import UserError
 
 _OF_FEEDER = {*feed.SETTINGS, "exclude"} - {*run_command.SETTINGS, "ports"}
@@ -32,7 +32,9 @@ _COLOURS = {Verdict.YES: "green", Verdict.NOTE: "cyan", Verdict.NO: "yellow"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the flags."""
-    add_flags(parser, ())
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="examine what this configuration of feeder or query needs"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -61,9 +61,10 @@ def _explain(chosen: Plan, files: list[Path], query_host: str | None) -> None:
     feeder, query = files
     brokers = {listener.node_id for listener in chosen.listeners}
     ports = ", ".join(map(str, chosen.ports))
-    print(f"cluster {chosen.cluster_id}, {len(brokers)} brokers; watched ports: {ports}")
+    count = "1 broker" if len(brokers) == 1 else f"{len(brokers)} brokers"
+    print(f"cluster {chosen.cluster_id}, {count}; watched ports: {ports}")
     for port in chosen.encrypted:
-        print(f"port {port} carries TLS: nothing is judged there")
+        print(f"port {port} carries TLS and is not watched; with a key log it can be: see docs/tls.md")
     if chosen.is_own_watched and query_host:
         print(f"kipwatch's own topics are on a watched listener: run the query on this host, {query_host},")
         print("which the feeders exclude")

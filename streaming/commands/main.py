@@ -24,14 +24,14 @@ COMMANDS = {
     "feed": "capture packets and publish frames to Kafka",
     "run": "run the streaming query: decode, judge, publish findings and metrics",
     "findings": "show the findings of a running query as they come",
-    "report": "show client software by rule, and what brokers advertise",
+    "report": "show client software by rule, what brokers advertise, and who breaks on an upgrade",
     "rules": "list the rules, or explain one",
     "audit": "validate the frames topic with its Great Expectations suite",
     "schemas": "list Kafka's message schemas, compare two releases, or read those of a kafka-clients jar",
     "bench": "measure a part of kipwatch, compared with other tools where possible",
-    "doctor": "show what this machine can do and what is missing",
+    "doctor": "show what this machine, or a configuration, can do and what is missing",
     "prepare": "fetch jars and compile, so that a first start needs no network",
-    "completion": "print what bash, zsh, fish or tcsh need to complete commands and flags",
+    "completion": "print the script by which a shell completes commands and flags",
 }
 _SPARK, _EXPECTATIONS = {"run": "pyspark"}, {"audit": "great_expectations"}
 EXTRAS = {"run": _SPARK, "demo": _SPARK | _EXPECTATIONS, "audit": _EXPECTATIONS}

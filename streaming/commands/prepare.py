@@ -1,4 +1,4 @@
-"""`kipwatch prepare`: fetch jars and compile, so that a first start needs no network and no patience."""
+"""`kipwatch prepare`: fetch jars and compile, so that a first start needs no network and compiles nothing."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path("kipwatch-record.pcap"),
         metavar="FILE",
-        help="pcap file for the traffic, passwords included, for you only (default: %(default)s)",
+        help="pcap file for the traffic, passwords included, readable by you only (default: %(default)s)",
     )
     parser.add_argument(
         "--json", action="store_true", help="print the result of the check as one JSON object"

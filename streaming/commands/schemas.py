@@ -23,7 +23,7 @@ from streaming.settings.release import COMMITTED, RELEASE_HELP, load_schemas, lo
 from streaming.user_error import UserError
 
 _WIDE, _NARROW = 100, 80
-"""From so many columns on a terminal has room for wider gaps; below the other it has no room for all."""
+"""Columns of a terminal: with _WIDE there is room for wider gaps, below _NARROW not all columns fit."""
 _HEADINGS = ("versions", "flexible", "unstable", "overlay", "headers")
 _OF_A_NARROW_TABLE = 2
 

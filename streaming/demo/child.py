@@ -8,10 +8,9 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
-from streaming.broker import child_guard
+from streaming.broker.guarded_process import GuardedProcess
 from streaming.user_error import UserError
 
 STOP_SECONDS = 45.0
@@ -19,16 +18,13 @@ STOP_SECONDS = 45.0
 REPORT_SECONDS = 10.0
 
 
-class Child:
+class Child(GuardedProcess):
     """One running `kipwatch` command. A context manager; leaving it ends the command."""
 
     def __init__(self, arguments: Sequence[str], log: Path, source: IO[bytes] | None = None) -> None:
         """Start the command with its output in `log` and its standard input from `source`."""
         self._name = f"kipwatch {arguments[0]}"
-        self.log = log
-        command = [sys.executable, "-u", "-m", "kipwatch", *arguments]
-        with log.open("wb") as output:
-            self._guard = child_guard.start(command, output, source, STOP_SECONDS)
+        super().__init__([sys.executable, "-u", "-m", "kipwatch", *arguments], log, source, STOP_SECONDS)
 
     @property
     def process_id(self) -> int:
@@ -38,7 +34,7 @@ class Child:
     def check_running(self) -> None:
         """Raise UserError with the last line of the log if the command has ended."""
         if self._guard.poll() is not None:
-            raise UserError(f"{self._name} ended early: {self._last_line()}")
+            raise UserError(f"{self._name} ended early: {self.last_line()}")
 
     def wait_for(self, text: str, seconds: float, say: Callable[[str], None] | None = None) -> None:
         """Wait until the log contains a text. Raises UserError after `seconds`.
@@ -51,7 +47,7 @@ class Child:
             self.check_running()
             waited = time.monotonic() - started
             if waited > seconds:
-                raise UserError(f"{self._name} was not ready within {seconds:.0f} s: {self._last_line()}")
+                raise UserError(f"{self._name} was not ready within {seconds:.0f} s: {self.last_line()}")
             if say and waited - reported >= REPORT_SECONDS:
                 reported = waited
                 say(f"`{self._name}` is still starting after {waited:.0f} s")
@@ -63,18 +59,6 @@ class Child:
             self._guard.wait(seconds)
         self.stop()
 
-    def stop(self) -> None:
-        """Stop the command and wait until it has ended; a command that has ended already is no error."""
-        child_guard.stop(self._guard)
-
-    def __enter__(self) -> Child:
-        return self
-
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def _last_line(self) -> str:
-        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
-        return lines[-1].removeprefix("kipwatch: ") if lines else "it printed nothing"
+    def last_line(self) -> str:
+        """Return the last line that the command has printed, without the name of the program."""
+        return super().last_line().removeprefix("kipwatch: ")

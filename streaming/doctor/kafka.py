@@ -90,7 +90,7 @@ class KafkaDoctor:
     def _right(self, name: str, use: Use, described: TopicDescription) -> Diagnosis:
         allowed = described.authorized_operations
         if allowed is None:
-            return Diagnosis(Verdict.NOTE, name, f"rights are not told: {_grant(use)} if ACLs are on")
+            return Diagnosis(Verdict.NOTE, name, f"Kafka does not say: {_grant(use)} if ACLs are on")
         if use.right in allowed or AclOperation.ALL in allowed:
             return Diagnosis(Verdict.YES, name, f"{_said(use.right)} is permitted")
         return Diagnosis(Verdict.NO, name, f"{_said(use.right)} is not permitted: {_grant(use)}")

@@ -3,7 +3,7 @@
 The addresses come from the sockets of this process. They are read again for each batch of packets, after the
 capture of the batch: a socket that has sent a packet is known by then, if it still exists. Some do not, since
 librdkafka closes its bootstrap connection as soon as it knows the brokers; so a thread reads them all the
-time. On a busy machine it may be late: then the mark in the first request tells (see `own_mark`). A
+time. On a busy machine it may be late: then the mark in the first request shows it (see `own_mark`). A
 connection that has ended is remembered for a while, as its packets may not have been read yet.
 """
 

@@ -10,7 +10,7 @@ from expectations.identity.claim import united
 from expectations.judging.judge import Judge, open_connection
 from streaming.judging.judgement_cache import JudgementCache
 from streaming.judging.report import OpenConnections, Report
-from streaming.judging.server_answers import ServerAnswers
+from streaming.judging.server_responses import ServerResponses
 from streaming.judging.symbols import Symbols
 from streaming.judging.tally import UNKNOWN, Tally
 from streaming.judging.usage import Speaker, Speakers, UsageCount
@@ -37,18 +37,18 @@ class BucketStep:
         usage = UsageCount() if self._counts_usage else None
         if bucket.resumed_at < self._resumed_at:
             self._resume(bucket, tally)
-        answers = ServerAnswers(bucket.answered)
+        responses = ServerResponses(bucket.answered)
         for window in sorted(windows, key=_order):
-            known = answers.known(window.connection)
+            known = responses.known(window.connection)
             captured_at = self._cache.judge(bucket.connections, window, symbols.of(window), known, tally)
             if captured_at is None:
-                captured_at = self._judge_window(bucket, window, answers, tally, usage)
+                captured_at = self._judge_window(bucket, window, responses, tally, usage)
             elif usage is not None:
                 speaker = self._speakers.of(bucket.connections, window.connection.id)
                 usage.add(window, speaker, self._judge.listener(speaker.server))
             bucket.clock = max(bucket.clock, captured_at)
         report = tally.report(number)
-        report.claims = united([*report.claims, *answers.claims()])
+        report.claims = united([*report.claims, *responses.claims()])
         report.usage = usage.report() if usage is not None else []
         return self._summarise(bucket, report)
 
@@ -76,7 +76,7 @@ class BucketStep:
         self,
         bucket: Bucket,
         window: Window,
-        answers: ServerAnswers,
+        responses: ServerResponses,
         tally: Tally,
         usage: UsageCount | None,
     ) -> int:
@@ -90,7 +90,7 @@ class BucketStep:
         if state is None:
             state = connections[key.id] = open_connection(key)
         for outcome in self._judge.judge_each(state, window):
-            answers.add(key, outcome)
+            responses.add(key, outcome)
             tally.add(outcome)
         if usage is not None:
             usage.add(window, Speaker.of(state.conversation), self._judge.listener(key.server), latest)

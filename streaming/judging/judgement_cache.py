@@ -132,8 +132,8 @@ class JudgementCache:
 def _step_of(connections: Connections, window: Window, symbols: Mapping[int, Symbol]) -> _Step | None:
     """Look a window up without reading its connection. None if the judge must see it.
 
-    That is so where the connection is new, was read before or has no fingerprint, where part of the window
-    was judged before, and where a statement has no symbol.
+    The judge must see it if the connection is new, was read before or has no fingerprint, if part of the
+    window was judged before, or if a statement has no symbol.
     """
     place = connections.place(window.connection.id)
     if place == NOWHERE or not window.occurrences:

@@ -6,24 +6,21 @@ import time
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 
-from streaming.broker import child_guard
+from streaming.broker.guarded_process import GuardedProcess
 from streaming.user_error import UserError
 
 READY_SECONDS = 30.0
 REQUEST_SECONDS = 1.0
 
 
-class Server:
+class Server(GuardedProcess):
     """A running Prometheus or Alertmanager. A context manager; leaving it ends the server."""
 
     def __init__(self, name: str, command: Sequence[str | Path], port: int, log: Path) -> None:
         """Start `command`, which listens on `port`, with its output in `log`."""
-        self._name, self._log = name, log
-        self.address = f"127.0.0.1:{port}"
-        with log.open("wb") as output:
-            self._guard = child_guard.start(command, output)
+        super().__init__(command, log)
+        self._name, self.address = name, f"127.0.0.1:{port}"
 
     @property
     def url(self) -> str:
@@ -35,7 +32,7 @@ class Server:
         deadline = time.monotonic() + READY_SECONDS
         while not self.responds("/-/ready"):
             if self._guard.poll() is not None:
-                raise UserError(f"{self._name} ended while it started: {self._last_line()}")
+                raise UserError(f"{self._name} ended while it started: {self.last_line()}")
             if time.monotonic() > deadline:
                 raise UserError(f"{self._name} was not ready within {READY_SECONDS:.0f} s")
             time.sleep(0.1)
@@ -47,19 +44,3 @@ class Server:
                 return True
         except OSError:
             return False
-
-    def stop(self) -> None:
-        """End it and wait until it has ended; a server that has ended already is no error."""
-        child_guard.stop(self._guard)
-
-    def __enter__(self) -> Server:
-        return self
-
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def _last_line(self) -> str:
-        lines = self._log.read_text(errors="replace").splitlines()
-        return lines[-1] if lines else "it printed nothing"

@@ -59,14 +59,14 @@ EXIT_REASONS: Final = (
             r"|OffsetOutOfRangeException|Cannot fetch offset"
         ),
         "the frames topic no longer holds all frames after the checkpoint's place (they expired, or the "
-        "topic was made anew): run with --after-loss true to go on with what is left, all connections taken "
-        "as interrupted there, or start with a new checkpoint folder",
+        "topic was created again): run with --after-loss true to continue with what is left, where all open "
+        "connections count as interrupted, or start with a new checkpoint folder",
     ),
     ExitReason(
         "topic-deleted",
         re.compile(r"UnknownTopicOrPartition|does not host this topic|topics.*(?:deleted|not exist)"),
-        "the frames topic is gone: kipwatch makes it anew when it is started again, with --after-loss true "
-        "to go on from this checkpoint",
+        "the frames topic is gone: start kipwatch with --after-loss true, which creates it again and "
+        "continues from this checkpoint",
     ),
     ExitReason(
         "checkpoint-foreign",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, cast, get_type_hints
 
 import msgspec
@@ -136,15 +137,18 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     label_limit: Annotated[
         int,
         Described(
-            description="distinct values of a label from the wire, and a tenth of that in versions of each "
-            "client software; others are counted as other",
+            description="maximum number of values of a metric label that comes from the wire; a tenth of it "
+            "for the versions of each client software. Others are counted as other",
             ge=1,
         ),
     ] = LABEL_LIMIT
     master: Annotated[
-        str, Described(description="Spark's master; if empty, local or that of spark-submit")
+        str,
+        Described(description="Spark's master; if empty, all cores of this machine, or that of spark-submit"),
     ] = ""
-    spark: Annotated[dict[str, str], Described(description="further settings of Spark, by its names")] = {}
+    spark: Annotated[
+        dict[str, str], Described(description="further settings of Spark, by its own names")
+    ] = {}
     after_loss: Annotated[
         bool,
         Described(
@@ -178,7 +182,7 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     ] = ""
     log_level: Annotated[
         LogLevel,
-        Described(description="what is logged: debug, info, warning or error, and what is graver"),
+        Described(description="the lowest level that is logged: debug, info, warning or error"),
     ] = "info"
     topics: Topics = Topics()
     metrics_tls: MetricsTls = MetricsTls()
@@ -207,18 +211,23 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
                 raise ValueError(f"at most {NAME_BYTES} bytes are allowed - at `$.{name}`")
 
 
-def add_flags(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
-    """Add `--config` and the flags of some settings; the flag of a list may be repeated."""
+def add_flags(
+    parser: argparse.ArgumentParser, names: Sequence[str], defaults: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Add `--config` and the flags of some settings; the flag of a list may be repeated.
+
+    `defaults` says in words what a command uses in place of a setting's default.
+    """
     parser.add_argument(
         "--config",
         type=Path,
         metavar="FILE",
-        help="TOML file of settings, by the same names; flags override it",
+        help="TOML file of settings, with the names of the flags and underscores; flags override it",
     )
     hints = get_type_hints(Configuration, include_extras=True)
     for name in names:
         described = hints[name].__metadata__[0].description
-        default = _default(name)
+        default = defaults.get(name) or _default(name)
         parser.add_argument(
             f"--{name.replace('_', '-')}",
             dest=name,

@@ -39,7 +39,7 @@ _WORDS = {
 
 
 def explain(error: msgspec.ValidationError, settings: Mapping[str, Any], kind: type) -> tuple[Key, str]:
-    """Return the key of the mistake that an error tells of, and a sentence."""
+    """Return the key that an error is about, and a sentence that explains the mistake."""
     found = _ERROR.fullmatch(str(error))
     assert found
     key = _key(found["place"] or "", settings, kind)

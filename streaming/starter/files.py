@@ -35,7 +35,7 @@ def feeder_file(
         "",
         "# The listeners that are watched.",
         f"ports = {_list(map(str, plan.ports))}",
-        *(f"# Port {port} carries TLS: nothing is judged there." for port in plan.encrypted),
+        *map(_encrypted, plan.encrypted),
         "",
         "# /metrics, /healthz and /readyz. For Prometheus on another host: 0.0.0.0:9107",
         'feeder_metrics_address = "127.0.0.1:9107"',
@@ -79,6 +79,12 @@ def query_file(plan: Plan, kafka: Mapping[str, Setting], checkpoint: Path, query
     return "\n".join(lines) + "\n"
 
 
+def _encrypted(port: int) -> str:
+    return (
+        f"# Port {port} carries TLS. To watch it, add it here and name its key log: tls_keylog (docs/tls.md)"
+    )
+
+
 def _interfaces(names: Sequence[str]) -> list[str]:
     if names:
         return [
@@ -97,8 +103,8 @@ def _exclusion(plan: Plan, query_host: str | None) -> list[str]:
         return []
     lines = [
         "",
-        "# kipwatch's topics are used by a watched listener: what the query fetches would become more",
-        "# frames. So the host that the query runs on is excluded.",
+        "# kipwatch's topics are on a watched listener: what the query fetches would be captured again.",
+        "# So the host that the query runs on is excluded.",
     ]
     if query_host is None:
         return [

@@ -1,4 +1,4 @@
-"""What is raised where a checkpoint's state cannot be gone on with."""
+"""Errors of a checkpoint whose state cannot be used."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.captures.recording import FOLDER, recorded
 
 CAPTURE = FOLDER / "planted.pcap"
 SETTLE = 1.2
-"""Seconds after which a request was surely sent after the answer before it."""
+"""Seconds after which a request was surely sent after the response before it."""
 
 
 def main() -> None:

@@ -135,7 +135,9 @@ def _deviations(done: Sequence[Result]) -> Iterator[str]:
             yield f"`{known.rule}`, {first.level}: {', '.join(versions)} at Kafka {', '.join(brokers)}."
             yield f"{rule.kip}, {rule.section}: {rule.requirement}\n"
             yield f"> {first.message}\n"
-            yield f"The frame begins `{first.bytes}`.\n{known.says}\n"
+            if first.bytes:  # a finding on several connections shows no frame
+                yield f"The frame begins `{first.bytes}`."
+            yield f"{known.says}\n"
 
 
 def _shown(known: Deviation, done: Iterable[Result]) -> Iterator[tuple[Result, Found]]:

@@ -11,8 +11,7 @@ from dashboards.runbook import RUNBOOK
 
 
 def test_the_committed_files_have_not_drifted() -> None:
-    """After a change of a builder or a page, `make docs` writes them anew."""
-    assert drifted(REPOSITORY) == []
+    assert drifted(REPOSITORY) == [], "write them anew: `make docs`"
 
 
 def test_building_twice_gives_the_same_bytes() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 from zipfile import ZipFile
@@ -86,6 +87,21 @@ def test_a_missing_extra_is_one_line(kipwatch: Kipwatch, command: str, extra: st
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert f"pip install 'kipwatch[{extra}]'" in done.stderr
+
+
+@pytest.mark.jvm
+def test_a_dry_run_of_the_query_finds_the_pins_of_its_jars(wheel: Path, tmp_path: Path) -> None:
+    """Spark and all else are borrowed from this environment: installing them would take 450 MB."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv/bin/python"
+    subprocess.run([*PIP, "--python", str(python), "install", "--no-deps", str(wheel)], check=True)
+    (installed,) = (tmp_path / "venv/lib").glob("python*/site-packages")
+    (installed / "borrowed.pth").write_text(sysconfig.get_path("purelib"))
+    command = [str(tmp_path / "venv/bin/kipwatch"), "run", "--dry-run"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert str(ROOT) not in done.stdout + done.stderr
+    assert '"frames_topic": "kipwatch.frames"' in done.stdout and "== Physical Plan ==" in done.stdout
 
 
 def test_it_puts_one_name_beside_other_packages(wheel: Path) -> None:

@@ -97,7 +97,7 @@ def _read_into(stream: io.BufferedIOBase, target: NDArray[np.uint8], *, at_once:
 
 
 def _complete_packets(capture: PcapReader, data: NDArray[np.uint8], end: int) -> tuple[PacketBatch, int]:
-    """Return the complete packets in `data[:end]`, and the length that a damaged one behind them claims."""
+    """Return the complete packets in `data[:end]`, and the length that a damaged one after them claims."""
     columns = np.empty((5, end // RECORD_HEADER_SIZE), np.int64)
     count, claimed = _index(data, end, capture.is_big_endian, columns)
     starts, lengths, original_lengths, seconds, ticks = columns[:, :count]

@@ -147,8 +147,8 @@ class RefusedState(InformedOffences, omit_defaults=True):
 class RefusedConnectionRule(Rule):
     """A rule that a client leaves a connection on which ApiVersions was refused with `error`.
 
-    A request offends only if the client had read the refusal when it sent the request. That the broker closes
-    the connection upon it does not show that: the broker may close because of what it refused before.
+    A request offends only if the client had read the refusal when it sent the request. A close of the broker
+    upon the request does not show this: the broker may close because of what it refused before.
     """
 
     error: ClassVar[int]

@@ -21,8 +21,8 @@ DEMANDING_VERSIONS = {Spec.SHIPPED: 1, Spec.TEXT: 2}
 def weight_of_missing(heartbeat: Heartbeat, request: Observation, spec: Spec) -> Level | None:
     """Return the level of a missing member ID in a heartbeat, None if it may be missing.
 
-    Released brokers demand it in the Share and Streams heartbeats too, which the KIP does not mention. In
-    older versions of ConsumerGroupHeartbeat it is KIP-848 that demands the ID of a member that has joined.
+    Released brokers demand it in the Share and Streams heartbeats too, which the KIP does not mention. For
+    older versions of ConsumerGroupHeartbeat KIP-848 demands the ID of a member that has joined.
     """
     if request.api_key != CONSUMER_GROUP_HEARTBEAT:
         return Level.VIOLATION if spec is Spec.SHIPPED else None

@@ -128,8 +128,8 @@ def _is_refused_again(claim: Claim, others: Sequence[Claim]) -> bool:
 def _refused_in_sequence(claim: Claim, others: Sequence[Claim]) -> list[Claim]:
     """Return connections that were refused for the same IDs, each opened after the refusal of the one before.
 
-    The last of at most LONGEST_SEQUENCE is the claim's. Of several that could come before another, it is the
-    one that was opened latest.
+    The last of at most LONGEST_SEQUENCE is the claim's. If several could come before another one, the one
+    that was opened latest is taken.
     """
     alike, sequence = [other for other in others if _is_same_refusal(claim, other)], [claim]
     while len(sequence) < LONGEST_SEQUENCE:

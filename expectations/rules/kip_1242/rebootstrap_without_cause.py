@@ -70,7 +70,7 @@ class RebootstrapWithoutCause(NegotiationResponseRule):
     def _violates(self, given: str) -> Judgement:
         return Judgement(
             Verdict.VIOLATES,
-            expected="any answer but REBOOTSTRAP_REQUIRED",
+            expected="any response but REBOOTSTRAP_REQUIRED",
             observed="error 129, REBOOTSTRAP_REQUIRED",
             context={"given": given},
         )

@@ -61,7 +61,7 @@ class HeaderV3BeforeNegotiation(ResponseRule):
             usable = not is_refusal or body.body_version == 0
             yield conforms() if usable else _violates(request, "got a refusal that it cannot read")
         elif response.failure is not None:
-            yield _violates(request, "got an answer that cannot be decoded")
+            yield _violates(request, "got a response that cannot be decoded")
         else:
             yield undecided()
 

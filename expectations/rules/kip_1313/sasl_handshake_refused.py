@@ -50,4 +50,6 @@ class SaslHandshakeRefused(ResponseRule):
             yield conforms(response.count)
         else:
             observed = "error 42, INVALID_REQUEST"
-            yield Judgement(Verdict.VIOLATES, response.count, expected="any other answer", observed=observed)
+            yield Judgement(
+                Verdict.VIOLATES, response.count, expected="any other response", observed=observed
+            )

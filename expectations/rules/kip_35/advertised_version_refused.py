@@ -54,7 +54,7 @@ class AdvertisedVersionRefused(IdentityRule):
     waits = True
 
     def concerns(self, claim: Claim) -> bool:
-        """Whether a version was refused, for the first time, of which the connection or others were told."""
+        """Whether a version was refused for the first time that the connection or others were told of."""
         refused = claim.refused
         return (
             refused is not None and refused.times <= 1 and (is_told(refused) or _is_first_question(refused))
@@ -74,7 +74,7 @@ class AdvertisedVersionRefused(IdentityRule):
         return self._violates(_BY_CLOSING)
 
     def _judge_first_question(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
-        """Judge a close upon ApiVersions, of which others were told that its version is supported."""
+        """Judge a close upon ApiVersions in a version that others were told is supported."""
         known = known_ranges(claim, others)
         if not known.include(claim.api_version):
             return None
@@ -84,7 +84,7 @@ class AdvertisedVersionRefused(IdentityRule):
     def _violates(self, how: str) -> Judgement:
         return Judgement(
             Verdict.VIOLATES,
-            expected="an answer in the version of the request",
+            expected="a response in the version of the request",
             observed=f"refused {how}",
             context={"how": how},
         )

@@ -61,7 +61,7 @@ class WellformedNameRefused(ClaimResponseRule):
     def _violates(self, asked: Asked) -> Judgement:
         return Judgement(
             Verdict.VIOLATES,
-            expected="any answer but INVALID_REQUEST",
+            expected="any response but INVALID_REQUEST",
             observed="error 42, INVALID_REQUEST",
             context={"name": asked.claim.name, "version_text": asked.claim.version},
         )

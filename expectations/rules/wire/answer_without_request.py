@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from decoders.frame.record import Kind, Pairing
-from expectations.conversation.conversation import Conversation
-from expectations.conversation.observation import Observation
-from expectations.rules.base.rule import (
-    RESPONSES,
-    Judgement,
-    Level,
-    NoState,
-    Role,
-    Rule,
-    Verdict,
-    conforms,
-    undecided,
-)
+from decoders.frame.record import Pairing
+from expectations.rules.wire._pairing_rule import PairingRule
 
 
-class AnswerWithoutRequest(Rule):
+class AnswerWithoutRequest(PairingRule):
     """Checks that a broker sends no response without a request that expects one.
 
     ## Why it matters
@@ -41,29 +27,8 @@ class AnswerWithoutRequest(Rule):
 
     section = "Protocol guide, Network"
     requirement = "A broker sends one response for each request that expects one."
-    message = "an answer with correlation ID {observed} came although no request waits for one"
-    level = Level.VIOLATION
-    role = Role.BROKER
-    kinds = RESPONSES
-    passes_clean = True
-
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
-        """Judge each response by how it was paired."""
-        if observation.kind is not Kind.RESPONSE:
-            return
-        match observation.pairing:
-            case Pairing.MATCHED | Pairing.FOREIGN:
-                yield conforms(observation.count)
-            case Pairing.UNKNOWN:
-                yield undecided(observation.count)
-            case Pairing.UNOWED:
-                observed = str(observation.correlation_id)
-                yield Judgement(
-                    Verdict.VIOLATES,
-                    observation.count,
-                    expected="no answer",
-                    observed=f"correlation ID {observed}",
-                    context={"observed": observed},
-                )
+    message = "a response with correlation ID {observed} came although no request waits for one"
+    conforming = frozenset({Pairing.MATCHED, Pairing.FOREIGN})
+    offence = Pairing.UNOWED
+    expected = "no response"
+    observed = "correlation ID {}"

@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from decoders.frame.record import Kind, Pairing
-from expectations.conversation.conversation import Conversation
-from expectations.conversation.observation import Observation
-from expectations.rules.base.rule import (
-    RESPONSES,
-    Judgement,
-    Level,
-    NoState,
-    Role,
-    Rule,
-    Verdict,
-    conforms,
-    undecided,
-)
+from decoders.frame.record import Pairing
+from expectations.rules.wire._pairing_rule import PairingRule
 
 
-class CorrelationMismatch(Rule):
+class CorrelationMismatch(PairingRule):
     """Checks that a broker responds to requests in their order, each with its own correlation ID.
 
     ## Why it matters
@@ -42,29 +28,8 @@ class CorrelationMismatch(Rule):
 
     section = "Protocol guide, Network"
     requirement = "Responses on a connection come in the order of the requests, with their correlation IDs."
-    message = "an answer has correlation ID {observed}, which is not that of the oldest open request"
-    level = Level.VIOLATION
-    role = Role.BROKER
-    kinds = RESPONSES
-    passes_clean = True
-
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
-        """Judge each response by how it was paired."""
-        if observation.kind is not Kind.RESPONSE:
-            return
-        match observation.pairing:
-            case Pairing.MATCHED:
-                yield conforms(observation.count)
-            case Pairing.UNKNOWN:
-                yield undecided(observation.count)
-            case Pairing.FOREIGN:
-                observed = str(observation.correlation_id)
-                yield Judgement(
-                    Verdict.VIOLATES,
-                    observation.count,
-                    expected="the correlation ID of the oldest request without an answer",
-                    observed=observed,
-                    context={"observed": observed},
-                )
+    message = "a response has correlation ID {observed}, which is not that of the oldest open request"
+    conforming = frozenset({Pairing.MATCHED})
+    offence = Pairing.FOREIGN
+    expected = "the correlation ID of the oldest request without a response"
+    observed = "{}"

@@ -42,7 +42,7 @@ class MalformedResponse(Rule):
 
     section = "Protocol guide, Response Header and the API's schema"
     requirement = "A response follows the schema of the API version that the request names."
-    message = "the answer to {api} v{version} cannot be decoded: {reason} at {path}, byte {offset}"
+    message = "the response to {api} v{version} cannot be decoded: {reason} at {path}, byte {offset}"
     level = Level.VIOLATION
     role = Role.BROKER
     implies = ("kip511/unsupported-answer-not-v0",)
@@ -67,7 +67,7 @@ class MalformedResponse(Rule):
             yield Judgement(
                 Verdict.VIOLATES,
                 observation.count,
-                expected=f"an answer by the schema of version {observation.api_version}",
+                expected=f"a response by the schema of version {observation.api_version}",
                 observed=failure.reason,
                 context=failure.context,
             )

@@ -1,4 +1,4 @@
-"""Every error code of an answer is found, wherever its schema has a field for one."""
+"""Every error code of a response is found, wherever its schema has a field for one."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ SCHEMAS = default_schemas()
 
 
 def codes(api: str, version: int, body: dict[str, Any]) -> tuple[int, ...]:
-    """The error codes of an answer that was written and read again."""
+    """The error codes of a response that was written and read again."""
     found = SCHEMAS.api_named(api)
     assert found is not None
-    answer = read_response(SCHEMAS, write_response(SCHEMAS, api, version, 1, body), found.key, version)
-    assert answer.body is not None
-    return error_codes(found.response, answer.body)
+    response = read_response(SCHEMAS, write_response(SCHEMAS, api, version, 1, body), found.key, version)
+    assert response.body is not None
+    return error_codes(found.response, response.body)
 
 
 def test_an_error_code_at_the_top_is_found() -> None:
@@ -42,7 +42,7 @@ def test_without_an_item_that_carries_one_there_is_none(api: str, version: int) 
     assert codes(api, version, {}) == ()
 
 
-def test_every_answer_that_clients_get_has_a_place_for_an_error() -> None:
+def test_every_response_that_clients_get_has_a_place_for_an_error() -> None:
     """So `error 0 in every field present` can be asked of each."""
     for api in SCHEMAS.by_key.values():
         if api.versions:

@@ -67,8 +67,8 @@ def not_listed(exchange: Exchange, error: int) -> None:
     exchange.respond(exchange.request("Heartbeat", 4, client_id="app", informed=True), {"errorCode": error})
 
 
-def late_answer(exchange: Exchange) -> None:
-    """The answer to a request that was sent long before."""
+def late_response(exchange: Exchange) -> None:
+    """The response to a request that was sent long before."""
     waiting = [seen for seen in exchange.records if seen.frame[:4] == bytes((0, 3, 0, 14))]
     paired = {seen.paired_sequence for seen in exchange.records}
     for request in waiting:
@@ -85,7 +85,7 @@ def beats(exchange: Exchange, times: int, member_id: str, epoch: int = 1, **told
 
 
 def late_beat(exchange: Exchange) -> None:
-    """The answer to a heartbeat that was sent before."""
+    """The response to a heartbeat that was sent before."""
     paired = {seen.paired_sequence for seen in exchange.records}
     for request in exchange.records:
         is_beat = request.frame[:2] == (68).to_bytes(2) and request.kind is Kind.REQUEST
@@ -125,7 +125,7 @@ STEPS: dict[str, Callable[[Exchange], object]] = {
     "other ID, refused": lambda exchange: answered(exchange, 42, instance_id=ID_B),
     "zero ID, taken": lambda exchange: answered(exchange, 0, instance_id=ZERO_ID),
     "plain, taken": lambda exchange: answered(exchange, 0, instance_id=ID_A),
-    "late answer": late_answer,
+    "late response": late_response,
     "telemetry": lambda exchange: exchange.respond(
         exchange.request("GetTelemetrySubscriptions", 0, client_id="app"), {}
     ),
@@ -140,7 +140,7 @@ STEPS: dict[str, Callable[[Exchange], object]] = {
     "beat A": lambda exchange: beat(exchange, "A", 1),
     "beat B": lambda exchange: beat(exchange, "B", 1),
     "leave": lambda exchange: beat(exchange, "A", -1),
-    "answer": lambda exchange: exchange.respond(beat(exchange, "A", 1), {"memberId": "A"}),
+    "response": lambda exchange: exchange.respond(beat(exchange, "A", 1), {"memberId": "A"}),
     "A twice": lambda exchange: beats(exchange, 2, "A", memberId="A"),
     "B thrice": lambda exchange: beats(exchange, 3, "B", memberId="B"),
     "A joins twice": lambda exchange: beats(exchange, 2, "A", 0, memberId="A"),
@@ -275,7 +275,7 @@ def test_what_comes_a_second_time_is_no_repeat() -> None:
     assert [each.observations for each in first] == [each.observations for each in second]
 
 
-def test_requests_that_no_answer_is_due_to_fold_without_one() -> None:
+def test_requests_that_expect_no_response_fold_without_one() -> None:
     exchange = Exchange()
     for _ in range(500):
         exchange.request("Produce", 13, {"acks": 0}, client_id="app")
@@ -283,16 +283,16 @@ def test_requests_that_no_answer_is_due_to_fold_without_one() -> None:
     assert [observation.count for observation in window.observations] == [1, 1, 499]
 
 
-def test_a_request_whose_answer_comes_in_a_later_window_stays_alone_with_it() -> None:
+def test_a_request_whose_response_comes_in_a_later_window_stays_alone_with_it() -> None:
     exchange = Exchange()
     for _ in range(3):
         exchange.respond(exchange.request("Metadata", 14, client_id="app", instance_id=ID_A))
     waiting = exchange.request("Metadata", 14, client_id="app", instance_id=ID_A)
     exchange.respond(waiting)
     *_, request = exchange.windows(8)[0].observations
-    (answer,) = exchange.windows(8)[1].observations
-    assert (request.count, answer.count) == (1, 1)
-    assert answer.paired_sequence == request.first_sequence == waiting.sequence
+    (response,) = exchange.windows(8)[1].observations
+    assert (request.count, response.count) == (1, 1)
+    assert response.paired_sequence == request.first_sequence == waiting.sequence
 
 
 def test_a_replayed_window_is_passed_over() -> None:

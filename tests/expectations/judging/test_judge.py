@@ -19,7 +19,7 @@ CHANGED = "kip1313/instance-id-changed"
 MISSING_FIRST = "kip1313/client-id-missing-first"
 
 
-def hear(
+def judged(
     exchange: Exchange, judge: Judge | None = None, size: int = 1
 ) -> tuple[ConnectionState, list[Outcome]]:
     """Judge an exchange window by window."""
@@ -45,7 +45,7 @@ def storm(offences: int) -> Exchange:
 def test_a_storm_is_published_once_and_once_more_when_the_connection_closes() -> None:
     exchange = storm(500)
     exchange.close()
-    _, outcomes = hear(exchange)
+    _, outcomes = judged(exchange)
     first, last = published(outcomes)
     assert (first.rule, first.id) == (CHANGED, last.id)
     assert (first.occurrences, last.occurrences) == (1, 500)
@@ -55,7 +55,7 @@ def test_a_storm_is_published_once_and_once_more_when_the_connection_closes() ->
 
 def test_counts_do_not_wait_for_publication() -> None:
     """Metrics see every offence at once."""
-    _, outcomes = hear(storm(500), size=100)
+    _, outcomes = judged(storm(500), size=100)
     assert sum(sum(outcome.offences.values()) for outcome in outcomes) == 500
     assert sum(outcome.checks.get((CHANGED, "violates"), 0) for outcome in outcomes) == 500
     assert len(published(outcomes)) == 1
@@ -63,7 +63,7 @@ def test_counts_do_not_wait_for_publication() -> None:
 
 def test_asked_anew_only_what_grew_is_given() -> None:
     judge, exchange = Judge(NAMES), storm(3)
-    state, _ = hear(exchange, judge)
+    state, _ = judged(exchange, judge)
     assert [finding.occurrences for finding in judge.republish(state)] == [3]
     assert judge.republish(state) == []
 
@@ -71,7 +71,7 @@ def test_asked_anew_only_what_grew_is_given() -> None:
 def test_what_was_published_does_not_change_afterwards() -> None:
     """A finding in the hands of a sink stays as it was given."""
     judge, exchange = Judge(NAMES), storm(1)
-    state, outcomes = hear(exchange, judge)
+    state, outcomes = judged(exchange, judge)
     (given,) = published(outcomes)
     exchange.request("Metadata", 14, instance_id=ID_B)
     judge.judge(state, exchange.windows(3)[-1])
@@ -83,7 +83,7 @@ def test_a_risen_level_is_news_under_the_same_id() -> None:
     exchange = Exchange()
     exchange.request("ApiVersions", 6, SOFTWARE, client_id=None, instance_id=ID_A)
     exchange.request("Metadata", 14, instance_id=ID_A, client_id="app")
-    _, outcomes = hear(exchange)
+    _, outcomes = judged(exchange)
     levels = [(found.level, found.id) for found in published(outcomes) if found.rule == MISSING_FIRST]
     assert [level for level, _ in levels] == ["improvement", "violation"]
     assert len({identity for _, identity in levels}) == 1
@@ -95,7 +95,7 @@ def test_a_risen_level_is_news_under_the_same_id() -> None:
 
 def test_what_was_heard_before_is_passed_over() -> None:
     judge, exchange = Judge(NAMES), storm(5)
-    state, _ = hear(exchange, judge)
+    state, _ = judged(exchange, judge)
     before = msgspec.msgpack.encode(state)
     (whole,) = exchange.windows()
     again = judge.judge(state, whole)
@@ -109,7 +109,7 @@ def test_a_finding_tells_who_where_and_when() -> None:
     exchange.respond(exchange.records[-1], advertisement())
     body = {"groupId": "g", "memberId": "", "memberEpoch": 0}
     request = exchange.request("ConsumerGroupHeartbeat", 2, body, instance_id=ID_A)
-    _, outcomes = hear(exchange, Judge(NAMES, Terms(listeners={"10.0.0.2:9092": "WATCHED"})))
+    _, outcomes = judged(exchange, Judge(NAMES, Terms(listeners={"10.0.0.2:9092": "WATCHED"})))
     (finding,) = published(outcomes)
     assert (finding.rule, finding.level, finding.role, finding.spec) == (
         "kip1082/member-id-empty",
@@ -141,7 +141,7 @@ def test_a_finding_tells_who_where_and_when() -> None:
 
 
 def test_what_is_not_known_is_null() -> None:
-    _, outcomes = hear(storm(1))
+    _, outcomes = judged(storm(1))
     (finding,) = published(outcomes)
     assert (finding.client_software_name, finding.member_id, finding.group_id) == (None, None, None)
     assert finding.listener == finding.broker == "10.0.0.2:9092"
@@ -150,7 +150,7 @@ def test_what_is_not_known_is_null() -> None:
 def test_a_finding_is_one_json_object_with_named_evidence() -> None:
     """The contract of the topic: whoever reads it knows no order of fields."""
     exchange = storm(1)
-    _, outcomes = hear(exchange)
+    _, outcomes = judged(exchange)
     document = msgspec.json.decode(msgspec.json.encode(published(outcomes)[0]))
     begins = exchange.records[-1].frame.hex()
     assert document["evidence"] == {"source": "exchange", "position": 3000, "bytes": begins}
@@ -164,7 +164,7 @@ def test_a_message_is_one_line_that_can_be_shown_whatever_is_on_the_wire(name: s
     exchange = Exchange()
     body = SOFTWARE | {"clientSoftwareName": name}
     exchange.respond(exchange.request("ApiVersions", 4, body, client_id="app"), advertisement(42))
-    _, outcomes = hear(exchange)
+    _, outcomes = judged(exchange)
     (finding,) = published(outcomes)
     assert finding.message.isprintable()
     assert finding.context["text"] == finding.observed == name
@@ -173,7 +173,7 @@ def test_a_message_is_one_line_that_can_be_shown_whatever_is_on_the_wire(name: s
 def test_an_api_without_a_name_is_told_by_its_key() -> None:
     exchange = Exchange()
     exchange.request("Metadata", 12, frame=bytes.fromhex("0003000c00000009ffff00ff"))
-    _, outcomes = hear(exchange, Judge({}))
+    _, outcomes = judged(exchange, Judge({}))
     (finding,) = published(outcomes)
     assert finding.message.startswith("API 3 v12 cannot be decoded")
     assert finding.api is None
@@ -181,7 +181,7 @@ def test_an_api_without_a_name_is_told_by_its_key() -> None:
 
 def test_only_the_rules_given_judge() -> None:
     chosen = [rule for rule in RULES if rule.id == CHANGED]
-    _, outcomes = hear(storm(1), Judge(NAMES, Terms(chosen)))
+    _, outcomes = judged(storm(1), Judge(NAMES, Terms(chosen)))
     assert {rule for outcome in outcomes for rule, _ in outcome.checks} == {CHANGED}
 
 
@@ -190,7 +190,7 @@ def test_a_finding_of_kip_1313_tells_in_which_layout_header_3_was_seen(layout: L
     exchange = Exchange()
     for instance_id in (ID_A, ID_B):
         exchange.request("Metadata", 14, client_id="app", instance_id=instance_id, layout=layout)
-    _, outcomes = hear(exchange)
+    _, outcomes = judged(exchange)
     assert {finding.header_layout for finding in published(outcomes)} == {layout}
     assert all(f"header 3 in its {layout} layout" in found.demanded_by for found in published(outcomes))
 
@@ -199,7 +199,7 @@ def test_a_finding_of_another_kip_tells_nothing_of_header_3() -> None:
     exchange = storm(0)
     body = SOFTWARE | {"clientSoftwareName": "RP Console"}
     exchange.respond(exchange.request("ApiVersions", 4, body, client_id="app"), advertisement(42))
-    _, outcomes = hear(exchange)
+    _, outcomes = judged(exchange)
     malformed = [found for found in published(outcomes) if found.kip == "KIP-511"]
     assert malformed
     assert all(found.header_layout is msgspec.UNSET for found in malformed)

@@ -21,7 +21,7 @@ class Said(NamedTuple):
     is_handshake: bool = False
 
 
-SAYINGS = st.one_of(
+STATEMENTS = st.one_of(
     st.tuples(st.just(3), st.sampled_from([ID_A, ID_B, ZERO_ID]), st.sampled_from([None, "app"])).map(
         lambda given: Said(*given)
     ),
@@ -96,7 +96,7 @@ class Account:
         return same, other, sum(one.header == 0 for one in after)
 
 
-@given(st.lists(SAYINGS, max_size=20), st.booleans())
+@given(st.lists(STATEMENTS, max_size=20), st.booleans())
 def test_the_rules_on_instance_ids_say_what_the_account_says(said: list[Said], mid_stream: bool) -> None:
     exchange, account = play(said, mid_stream), Account(said, mid_stream)
     assert exchange.verdicts("kip1313/instance-id-zero") == account.zero()
@@ -105,7 +105,9 @@ def test_the_rules_on_instance_ids_say_what_the_account_says(said: list[Said], m
 
 
 @given(
-    st.lists(SAYINGS, max_size=20), st.lists(st.sampled_from([0, 42, 30, None]), max_size=20), st.booleans()
+    st.lists(STATEMENTS, max_size=20),
+    st.lists(st.sampled_from([0, 42, 30, None]), max_size=20),
+    st.booleans(),
 )
 def test_every_wrong_id_is_judged_once_on_the_brokers_side(
     said: list[Said], errors: list[int | None], closed: bool
@@ -128,14 +130,14 @@ def test_every_wrong_id_is_judged_once_on_the_brokers_side(
     assert offences - (0 if closed else without_response) <= judged <= offences
 
 
-@given(st.lists(SAYINGS, max_size=20))
+@given(st.lists(STATEMENTS, max_size=20))
 def test_client_ids_are_not_judged_before_header_v3_is_used(said: list[Said]) -> None:
     exchange = play([one for one in said if one.header != 3], mid_stream=False)
     for rule in ("client-id-dropped", "client-id-changed", "client-id-missing-first", "client-id-repeated"):
         assert exchange.verdicts(f"kip1313/{rule}") == (0, 0, 0)
 
 
-@given(st.lists(SAYINGS, max_size=20))
+@given(st.lists(STATEMENTS, max_size=20))
 def test_a_connection_whose_beginning_was_not_seen_is_not_accused_of_its_client_id(said: list[Said]) -> None:
     exchange = play(said, mid_stream=True)
     for rule in ("client-id-dropped", "client-id-changed", "client-id-missing-first"):

@@ -193,9 +193,9 @@ FOUR_FRAMES: dict[str, Callable[[Exchange], object]] = {
 FOUR_FRAME_STEPS = st.lists(st.tuples(st.sampled_from([*FOUR_FRAMES]), st.integers(1, 3)), max_size=4).map(
     lambda runs: [activity for activity, times in runs for _ in range(times)]
 )
-STEADY = st.lists(st.sampled_from([*ACTIVITIES, "A twice", "A twice", "answer", "wait"]), max_size=40)
+STEADY = st.lists(st.sampled_from([*ACTIVITIES, "A twice", "A twice", "response", "wait"]), max_size=40)
 ANYTHING = st.lists(st.sampled_from([*ACTIVITIES, *STEPS]), max_size=40)
-HEARTBEATS = st.lists(st.sampled_from(["A twice", "answer", *BEATS]), max_size=20)
+HEARTBEATS = st.lists(st.sampled_from(["A twice", "response", *BEATS]), max_size=20)
 
 
 def exchange_of(
@@ -361,7 +361,7 @@ def test_an_id_other_than_the_connections_own_is_judged_at_first(foreign: str) -
 
 
 def test_equal_heartbeats_of_another_member_are_not_judged_again() -> None:
-    judged, bucket, report = judged_per_batch(["fetch", "answer"] * 4)
+    judged, bucket, report = judged_per_batch(["fetch", "response"] * 4)
     assert judged[1:] == [0, 0, 0]
     assert report.frames.keys() == {"Fetch", "ConsumerGroupHeartbeat"}
     assert report.checks["kip1082/member-id-empty"] == {"conforms": 1}
@@ -377,7 +377,7 @@ def test_equal_heartbeats_of_another_member_are_not_judged_again() -> None:
 
 @pytest.mark.parametrize("members", [("A", "B"), (ORDINARY[0], ZERO), (ORDINARY[0], ID_A.hex())])
 def test_members_with_ids_of_another_form_are_judged(members: tuple[str, str]) -> None:
-    judged, _, _ = judged_per_batch(["fetch", "answer"] * 4, members)
+    judged, _, _ = judged_per_batch(["fetch", "response"] * 4, members)
     assert judged == [4, 4, 4, 4]
 
 

@@ -42,7 +42,7 @@ REQUESTS = st.fixed_dictionaries(
         "rebalanceTimeoutMs": st.sampled_from([-1, 0, 300_000]),
     }
 )
-ANSWERS = st.fixed_dictionaries(
+RESPONSES = st.fixed_dictionaries(
     {
         "errorCode": st.sampled_from([0, 25, 110]),
         "memberId": TEXTS,
@@ -60,7 +60,7 @@ def request(sequence: int, api: Api, said: Mapping[str, Any]) -> Record:
     return record_of(Kind.REQUEST, sequence, connection=bytes(16), **whole)
 
 
-def answer(sequence: int, api: Api, said: Mapping[str, Any]) -> Record:
+def response(sequence: int, api: Api, said: Mapping[str, Any]) -> Record:
     version = api.versions.highest
     known = {field.name for field in api.response.struct.fields}
     frame = write_response(
@@ -75,7 +75,7 @@ def answer(sequence: int, api: Api, said: Mapping[str, Any]) -> Record:
 @examples(50)
 @given(
     said=st.lists(
-        st.one_of(st.tuples(st.just(request), REQUESTS), st.tuples(st.just(answer), ANSWERS)), max_size=6
+        st.one_of(st.tuples(st.just(request), REQUESTS), st.tuples(st.just(response), RESPONSES)), max_size=6
     )
 )
 def test_columns_tell_what_is_read(api: Api, said: list[tuple[Any, Mapping[str, Any]]]) -> None:
@@ -87,10 +87,10 @@ def test_columns_tell_what_is_read(api: Api, said: list[tuple[Any, Mapping[str, 
     assert read.bodies(np.arange(len(records))) == bodies
 
 
-def test_an_answer_may_name_nobody() -> None:
+def test_a_response_may_name_nobody() -> None:
     (consumer, *_) = APIS
     said = {"memberId": None, "errorCode": 25, "heartbeatIntervalMs": 0, "assignment": None}
-    read = READER.read(unpacked([answer(1, consumer, said)]).batch)
+    read = READER.read(unpacked([response(1, consumer, said)]).batch)
     (body,) = read.bodies(np.arange(1))
     assert (body.member_id, body.error_code, body.heartbeat_interval) == (None, 25, 0)  # type: ignore[union-attr]
 

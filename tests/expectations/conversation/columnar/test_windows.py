@@ -141,7 +141,7 @@ def produce(sequence: int, acks: int) -> Record:
     )
 
 
-def test_requests_that_are_owed_no_answer_fold_alone() -> None:
+def test_requests_that_expect_no_response_fold_alone() -> None:
     records = unheard([produce(sequence, 0) for sequence in range(1, 9)])
     (window,) = at_once(records)
     assert [seen.count for seen in window.observations] == [1, 7]

@@ -1,7 +1,7 @@
-"""Server answers: which API versions servers answer first in a batch, as claims to make of them.
+"""Server responses: to which API versions servers respond first in a batch, as claims to make of them.
 
-A bucket claims once, not per connection, that a server answers an API version. The claim says when the server
-first did, so all windows of a batch are read before it is made: they are not in the order of time.
+A bucket claims once, not per connection, that a server responds to an API version. The claim says when the
+server first did, so all windows of a batch are read before it is made: they are not in the order of time.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from expectations.identity.server_claim import answered_claim, kafka_claim
 from expectations.judging.outcome import Outcome
 
 SERVER_LIMIT = 1_000
-"""Servers of which a bucket knows which API versions they answer; beyond that the oldest is forgotten."""
+"""Servers of which a bucket knows to which API versions they respond; beyond that the oldest is forgotten."""
 
 
-class ServerAnswers:
-    """What servers answered in one batch. `known` is what they had answered before, by cluster and server."""
+class ServerResponses:
+    """The API versions to which servers responded in one batch. `known` holds those before, by server."""
 
     def __init__(self, known: dict[str, set[ApiVersion]]) -> None:
         self._known = known
@@ -27,7 +27,7 @@ class ServerAnswers:
         self._keys: dict[str, ConnectionKey] = {}
 
     def known(self, key: ConnectionKey) -> set[ApiVersion]:
-        """Return the API versions that a connection's server is known to answer since an earlier batch."""
+        """Return the API versions that a connection's server has responded to since an earlier batch."""
         return self._known.get(_name(key), set())
 
     def add(self, key: ConnectionKey, outcome: Outcome) -> None:
@@ -40,7 +40,7 @@ class ServerAnswers:
                 first[version] = min(at, first.get(version, at))
 
     def claims(self) -> Iterator[Claim]:
-        """Claim what was answered for the first time, and that there was any answer; then it is known."""
+        """Claim what had its first response, and that there was any response; then it is known."""
         for name, first in self._first.items():
             key = self._keys[name]
             if name not in self._known:
