@@ -52,17 +52,25 @@ AdvertisedRanges = tuple[tuple[int, int, int], ...]
 """Advertised ranges: (API key, lowest version, highest version)."""
 
 
+Features = tuple[tuple[str, int, int], ...]
+"""Features of a broker: (name, lowest level, highest level)."""
+
+
 class Advertisement(msgspec.Struct, frozen=True, array_like=True, tag="advertisement", gc=False):
     """An ApiVersions response.
 
     A refusal that can only be read behind response header 1 has the `body_version` OTHER_HEADER.
-    `header_offer` says which of the ranges reach request header 3.
+    `header_offer` says which of the ranges reach request header 3. The features are those that the broker
+    supports and those that are finalized (KIP-584). The epoch of the finalized ones is left out, since it
+    moves with any change of the cluster's metadata.
     """
 
     error_code: int
     body_version: int
     ranges: AdvertisedRanges
     header_offer: HeaderOffer = HeaderOffer()
+    supported_features: Features = ()
+    finalized_features: Features = ()
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat", gc=False):
@@ -107,6 +115,15 @@ class MemberRequest(msgspec.Struct, frozen=True, array_like=True, tag="member-re
     member_id: str
 
 
+class ClassicGroup(msgspec.Struct, frozen=True, array_like=True, tag="classic-group", gc=False):
+    """The group that a JoinGroup or LeaveGroup request names, which is one of the classic protocol.
+
+    The member ID is left out: no rule reads it, and requests of a group's members are equal without it.
+    """
+
+    group_id: str
+
+
 class ClusterDescription(msgspec.Struct, frozen=True, array_like=True, tag="cluster", gc=False):
     """The cluster and node IDs that a broker gives in a Metadata or DescribeCluster response without error.
 
@@ -141,4 +158,5 @@ Body = (
     | ClusterDescription
     | TelemetryIdentity
     | MemberRequest
+    | ClassicGroup
 )

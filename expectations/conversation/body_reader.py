@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from decoders.codec.failure import DecodeFailure, Reason
@@ -16,6 +16,8 @@ from decoders.protocol import (
     DESCRIBE_CLUSTER,
     GET_TELEMETRY_SUBSCRIPTIONS,
     HEARTBEAT_APIS,
+    JOIN_GROUP,
+    LEAVE_GROUP,
     METADATA,
     OFFSET_COMMIT,
     PUSH_TELEMETRY,
@@ -31,7 +33,9 @@ from expectations.conversation.bodies import (
     OTHER_HEADER,
     Advertisement,
     Body,
+    ClassicGroup,
     ClusterDescription,
+    Features,
     Heartbeat,
     HeartbeatResponse,
     MemberRequest,
@@ -44,6 +48,8 @@ from expectations.conversation.heartbeat_form import form_of, is_well_formed
 
 _TAGS_AND_REFUSAL = b"\x00\x00\x23"
 """An empty tag section, then error 35."""
+FEATURES_LIMIT = 64
+"""Features of an advertisement that are kept. Kafka has ten."""
 _BROKERS = 1
 """The endpoint type of a DescribeCluster response that lists brokers, not controllers."""
 
@@ -142,7 +148,20 @@ def _heartbeat(api_key: int, body: Mapping[str, Any]) -> Body:
 
 def _advertisement(schemas: Schemas, body_version: int, body: Mapping[str, Any]) -> Body:
     ranges = tuple((entry["apiKey"], entry["minVersion"], entry["maxVersion"]) for entry in body["apiKeys"])
-    return Advertisement(body["errorCode"], body_version, ranges, header_offer(schemas, ranges))
+    return Advertisement(
+        body["errorCode"],
+        body_version,
+        ranges,
+        header_offer(schemas, ranges),
+        _features(body.get("supportedFeatures", ()), "minVersion", "maxVersion"),
+        _features(body.get("finalizedFeatures", ()), "minVersionLevel", "maxVersionLevel"),
+    )
+
+
+def _features(listed: Sequence[Mapping[str, Any]], lowest: str, highest: str) -> Features:
+    """Read features by name; those beyond FEATURES_LIMIT are left out."""
+    features = ((bounded(each["name"]), each[lowest], each[highest]) for each in listed[:FEATURES_LIMIT])
+    return tuple(sorted(features))
 
 
 def _telemetry(body: Mapping[str, Any]) -> Body | None:
@@ -160,12 +179,17 @@ def _committing_member(body: Mapping[str, Any]) -> Body | None:
     return MemberRequest(bounded(body["groupId"]), member_id) if is_own else None
 
 
+def _classic_group(body: Mapping[str, Any]) -> Body | None:
+    return ClassicGroup(bounded(body["groupId"]))
+
+
 _REQUEST_BODIES: dict[int, Callable[[Mapping[str, Any]], Body | None]] = {
     API_VERSIONS: _software,
     **{key: functools.partial(_heartbeat, key) for key in HEARTBEAT_APIS},
     **dict.fromkeys((GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY), _telemetry),
     **dict.fromkeys((SHARE_FETCH, SHARE_ACKNOWLEDGE), _share_member),
     **dict.fromkeys((OFFSET_COMMIT, TXN_OFFSET_COMMIT), _committing_member),
+    **dict.fromkeys((JOIN_GROUP, LEAVE_GROUP), _classic_group),
 }
 COMMITS = (OFFSET_COMMIT, TXN_OFFSET_COMMIT)
 MEMBER_REQUESTS = (SHARE_FETCH, SHARE_ACKNOWLEDGE, *COMMITS)

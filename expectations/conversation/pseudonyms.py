@@ -24,6 +24,7 @@ import msgspec
 
 from decoders.frame.record import Kind
 from expectations.conversation.bodies import (
+    ClassicGroup,
     Heartbeat,
     HeartbeatResponse,
     MemberRequest,
@@ -42,6 +43,7 @@ IDENTITIES: Final[Mapping[type[msgspec.Struct], tuple[str, ...]]] = {
     HeartbeatResponse: ("member_id",),
     MemberRequest: ("group_id", "member_id"),
     TelemetryIdentity: ("instance_id",),
+    ClassicGroup: ("group_id",),
 }
 """The fields of statements and their bodies that hold identities: IDs as text or 16 bytes."""
 SHORTEST: Final = 13

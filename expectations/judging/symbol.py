@@ -4,7 +4,8 @@ A symbol is the class of statements that no fingerprint tells apart: statements 
 are the connection's own have equal symbols. Three kinds of statements have one, since nothing else in them is
 read:
 
-- a plain frame: a clean request or response without a body that rules read, of an API that no rule names;
+- a plain frame: a clean request or response without a body that rules read, of an API that no rule names. A
+  JoinGroup or LeaveGroup request is one: rules read nothing of the group that its body names;
 - a clean heartbeat request or response whose member ID has Kafka's own form;
 - a clean offset commit or Share request whose member ID has that form.
 """
@@ -16,7 +17,7 @@ from typing import Final
 import msgspec
 
 from decoders.frame.record import Kind
-from expectations.conversation.bodies import Heartbeat, HeartbeatResponse, MemberRequest
+from expectations.conversation.bodies import ClassicGroup, Heartbeat, HeartbeatResponse, MemberRequest
 from expectations.conversation.identifier import identifier_bytes
 from expectations.conversation.statement import Statement
 from expectations.judging.id_numbers import (
@@ -78,7 +79,8 @@ class Symbol:
 
 
 def _is_plain(statement: Statement) -> bool:
-    return statement.body is None and statement.api_key not in NAMED_APIS and statement.is_clean
+    has_nothing = statement.body is None or isinstance(statement.body, ClassicGroup)
+    return has_nothing and statement.api_key not in NAMED_APIS and statement.is_clean
 
 
 def _body_of_member(statement: Statement) -> _BodyOfMember | None:

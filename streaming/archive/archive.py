@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from streaming.archive.tables import TABLES, Batch, Table, Values
+from streaming.archive.table import Batch, Table, Values
+from streaming.archive.tables import TABLES
 from streaming.judging.report import Report
 from streaming.user_error import UserError
 
@@ -41,16 +43,33 @@ class Archive:
         except (OSError, pa.ArrowException) as error:
             raise UserError(f"cannot write the archive {folder}: {_reason(error)}") from error
 
-    def write(self, query: str, batch_id: int, reports: Sequence[Report]) -> None:
-        """Write the rows of a batch of a query. Raises ArchiveNotWrittenError."""
-        batch = Batch(reports, self._api_names, _latest_capture(reports) or time.time_ns())
+    def write(self, query: str, batch_id: int, reports: Sequence[Report], at: int = 0) -> None:
+        """Write the rows of a batch of a query. Raises ArchiveNotWrittenError.
+
+        `at` is the latest capture, in nanoseconds; without it, it is taken from the reports.
+        """
+        batch = Batch(reports, self._api_names, at or _latest_capture(reports) or time.time_ns())
         file = f"{query}-{batch_id:012}.parquet"
-        try:
+        with self._explained():
             if self._latest is None or batch_id <= self._latest:
                 self._delete(file)
             self._latest = batch_id
             for table in TABLES:
                 self._write_table(table, batch, file)
+
+    def forget(self, query: str) -> None:
+        """Delete all files of a query. Raises ArchiveNotWrittenError."""
+        with self._explained():
+            for table in TABLES:
+                files = fs.FileSelector(f"{self._path}/{table.name}", allow_not_found=True, recursive=True)
+                for found in self._system.get_file_info(files):
+                    if found.type is fs.FileType.File and found.base_name.startswith(f"{query}-"):
+                        self._system.delete_file(found.path)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
         except (OSError, pa.ArrowException) as error:
             raise ArchiveNotWrittenError(
                 f"cannot write the archive {self._folder}: {_reason(error)}"

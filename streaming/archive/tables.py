@@ -1,55 +1,26 @@
 """The archive's tables: their columns, and the rows that the reports of a batch come to.
 
-docs/archive.md says what each column means. VERSION counts up when a column changes its meaning or goes.
+Those of what changes are in `change_tables.py`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Final
 
 import msgspec
 import pyarrow as pa
 
 from expectations.judging.finding import Finding
-from streaming.judging.report import Report
+from streaming.archive.change_tables import CHANGE_TABLES
+from streaming.archive.table import EPOCH, INSTANT, Batch, Table, Values, instant, schema_of
 from streaming.judging.usage import UNCERTAIN, Use
 
-VERSION: Final = 1
-"""The version of the tables, in the metadata of each file under VERSION_KEY."""
-VERSION_KEY: Final = b"kipwatch.archive"
 UNKNOWN: Final = "unknown"
-_INSTANT: Final = pa.timestamp("us", tz="UTC")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-Values = dict[str, Any]
-
-
-class Batch(NamedTuple):
-    """A batch as the tables see it. `at`, in nanoseconds, is its latest capture, or the clock's time."""
-
-    reports: Sequence[Report]
-    api_names: Mapping[int, str]
-    at: int
-
-
-class Table(NamedTuple):
-    """A table: its schema, the column that decides the day of a row, and the rows of a batch."""
-
-    name: str
-    schema: pa.Schema
-    time: str
-    rows: Callable[[Batch], Iterator[Values]]
-
-
-def _schema(*columns: tuple[str, pa.DataType]) -> pa.Schema:
-    return pa.schema(columns, metadata={VERSION_KEY: str(VERSION).encode()})
-
-
 _WHO: Final = (
-    ("minute", _INSTANT),
+    ("minute", INSTANT),
     ("cluster", pa.string()),
     ("listener", pa.string()),
     ("client_software_name", pa.string()),
@@ -61,7 +32,7 @@ _WHO: Final = (
     ("api_version", pa.int16()),
 )
 _FINDING_COLUMNS: Final = (
-    *((name, _INSTANT) for name in ("captured_at", "first_captured_at", "last_captured_at")),
+    *((name, INSTANT) for name in ("captured_at", "first_captured_at", "last_captured_at")),
     *((name, pa.string()) for name in ("id", "rule", "kip", "section", "level", "role", "spec", "message")),
     *((name, pa.string()) for name in ("expected", "observed", "cluster", "connection", "client", "broker")),
     *((name, pa.string()) for name in ("listener", "client_id", "client_software_name")),
@@ -80,13 +51,9 @@ _FINDING_COLUMNS: Final = (
 _TIMES: Final = ("captured_at", "first_captured_at", "last_captured_at")
 
 
-def _instant(nanoseconds: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=nanoseconds // 1000)
-
-
 def _who(use: Use, names: Mapping[int, str]) -> Values:
     return {
-        "minute": _EPOCH + timedelta(minutes=use.minute),
+        "minute": EPOCH + timedelta(minutes=use.minute),
         "cluster": use.cluster,
         "listener": use.listener,
         "client_software_name": use.software_name,
@@ -127,7 +94,7 @@ def _findings(batch: Batch) -> Iterator[Values]:
 
 def _finding(finding: Finding) -> Values:
     values = {name: getattr(finding, name) for name, _ in _FINDING_COLUMNS}
-    values.update({name: _instant(values[name]) for name in _TIMES})
+    values.update({name: instant(values[name]) for name in _TIMES})
     values["suppressed"] = bool(finding.suppressed)
     for name in ("context", "evidence"):
         values[name] = msgspec.json.encode(values[name]).decode()
@@ -141,29 +108,30 @@ def _coverage(batch: Batch) -> Iterator[Values]:
             for verdict, count in verdicts.items():
                 checks[rule, verdict] += count
     for (rule, verdict), count in checks.items():
-        yield {"captured_at": _instant(batch.at), "rule": rule, "verdict": verdict, "checks": count}
+        yield {"captured_at": instant(batch.at), "rule": rule, "verdict": verdict, "checks": count}
 
 
 TABLES: Final = (
     Table(
         "usage",
-        _schema(*_WHO, ("header_version", pa.int16()), ("requests", pa.int64())),
+        schema_of(*_WHO, ("header_version", pa.int16()), ("requests", pa.int64())),
         "minute",
         _usage,
     ),
     Table(
         "errors",
-        _schema(*_WHO, ("error_code", pa.int16()), ("responses", pa.int64())),
+        schema_of(*_WHO, ("error_code", pa.int16()), ("responses", pa.int64())),
         "minute",
         _errors,
     ),
-    Table("findings", _schema(*_FINDING_COLUMNS), "last_captured_at", _findings),
+    Table("findings", schema_of(*_FINDING_COLUMNS), "last_captured_at", _findings),
     Table(
         "coverage",
-        _schema(
-            ("captured_at", _INSTANT), ("rule", pa.string()), ("verdict", pa.string()), ("checks", pa.int64())
+        schema_of(
+            ("captured_at", INSTANT), ("rule", pa.string()), ("verdict", pa.string()), ("checks", pa.int64())
         ),
         "captured_at",
         _coverage,
     ),
+    *CHANGE_TABLES,
 )

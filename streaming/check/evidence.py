@@ -22,6 +22,7 @@ from decoders.wire.segment import LinkType
 from decoders.wire.synthesis import RELAY_DELAY
 from expectations.judging.finding import Finding
 from expectations.judging.terms import Terms
+from streaming.archive.capture_archive import CaptureArchive
 from streaming.check.evidence_packets import keepable, packets_of
 from streaming.check.examination import Examination, Through, examine, records_of
 from streaming.check.recording import Recording
@@ -47,10 +48,12 @@ class CheckedCapture(NamedTuple):
     max_frame: int = MAX_FRAME
     key_logs: Sequence[Path] = ()
 
-    def examine(self, through: Through = iter) -> Examination:
+    def examine(self, through: Through = iter, archive: CaptureArchive | None = None) -> Examination:
         """Judge the capture, as the function `examine` does."""
         paths, schemas, ports, terms, max_frame, key_logs = self
-        return examine(paths, schemas, ports, terms, max_frame, key_logs=key_logs, through=through)
+        return examine(
+            paths, schemas, ports, terms, max_frame, key_logs=key_logs, through=through, archive=archive
+        )
 
 
 def write_evidence(folder: Path, capture: CheckedCapture, examination: Examination) -> list[Finding]:

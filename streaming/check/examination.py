@@ -34,6 +34,7 @@ from expectations.report.broker import Broker
 from expectations.report.client import Client
 from expectations.report.coverage import Coverage, coverage_of
 from expectations.report.usage import ClientUsage
+from streaming.archive.capture_archive import CaptureArchive
 from streaming.check.collector import CollectingIdentityJudge, CollectingJudge, Collector
 from streaming.check.recording import FILE_SHIFT, Recording, file_position
 from streaming.feeder.key_log_files import read_key_logs
@@ -129,19 +130,21 @@ def examine(
     key_logs: Sequence[Path] = (),
     window: int = WINDOW,
     through: Through = iter,
+    archive: CaptureArchive | None = None,
 ) -> Examination:
     """Judge one capture: a file, plain or compressed, a folder of rotated files, or several of these.
 
     Without `ports` the side that accepted the connection is the broker. A length above `max_frame` bytes is
     not a frame's. TLS is decrypted with the secrets of `key_logs` and of the capture itself. A file that ends
-    inside a packet is judged up to there. Raises UserError if a file cannot be read.
+    inside a packet is judged up to there. The results go to the `archive`, too. Raises UserError if a file
+    cannot be read, or the archive not be written.
     """
     key_log = read_key_logs(key_logs)
     names, terms = schemas.api_names, terms or Terms()
     recording = Recording([path] if isinstance(path, Path) else path, key_log)
-    collector, tally = Collector(terms.rules, names), _Tally(recording)
+    collector, tally = Collector(terms.rules, names), _Tally(recording, archive)
     judge = CollectingJudge(collector, names, terms)
-    step, bucket = BucketStep(judge, names), Bucket()
+    step, bucket = BucketStep(judge, names, counts_usage=archive is not None), Bucket()
     identity_step, identities = (
         IdentityStep(CollectingIdentityJudge(collector, names, terms)),
         IdentityState(),
@@ -155,13 +158,13 @@ def examine(
         tally.count(batch)
         for windows in columnar.slices_of(Arrival.of_file(batch, ""), window):
             report = step.process(0, bucket, terms.named(windows))
-            tally.add(report)
-            tally.add(identity_step.process(0, identities, report.claims))
+            tally.add(report, bucket.clock)
+            tally.add(identity_step.process(0, identities, report.claims), bucket.clock)
     for state in bucket.connections.values():
         tally.findings.update({finding.id: finding for finding in judge.republish(state)})
-        tally.add(identity_step.process(0, identities, judge.latest_claims(state)))
+        tally.add(identity_step.process(0, identities, judge.latest_claims(state)), bucket.clock)
     collector.fleet.finish()
-    tally.add(identity_step.finish(0, identities))
+    tally.add(identity_step.finish(0, identities), bucket.clock)
     return tally.examination(tracker, collector)
 
 
@@ -182,9 +185,12 @@ def _cut_frames(
 
 
 class _Tally:
-    """Adds up the reports of all windows, and counts frames and connections per file."""
+    """Adds up the reports of all windows, and counts frames and connections per file. Fills the archive."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, archive: CaptureArchive | None) -> None:
+        self._archive = archive
+        if archive is not None:
+            archive.begin(recording.run)
         self.findings: dict[str, Finding] = {}
         self._recording = recording
         self._checks: dict[tuple[str, str], int] = {}
@@ -205,8 +211,10 @@ class _Tally:
         self._frames += self._by_file(batch.frames.positions)
         self._connections += self._by_file(np.array(opened, np.int64))
 
-    def add(self, report: Report) -> None:
-        """Add a report."""
+    def add(self, report: Report, at: int) -> None:
+        """Add a report; `at` is the latest capture, in nanoseconds."""
+        if self._archive is not None:
+            self._archive.add(report, at)
         self.findings.update({finding.id: finding for finding in report.findings})
         for rule, verdicts in report.checks.items():
             for verdict, count in verdicts.items():
@@ -217,8 +225,11 @@ class _Tally:
     def examination(self, tracker: ColumnarTracker, collector: Collector) -> Examination:
         """Return the results."""
         findings = sorted(self.findings.values(), key=lambda finding: finding.sequence)
+        placed = self._placed(findings)
+        if self._archive is not None:
+            self._archive.finish(placed)
         return Examination(
-            findings=self._placed(findings),
+            findings=placed,
             coverage=coverage_of(self._checks, collector.rules),
             files=self._files(findings),
             undecodable=self._undecodable,

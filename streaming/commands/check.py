@@ -15,6 +15,7 @@ from rich.console import Console
 from expectations.judging.finding import Finding
 from expectations.report.junit import junit_report
 from expectations.rules.base.rule import Level
+from streaming.archive.capture_archive import CaptureArchive
 from streaming.check.evidence import CheckedCapture, write_evidence
 from streaming.check.examination import Examination
 from streaming.check.reading_progress import showing_progress
@@ -140,7 +141,9 @@ def check(arguments: argparse.Namespace) -> Checked:
         configuration.max_request_bytes,
         key_logs_of(configuration),
     )
-    examination = capture.examine(showing_progress(capture.paths))
+    folder = getattr(arguments, "archive", None)
+    archive = CaptureArchive(folder, schemas.api_names) if folder else None
+    examination = capture.examine(showing_progress(capture.paths), archive)
     return Checked(summary_of(examination, decisions), examination, capture)
 
 

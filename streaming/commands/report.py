@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from expectations.report.page import fleet_page
 from expectations.report.upgrade import UpgradedClient, UpgradeReport, UpgradeRow, upgrade_report
 from expectations.report.upgrade_text import upgrade_list, upgrade_summary
 from expectations.report.versions import Features, VersionsView, versions_view
+from streaming.archive.archive_report import archive_report, show_archive
+from streaming.archive.archived_usage import archived_usage, is_archive
 from streaming.check.summary import Summary, frame_counts
 from streaming.commands.check import FAILED, PASSED, add_capture_flags, check, now, write_report
 from streaming.settings.release import COMMITTED, RELEASE_HELP, load_schemas
@@ -72,12 +74,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--junit", type=Path, metavar="FILE", help="write the upgrade as a JUnit report, a test case a client"
     )
+    parser.add_argument(
+        "--archive", metavar="FOLDER", help="write what the captures hold as Parquet tables, as `run` does"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Judge the captures and report on their clients and brokers. Returns 1 if a client breaks."""
+    """Judge the captures, or read an archive, and report. Returns 1 if a client breaks."""
     _refuse_flags_without_upgrade(arguments)
     to, since = (_release(name) for name in (arguments.upgrade_to, arguments.since))
+    archive = _archive_among(arguments)
+    if archive is not None:
+        return _run_on_archive(archive, to, since, arguments)
     checked = check(arguments)
     summary, schemas = checked.summary, checked.capture.schemas
     features = read_features(arguments.features, schemas)
@@ -101,6 +109,43 @@ def _refuse_flags_without_upgrade(arguments: argparse.Namespace) -> None:
     for flag, value in (("--from", arguments.since), ("--junit", arguments.junit)):
         if value is not None and arguments.upgrade_to is None:
             raise UserError(f"{flag} belongs to --upgrade-to: name the release that the brokers will run")
+
+
+def _archive_among(arguments: argparse.Namespace) -> Path | None:
+    """Return the archive that is to be read, None if captures are. Raises UserError for both, or two."""
+    paths: Sequence[Path] = arguments.files
+    archive = next((path for path in paths if path.is_dir() and is_archive(path)), None)
+    if archive is None:
+        return None
+    if len(paths) > 1:
+        raise UserError(f"{archive} is an archive: name it alone, or captures")
+    for flag in ("html", "features", "archive"):
+        if getattr(arguments, flag):
+            raise UserError(f"--{flag} needs captures, and {archive} is an archive; leave it out")
+    if arguments.upgrade_to is None and not arguments.versions:
+        raise UserError(
+            f"{archive} is an archive, which has no verdicts by client: add --upgrade-to or --versions"
+        )
+    return archive
+
+
+def _run_on_archive(
+    folder: Path, to: Schemas | None, since: Schemas | None, arguments: argparse.Namespace
+) -> int:
+    usage = archived_usage(folder)
+    upgrade = upgrade_report(usage.clients, to, since) if to else None
+    versions = versions_view(usage.brokers, (), {}, default_schemas().api_names)
+    if upgrade and arguments.junit:
+        write_report(arguments.junit, junit_upgrade(upgrade, now()))
+    if arguments.json:
+        found = archive_report(folder, usage, versions, upgrade)
+        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+    else:
+        show_archive(folder, usage, versions, upgrade)
+    if not usage.requests:
+        print(f"kipwatch: the archive {folder} holds no request", file=sys.stderr)
+        return NOTHING_READ
+    return FAILED if upgrade and upgrade.breaking else PASSED
 
 
 def _release(name: str | None) -> Schemas | None:

@@ -8,12 +8,14 @@ from decoders.retention import KEPT_FOR, REPUBLISH_AFTER
 from expectations.conversation.window import Window
 from expectations.identity.claim import united
 from expectations.judging.judge import Judge, open_connection
+from streaming.judging.archive_count import ArchiveCount
+from streaming.judging.change_count import Before
 from streaming.judging.judgement_cache import JudgementCache
 from streaming.judging.report import OpenConnections, Report
 from streaming.judging.server_responses import ServerResponses
 from streaming.judging.symbols import Symbols
 from streaming.judging.tally import UNKNOWN, Tally
-from streaming.judging.usage import Speaker, Speakers, UsageCount
+from streaming.judging.usage import Speakers
 from streaming.state.bucket import Bucket
 
 
@@ -34,7 +36,7 @@ class BucketStep:
     def process(self, number: int, bucket: Bucket, windows: Sequence[Window]) -> Report:
         """Judge windows of connections, in the order of each connection's first sequence."""
         tally, symbols = Tally(self._api_names), Symbols()
-        usage = UsageCount() if self._counts_usage else None
+        counted = ArchiveCount() if self._counts_usage else None
         if bucket.resumed_at < self._resumed_at:
             self._resume(bucket, tally)
         responses = ServerResponses(bucket.answered)
@@ -42,14 +44,15 @@ class BucketStep:
             known = responses.known(window.connection)
             captured_at = self._cache.judge(bucket.connections, window, symbols.of(window), known, tally)
             if captured_at is None:
-                captured_at = self._judge_window(bucket, window, responses, tally, usage)
-            elif usage is not None:
+                captured_at = self._judge_window(bucket, window, responses, tally, counted)
+            elif counted is not None:
                 speaker = self._speakers.of(bucket.connections, window.connection.id)
-                usage.add(window, speaker, self._judge.listener(speaker.server))
+                counted.add(window, speaker, self._judge.listener(speaker.server))
             bucket.clock = max(bucket.clock, captured_at)
         report = tally.report(number)
         report.claims = united([*report.claims, *responses.claims()])
-        report.usage = usage.report() if usage is not None else []
+        if counted is not None:
+            counted.complete(report)
         return self._summarise(bucket, report)
 
     def tick(self, number: int, bucket: Bucket, now: int) -> Report:
@@ -78,7 +81,7 @@ class BucketStep:
         window: Window,
         responses: ServerResponses,
         tally: Tally,
-        usage: UsageCount | None,
+        counted: ArchiveCount | None,
     ) -> int:
         """Judge a window that is not cached. Returns the latest capture time, 0 if nothing is new."""
         connections, key = bucket.connections, window.connection
@@ -86,14 +89,16 @@ class BucketStep:
         latest = connections.latest_sequence(key.id)
         if all(occurrence.last_sequence <= latest for occurrence in window.occurrences):
             return 0
-        state = connections.get(key.id)
+        state, listener, before = connections.get(key.id), self._judge.listener(key.server), Before()
         if state is None:
             state = connections[key.id] = open_connection(key)
+        elif counted is not None:
+            before = Before.of(state, listener)
         for outcome in self._judge.judge_each(state, window):
             responses.add(key, outcome)
             tally.add(outcome)
-        if usage is not None:
-            usage.add(window, Speaker.of(state.conversation), self._judge.listener(key.server), latest)
+        if counted is not None:
+            counted.add_judged(window, before, state, listener, latest)
         if state.conversation.closed:
             del connections[key.id]
         return state.conversation.progress.captured_at

@@ -7,6 +7,7 @@ import msgspec
 from expectations.identity.claim import Claim
 from expectations.judging.finding import Finding
 from expectations.judging.outcome import Offence
+from streaming.judging.changes import Changes
 from streaming.judging.usage import Usage
 
 
@@ -25,7 +26,7 @@ class Report(msgspec.Struct):
     `frames` counts by API name and kind, `undecodable` by reason, `checks` by rule and verdict.
     `ranges_changes` counts new advertisements by listener.
     `captured` counts the records of whole batches by capture time, in tenths of a second since the epoch.
-    `usage` is empty unless it is archived.
+    `usage` and `changes` are empty unless they are archived.
     `claims` go to the step that judges identities; they do not reach the driver.
     """
 
@@ -40,4 +41,5 @@ class Report(msgspec.Struct):
     open_connections: list[OpenConnections] = []
     state_bytes: int = 0
     usage: list[Usage] = []
+    changes: Changes = msgspec.field(default_factory=Changes)
     claims: list[Claim] = []

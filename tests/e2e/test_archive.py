@@ -49,6 +49,10 @@ def test_an_archive_of_a_killed_query_holds_each_request_once(tmp_path: Path) ->
     for row in usage(tmp_path / "archive"):
         by_software[str(row["client_software_name"])] += int(str(row["requests"]))
     assert sum(by_software.values()) == sent
+    opened = {row["connection"] for row in rows_of(tmp_path / "archive", "connections")}
+    assert len(opened) == CONNECTIONS
+    brokers = rows_of(tmp_path / "archive", "brokers")
+    assert brokers and all(row["ranges_id"] for row in brokers)
     assert "None" not in by_software
 
 
@@ -60,7 +64,11 @@ def requests(records: list[Keyed]) -> int:
 
 
 def usage(folder: Path) -> list[dict[str, object]]:
-    table = folder / "usage"
+    return rows_of(folder, "usage")
+
+
+def rows_of(folder: Path, name: str) -> list[dict[str, object]]:
+    table = folder / name
     if not table.exists():
         return []
     rows: list[dict[str, object]] = ds.dataset(table, partitioning="hive").to_table().to_pylist()

@@ -16,13 +16,15 @@ from expectations.conversation.occurrence import Evidence
 from expectations.conversation.record_windows import windows_of
 from expectations.judging.judge import Judge
 from streaming.archive.archive import Archive, ArchiveNotWrittenError
-from streaming.archive.tables import TABLES, VERSION, VERSION_KEY
+from streaming.archive.table import VERSION, VERSION_KEY
+from streaming.archive.tables import TABLES
 from streaming.judging.bucket_step import BucketStep
+from streaming.judging.changes import Changes
 from streaming.judging.report import Report
 from streaming.judging.usage import MINUTE, Usage, Use
 from streaming.state.bucket import Bucket
 from streaming.user_error import UserError
-from tests.exchange import Exchange
+from tests.exchange import SOFTWARE, Exchange, advertisement
 from tests.streaming.captures import conforming, violating
 from tests.streaming.judging.travelling import travelled
 
@@ -38,6 +40,36 @@ def judged(exchange: Exchange) -> Report:
     report = step.process(0, Bucket(), travelled(windows_of(default_schemas(), placed)))
     report.captured = {record.captured_at // 100_000_000: 1 for record in exchange.records}
     return report
+
+
+def grouped() -> Exchange:
+    """A group that goes from the classic protocol to the new one, whose member vanishes."""
+    exchange, member = Exchange(), "aW5zdGFuY2UtbnVtYmVyMQ"
+    exchange.negotiate(client_id="app")
+    exchange.request("JoinGroup", 9, {"groupId": "orders"}, client_id="app")
+    beat = {"groupId": "orders", "memberId": member, "memberEpoch": 4}
+    request = exchange.request("ConsumerGroupHeartbeat", 1, beat, client_id="app")
+    exchange.respond(request, {"memberId": member, "memberEpoch": 4, "heartbeatIntervalMs": 3_000})
+    exchange.close()
+    return exchange
+
+
+def upgraded() -> Exchange:
+    """A broker of the same cluster that supports other versions."""
+    exchange = Exchange(connection=b"d" * 16, server="10.0.0.3:9092")
+    request = exchange.request("ApiVersions", 4, SOFTWARE)
+    exchange.respond(
+        request, advertisement() | {"apiKeys": [{"apiKey": 18, "minVersion": 0, "maxVersion": 4}]}
+    )
+    return exchange
+
+
+def silent() -> Exchange:
+    """A client that never asks for the versions."""
+    exchange = Exchange(connection=b"s" * 16)
+    exchange.request("Metadata", 1, client_id="silent")
+    exchange.close()
+    return exchange
 
 
 def used(minute: int, requests: int, errors: dict[int, int] | None = None) -> Report:
@@ -67,6 +99,39 @@ def test_the_tables_hold_what_the_report_counts(tmp_path: Path) -> None:
         for verdict, count in verdicts.items()
     }
     assert report.findings
+
+
+def test_a_connection_its_member_and_its_broker_have_rows(tmp_path: Path) -> None:
+    Archive(str(tmp_path), NAMES).write("q", 0, [judged(grouped())])
+    (connection,) = rows(tmp_path, "connections")
+    assert (connection["client_software_name"], connection["client_id"]) == ("tester", "app")
+    assert (connection["closing"], connection["closed_by_broker"]) == ("fin", False)
+    assert connection["opened_at"] < connection["closed_at"] == connection["changed_at"]
+    (broker,) = rows(tmp_path, "brokers")
+    assert broker["ranges_id"] == connection["ranges_id"]
+    assert {"api": "ApiVersions", "api_key": 18, "lowest": 0, "highest": 6} in broker["ranges"]
+    classic, member = rows(tmp_path, "groups")
+    assert (classic["protocol"], classic["member_id"], classic["ghost"]) == ("classic", None, False)
+    assert (member["protocol"], member["epoch"], member["ghost"]) == ("consumer", 4, True)
+    assert {row["connection"] for row in (classic, member)} == {connection["connection"]}
+
+
+def test_what_a_broker_shows_to_connections_of_several_buckets_is_one_row(tmp_path: Path) -> None:
+    Archive(str(tmp_path), NAMES).write("q", 0, [judged(grouped()), judged(grouped()), judged(upgraded())])
+    found = rows(tmp_path, "brokers")
+    assert sorted((row["broker"], row["changes"]) for row in found) == [
+        ("10.0.0.2:9092", 2),
+        ("10.0.0.3:9092", 1),
+    ]
+
+
+def test_changes_that_are_not_described_are_a_number(tmp_path: Path) -> None:
+    reports = [Report(bucket, changes=Changes(further=(3, 2, 0))) for bucket in range(2)]
+    Archive(str(tmp_path), NAMES).write("q", 0, reports)
+    for table, count in (("connections", 6), ("groups", 4)):
+        (row,) = rows(tmp_path, table)
+        assert (row["changes"], row["folded"], row["connection"]) == (count, True, None)
+    assert not (tmp_path / "brokers").exists()
 
 
 def test_buckets_of_a_batch_add_up_and_days_are_partitions(tmp_path: Path) -> None:
@@ -143,7 +208,7 @@ def page_queries() -> list[str]:
 
 @pytest.mark.parametrize("query", page_queries())
 def test_the_queries_of_the_page_find_rows(query: str, tmp_path: Path) -> None:
-    """Each finds something in an archive with an old client, a nameless one, an error and a finding."""
+    """Each finds something in an archive of an old client, a nameless one, an error, a finding and groups."""
     old = Use(NOON, "c", "L", "librdkafka", "0.11", "old", 1, 2)
     nameless = Use(NOON, "c", "L", None, None, None, 3, 0)
     usage = [Usage(old, {1: 4, 3: 1}), Usage(nameless, {1: 2}, {6: 1})]
@@ -151,7 +216,9 @@ def test_the_queries_of_the_page_find_rows(query: str, tmp_path: Path) -> None:
     broken = judged(violating())
     for finding in broken.findings:
         finding.first_captured_at = NOON * MINUTE
-    Archive(str(tmp_path), NAMES).write("q", 0, [broken, never])
+    Archive(str(tmp_path), NAMES).write(
+        "q", 0, [broken, never, judged(grouped()), judged(upgraded()), judged(silent())]
+    )
     names: dict[str, Any] = {
         table.name: ds.dataset(tmp_path / table.name, partitioning="hive").to_table().to_pandas()
         for table in TABLES

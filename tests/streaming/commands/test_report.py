@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from decoders.schema.registry import COMMITTED_TABLE
+from streaming.commands.main import main
 from tests.captures import planted, real_clients
 from tests.streaming.commands.ran import WITHOUT_JAVA, Ran, run_process
 
@@ -141,3 +142,55 @@ def test_the_page_shows_suppressed_findings_with_their_reason(kipwatch: Kipwatch
     page = tmp_path / "fleet.html"
     kipwatch("report", "--config", tmp_path / "kipwatch.toml", "--html", page, planted.CAPTURE)
     assert "until 2999-01-01: a test" in page.read_text()
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("archive")
+    assert main(["report", "--archive", str(folder), str(real_clients.CAPTURE)]) == 0
+    return folder
+
+
+def test_an_archive_tells_of_an_upgrade_what_its_captures_tell(
+    kipwatch: Kipwatch, archive: Path, later: Path
+) -> None:
+    read, captured = (
+        kipwatch("report", "--json", "--upgrade-to", later, source)
+        for source in (archive, real_clients.CAPTURE)
+    )
+    found, expected = json.loads(read.output), json.loads(captured.output)
+    assert (read.status, captured.status) == (1, 1)
+    assert found["requests"] == sum(row["requests"] for row in found["upgrade"])
+    for report in (found, expected):
+        for row in [*report["upgrade"], *report["upgrade_clients"]]:
+            del row["last_seen"]
+            for nested in row.get("rows", ()):
+                del nested["last_seen"]
+    clients = [sorted(report["upgrade_clients"], key=str) for report in (found, expected)]
+    assert clients[0] == clients[1]
+    assert found["versions"] == expected["versions"]
+
+
+def test_an_archive_is_a_gate_and_shows_versions_as_text(
+    kipwatch: Kipwatch, archive: Path, later: Path, tmp_path: Path
+) -> None:
+    broken = kipwatch("report", "--upgrade-to", later, "--junit", tmp_path / "gate.xml", archive)
+    assert broken.status == 1
+    assert "removed; it has 19-20" in broken.output
+    assert "<failure" in (tmp_path / "gate.xml").read_text()
+    assert kipwatch("report", "--upgrade-to", "4.4.0", archive).status == 0
+    assert "Produce (0)" in kipwatch("report", "--versions", archive).output
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ((), "is an archive, which has no verdicts by client: add --upgrade-to or --versions"),
+        (("--versions", "--html", "page.html"), "--html needs captures"),
+        (("--versions", real_clients.CAPTURE), "is an archive: name it alone, or captures"),
+    ],
+)
+def test_what_an_archive_cannot_tell_is_refused(
+    kipwatch: Kipwatch, archive: Path, flags: tuple[object, ...], expected: str
+) -> None:
+    assert expected in kipwatch("report", *flags, archive).error_line
