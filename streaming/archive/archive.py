@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from streaming.archive.table import Batch, Table, Values
+from streaming.archive.compaction import compact
+from streaming.archive.table import Batch, Table, Values, instant
 from streaming.archive.tables import TABLES
 from streaming.judging.report import Report
 from streaming.user_error import UserError
@@ -43,10 +44,10 @@ class Archive:
         except (OSError, pa.ArrowException) as error:
             raise UserError(f"cannot write the archive {folder}: {_reason(error)}") from error
 
-    def write(self, query: str, batch_id: int, reports: Sequence[Report], at: int = 0) -> None:
+    def write(self, query: str, batch_id: int, reports: Sequence[Report], at: int = 0) -> str:
         """Write the rows of a batch of a query. Raises ArchiveNotWrittenError.
 
-        `at` is the latest capture, in nanoseconds; without it, it is taken from the reports.
+        `at` is the latest capture, in nanoseconds; without it, it is taken from the reports. Returns its day.
         """
         batch = Batch(reports, self._api_names, at or _latest_capture(reports) or time.time_ns())
         file = f"{query}-{batch_id:012}.parquet"
@@ -56,6 +57,15 @@ class Archive:
             self._latest = batch_id
             for table in TABLES:
                 self._write_table(table, batch, file)
+        return instant(batch.at).date().isoformat()
+
+    def compact(self, query: str, *, before: str, below: int) -> int:
+        """Merge the files of a query's batches below a number, in the folders of days before a day.
+
+        Returns how many files were merged. Raises ArchiveNotWrittenError.
+        """
+        with self._explained():
+            return compact(self._system, self._path, TABLES, query, before=before, below=below)
 
     def forget(self, query: str) -> None:
         """Delete all files of a query. Raises ArchiveNotWrittenError."""

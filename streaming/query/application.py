@@ -15,6 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from streaming.archive.archive import Archive
+from streaming.archive.daily_compaction import DailyCompaction
 from streaming.broker.topics import create_topics
 from streaming.judging.report import Report
 from streaming.log import QUERY_LOG
@@ -62,6 +63,7 @@ class Application:
         self._findings: FindingsSink
         folder = configuration.archive
         self._archive = Archive(folder, schemas.api_names) if folder else None
+        self._compaction = DailyCompaction(self._archive) if self._archive else None
         self._progress = ProgressListener(self._metrics)
         self._started = False
         self._latest_batch = -1
@@ -195,10 +197,11 @@ class Application:
         reports = list(batch_reports)
         findings = [finding for report in reports for finding in report.findings]
         self._metrics.findings_refused.inc(self._findings.write(findings))
-        if self._archive is not None:
+        if self._archive is not None and self._compaction is not None:
             # The session has one query, which is active before its first batch.
             query = str(session.streams.active[0].id)
-            self._archive.write(query, batch_id, reports)
+            day = self._archive.write(query, batch_id, reports)
+            self._compaction.after_batch(query, batch_id, day)
         self._sink.add_batch(batch_id, reports)
         self._readiness.record_batch(batch_id, time.monotonic())
         self._latest_batch = batch_id
