@@ -5,17 +5,26 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from decoders.frame.record import NO_RECORD, Direction, Flag, Kind, Record
 from decoders.wire.segment import SocketAddress
+
+ShownClient: TypeAlias = Callable[[SocketAddress], SocketAddress]
+"""Returns the address that records show of a client: another one if clients have pseudonyms."""
+
+
+def as_it_is(client: SocketAddress) -> SocketAddress:
+    """Show a client's own address."""
+    return client
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Run:
     """What all records of one run of the feeder share; `next_sequence` returns their numbers, from 1.
 
-    `names_ports` is True if the user names the ports of the brokers, and no others are watched.
+    `names_ports` is True if the user names the ports of the brokers, and no others are watched. Records show
+    the address of a client as `shown_client` returns it.
     """
 
     run: int
@@ -23,6 +32,7 @@ class Run:
     feeder: str
     next_sequence: Callable[[], int]
     names_ports: bool = False
+    shown_client: ShownClient = as_it_is
 
 
 class Recorder:
@@ -37,7 +47,7 @@ class Recorder:
             run=run.run,
             sequence=NO_RECORD,
             captured_at=0,
-            client=client.endpoint,
+            client=run.shown_client(client).endpoint,
             server=server.endpoint,
             cluster=run.cluster,
             feeder=run.feeder,

@@ -35,7 +35,7 @@ from decoders.wire.frame_detector import ExcludesClient, ExpectsResponse, FrameD
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.packet import Packet
 from decoders.wire.patience import MAX_WAIT
-from decoders.wire.recorder import Run
+from decoders.wire.recorder import Run, ShownClient, as_it_is
 from decoders.wire.segment import Segment, Skipped, SocketAddress, TcpFlag, read_segment
 from decoders.wire.waiting import WaitingConnections
 
@@ -81,6 +81,7 @@ class Tracker:
         on_end: OnEnd | None = None,
         excludes_client: ExcludesClient | None = None,
         key_log: KeyLog | None = None,
+        shown_client: ShownClient = as_it_is,
     ) -> None:
         """Watch `ports`, or every port if there are none. All records contain run, cluster and feeder.
 
@@ -89,6 +90,7 @@ class Tracker:
         called when a connection is closed, and at the end of the source for those still open. Connections
         whose first request has a client ID for which `excludes_client` returns True are left alone. TLS
         is decrypted with the secrets of `key_log`, which may grow meanwhile; without one it is opaque.
+        Records show the address of a client as `shown_client` returns it.
         """
         self.ledger = Ledger()
         self.port_ledgers = {port: Ledger(within=self.ledger) for port in sorted(ports)}
@@ -98,7 +100,9 @@ class Tracker:
         self.held = 0
         self._on_end = on_end
         next_sequence = next_sequence or itertools.count(1).__next__
-        self._run = Run(run, cluster, feeder, next_sequence, names_ports=bool(ports))
+        self._run = Run(
+            run, cluster, feeder, next_sequence, names_ports=bool(ports), shown_client=shown_client
+        )
         self._detector = FrameDetector(schemas, expects_response, max_frame, excludes_client)
         self._key_log = key_log
         self._key_log_version = 0

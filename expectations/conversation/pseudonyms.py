@@ -11,18 +11,23 @@ to hide an ID. Rules judge as before, since a pseudonym keeps what they read of 
 
 A pseudonym is a keyed hash (BLAKE2b). With the key an identity can be recognised; nobody can compute an
 identity from its pseudonym.
+
+The address of a client may be replaced before: a feeder that has the key writes an address of its own kind,
+`Pseudonyms.client`, into the envelope of each record. It has the same name as the plain address.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
 
 from decoders.frame.record import Kind
+from decoders.wire.segment import SocketAddress
 from expectations.conversation.bodies import (
     ClassicGroup,
     Heartbeat,
@@ -51,6 +56,9 @@ SHORTEST: Final = 13
 SHORTEST_KEY: Final = 16
 """Bytes that a key must have at least."""
 _HOST_BYTES, _TEXT_BYTES = 6, 16
+_NETWORK: Final = b"\xfdkipwatch\0"
+"""Addresses that begin so are pseudonyms: a unique local network (RFC 4193), with the hash behind it."""
+_NETWORK_TEXT: Final = "[fd6b:6970:7761:7463:6800:"
 _NO_UUID: Final = "~"
 """How pseudonyms of texts begin. No form of a UUID has this character."""
 _EVIDENCE_BYTES: Final = {Kind.REQUEST: 8, Kind.RESPONSE: 4, Kind.NOT_KAFKA: 4, Kind.INVALID_SIZE: 4}
@@ -89,8 +97,14 @@ class Pseudonyms:
         return f"{self.host(host)}:{port}"
 
     def host(self, host: str) -> str:
-        """Replace a host."""
-        return f"h-{self._hash(host.encode(), _HOST_BYTES).hex()}"
+        """Replace a host. One that a feeder has replaced gets the name that the plain one has."""
+        replaced = ipaddress.ip_address(host.strip("[]")).packed if host.startswith(_NETWORK_TEXT) else b""
+        return f"h-{(replaced[len(_NETWORK) :] or self._hash(host.encode(), _HOST_BYTES)).hex()}"
+
+    def client(self, client: SocketAddress) -> SocketAddress:
+        """Replace the IP address of a client by another one, which `host` knows; the port stays."""
+        host = client.endpoint.rpartition(":")[0]
+        return SocketAddress(_NETWORK + self._hash(host.encode(), _HOST_BYTES), client.port)
 
     def text(self, text: str) -> str:
         """Replace an ID that is a text; one that is a UUID becomes a UUID in the same form."""

@@ -16,6 +16,7 @@ from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.ledger import Ledger
 from decoders.wire.pcap import PcapWriter
+from decoders.wire.recorder import ShownClient, as_it_is
 from streaming.feeder.capture import InterfaceCapture
 from streaming.feeder.excluded_traffic import ExcludedTraffic
 from streaming.feeder.feeder_metrics import FeederMetrics
@@ -28,6 +29,7 @@ from streaming.feeder.tls_watch import TlsWatch
 from streaming.log import FEEDER_LOG
 from streaming.settings.configuration import Configuration
 from streaming.settings.private_file import open_private
+from streaming.settings.pseudonyms import pseudonyms_of
 from streaming.settings.release import load_schemas
 from streaming.user_error import UserError
 
@@ -72,6 +74,7 @@ class Feeder:
             max_frame=configuration.max_request_bytes,
             excludes_client=configuration.excludes_client,
             key_log=key_logs.key_log if key_logs else None,
+            shown_client=_shown_client(configuration),
         )
         self._cutter = ColumnarCutter(self._schemas)
         # Compile before packets arrive, and before the process changes to a user who may not write the cache.
@@ -226,6 +229,11 @@ class Feeder:
         if lost:
             reason = f"Kafka did not accept {lost} records; check that it runs, and its errors above"
             raise UserError(self._outlet.fatal or reason)
+
+
+def _shown_client(configuration: Configuration) -> ShownClient:
+    pseudonyms = pseudonyms_of(configuration)
+    return pseudonyms.client if pseudonyms else as_it_is
 
 
 def _source(configuration: Configuration, capture: InterfaceCapture | None) -> str:

@@ -174,7 +174,8 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     identities: Annotated[
         Literal["plain", "keyed-hash"],
         Described(
-            description="how findings, state and reports name clients' addresses and IDs: plain or keyed-hash"
+            description="how clients are named: plain, or as keyed-hash in envelopes (addresses), state, "
+            "findings and reports (addresses and IDs)"
         ),
     ] = "plain"
     identities_key: Annotated[

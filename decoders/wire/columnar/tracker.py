@@ -43,6 +43,7 @@ from decoders.wire.frame_detector import ExcludesClient
 from decoders.wire.kafka_layer import SETTLING_TIME
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.pairing import IN_FLIGHT_COST, MAX_AGE, MAX_IN_FLIGHT
+from decoders.wire.recorder import ShownClient, as_it_is
 from decoders.wire.segment import Segment, Skipped, TcpFlag, read_segment
 from decoders.wire.tracker import MAX_CONNECTIONS, MAX_HELD, OnEnd, Tracker
 
@@ -71,6 +72,7 @@ class ColumnarTracker:
         on_end: OnEnd | None = None,
         excludes_client: ExcludesClient | None = None,
         key_log: KeyLog | None = None,
+        shown_client: ShownClient = as_it_is,
     ) -> None:
         """Watch `ports`, or every port if there are none. The other arguments are those of `Tracker`."""
         self._totals = np.zeros(1, TOTALS)
@@ -89,6 +91,7 @@ class ColumnarTracker:
             on_end=on_end,
             excludes_client=excludes_client,
             key_log=key_log,
+            shown_client=shown_client,
         )
         self._port_bytes = np.zeros(1 + len(self._tracker.port_ledgers), PORT_BYTES)
         self._drafts = tuple(np.zeros(1, kind) for kind in (PACKET, FLOW, STREAM, TOTALS))

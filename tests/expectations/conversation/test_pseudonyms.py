@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from decoders.wire.segment import SocketAddress
 from expectations.conversation.bodies import Body, utf16_units
 from expectations.conversation.bounded_text import bounded, is_blank, is_shortened
 from expectations.conversation.identifier import (
@@ -100,6 +101,19 @@ def test_of_an_address_the_port_stays() -> None:
     for host in ("10.0.0.1", "[2001:db8::1]"):
         assert PSEUDONYMS.address(f"{host}:40000") == f"{PSEUDONYMS.host(host)}:40000"
         assert host not in PSEUDONYMS.host(host)
+
+
+@given(
+    st.one_of(st.binary(min_size=4, max_size=4), st.binary(min_size=16, max_size=16)), st.integers(0, 65535)
+)
+def test_an_address_that_a_feeder_has_replaced_has_the_name_of_the_plain_one(
+    address: bytes, port: int
+) -> None:
+    client = SocketAddress(address, port)
+    replaced = PSEUDONYMS.client(client)
+    assert address not in replaced.address
+    assert PSEUDONYMS.address(replaced.endpoint) == PSEUDONYMS.address(client.endpoint)
+    assert PSEUDONYMS.client(client) == replaced != Pseudonyms(b"l" * SHORTEST_KEY).client(client)
 
 
 def test_every_text_of_a_statement_is_known_to_identify_somebody_or_nobody() -> None:
