@@ -9,8 +9,9 @@ things happen to a frame:
   field has changed.
 - *distrusted*: if a guarded field cannot be located, nothing after that place is kept. A frame of a guarded
   API that cannot be decoded is blanked from the failure on, so that it still fails in the same way and at the
-  same place. If no schema has its API or version, only the beginning that all headers share is kept, and
-  likewise of a response that is not matched to a request.
+  same place. If no schema has its API or version, nobody has classified its fields, and only the beginning
+  that all headers share is kept; likewise of a response that is not matched to a request. ApiVersions is the
+  exception: its requests can be read at any version (KIP-511), and so can the responses to them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from decoders.codec.request import Request, read_request
 from decoders.codec.response import Response, read_response
 from decoders.frame.privacy import NO_GUARD, Guard, guards_of
 from decoders.frame.record import Kind, Pairing, Record
+from decoders.protocol import API_VERSIONS
+from decoders.schema.model import VersionRange
 from decoders.schema.registry import Api, Schemas
 
 MAX_KEPT = 256 * 1024
@@ -34,6 +37,8 @@ _RESPONSE_LEAD = 4
 """The correlation ID."""
 _LONGEST_LENGTH = 5
 """The most bytes of a length: an unsigned varint of 32 bits."""
+
+_ANY_VERSION = VersionRange(-(1 << 15), (1 << 15) - 1)
 
 _Read = Callable[[bytes], Request | Response]
 
@@ -51,6 +56,11 @@ def blank(schemas: Schemas, record: Record) -> Record:
     """
     kept = _kept(schemas, record, _blanking)
     return record if kept is record.frame else dataclasses.replace(record, frame=kept)
+
+
+def classified_versions(api: Api) -> VersionRange:
+    """Return the versions of an API whose fields are classified."""
+    return _ANY_VERSION if api.key == API_VERSIONS else api.versions
 
 
 def _blanking(guard: Guard) -> Guard:
@@ -75,7 +85,7 @@ def _kept(schemas: Schemas, record: Record, change: Callable[[Guard], Guard] = _
 def _kept_of_request(schemas: Schemas, record: Record, change: Callable[[Guard], Guard]) -> bytes:
     frame = record.frame
     api = schemas.api(int.from_bytes(frame[:2], signed=True))
-    if api is None:
+    if api is None or int.from_bytes(frame[2:4], signed=True) not in classified_versions(api):
         return frame[:_REQUEST_LEAD]
     guard = change(guards_of(schemas).requests.get(api.key, NO_GUARD))
     spans = guard.cut + guard.blanked
@@ -119,7 +129,7 @@ def _kept_with_other_header(
 
 def _kept_of_response(schemas: Schemas, record: Record, change: Callable[[Guard], Guard]) -> bytes:
     frame, api = record.frame, _paired_api(schemas, record)
-    if api is None:
+    if api is None or record.paired_api_version not in classified_versions(api):
         return frame[:_RESPONSE_LEAD]
     guard = change(guards_of(schemas).responses.get(api.key, NO_GUARD))
     key, version, spans = api.key, record.paired_api_version, guard.cut + guard.blanked

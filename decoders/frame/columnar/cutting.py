@@ -1,7 +1,7 @@
 """Removes record payloads and secrets from batches of frames, as `frame/cutting.py` does from one.
 
 The columnar reader finds the fields that may not be kept. Frames that it cannot read for certain, and those
-of unknown APIs, go through the scalar code.
+of unknown APIs and versions, go through the scalar code.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from decoders.codec.columnar.frames import Frames
 from decoders.codec.columnar.reader import ColumnarReader
-from decoders.frame.cutting import MAX_KEPT, cut
+from decoders.frame.cutting import MAX_KEPT, classified_versions, cut
 from decoders.frame.privacy import NO_GUARD, Guard, Guards, guards_of
 from decoders.frame.record import Kind, Pairing
 from decoders.schema.registry import Schemas
@@ -26,8 +26,10 @@ _KEPT: Final = 0
 _GUARDED: Final = 1
 """The columnar reader finds what its frames may not keep."""
 _UNKNOWN: Final = 2
-"""An unknown API: the scalar code decides."""
+"""An unknown API or version: the scalar code decides."""
 _KEYS: Final = 1 << 16
+_LEAD: Final = 4
+"""Bytes of a request's API key and version."""
 _CUT: Final = "cut"
 _BLANKED: Final = "blanked"
 
@@ -40,6 +42,7 @@ class ColumnarCutter:
         keys = [api.key for api in schemas.apis]
         self._schemas = schemas
         self._treatments = (_treatments(keys, guards.responses), _treatments(keys, guards.requests))
+        self._lowest, self._highest = _classified(schemas)
         wanted = _wanted(schemas, guards)
         self._reader = ColumnarReader(schemas, wanted)
         self._is_cut = np.array([name.startswith(_CUT) for name in wanted], np.bool_)
@@ -61,13 +64,17 @@ class ColumnarCutter:
     def _treatment(self, batch: FrameBatch) -> NDArray[np.uint8]:
         frames, (of_responses, of_requests) = batch.frames, self._treatments
         is_request = frames.kinds == Kind.REQUEST
-        has_key = frames.lengths >= 2
-        places = np.where(has_key, frames.starts, 0)
-        bytes_ = batch.data if len(batch.data) > 1 else np.zeros(2, np.uint8)
-        keys = bytes_[places].astype(np.int64) << 8 | bytes_[places + 1]
-        responses = of_responses[frames.paired_api_keys.astype(np.uint16)]
-        responses[frames.pairings != Pairing.MATCHED] = _UNKNOWN
-        return np.where(is_request, np.where(has_key, of_requests[keys], np.uint8(_UNKNOWN)), responses)
+        has_lead = frames.lengths >= _LEAD
+        places = np.where(has_lead, frames.starts, 0)
+        data = batch.data if len(batch.data) >= _LEAD else np.zeros(_LEAD, np.uint8)
+        keys = np.where(is_request, _uint16(data, places), frames.paired_api_keys.astype(np.uint16))
+        versions = np.where(
+            is_request, _uint16(data, places + 2).astype(np.int16), frames.paired_api_versions
+        )
+        is_known = np.where(is_request, has_lead, frames.pairings == Pairing.MATCHED)
+        is_known &= (self._lowest[keys] <= versions) & (versions <= self._highest[keys])
+        treatments = np.where(is_request, of_requests[keys], of_responses[keys])
+        return np.where(is_known, treatments, np.uint8(_UNKNOWN))
 
     def _guarded(
         self, batch: FrameBatch, numbers: NDArray[np.int64]
@@ -110,6 +117,20 @@ def _blank(data: NDArray[np.uint8], begins: NDArray[np.int64], lengths: NDArray[
     """Overwrite the bytes of spans (int64, places in `data`) with zeros."""
     before = np.cumsum(lengths) - lengths
     data[np.repeat(begins - before, lengths) + np.arange(lengths.sum())] = 0
+
+
+def _uint16(data: NDArray[np.uint8], places: NDArray[np.int64]) -> NDArray[np.uint16]:
+    """Read the big-endian numbers at places of the data."""
+    return data[places].astype(np.uint16) << 8 | data[places + 1]
+
+
+def _classified(schemas: Schemas) -> tuple[NDArray[np.int16], NDArray[np.int16]]:
+    """Return the lowest and the highest classified version of each API, indexed like treatments."""
+    lowest, highest = np.zeros(_KEYS, np.int16), np.full(_KEYS, -1, np.int16)
+    for api in schemas.apis:
+        versions = classified_versions(api)
+        lowest[api.key], highest[api.key] = versions.lowest, versions.highest
+    return lowest, highest
 
 
 def _treatments(keys: Iterable[int], guards: Mapping[int, Guard]) -> NDArray[np.uint8]:

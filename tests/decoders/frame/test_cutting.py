@@ -201,6 +201,24 @@ def test_of_an_unknown_api_only_the_lead_is_kept() -> None:
     assert kept_request(frame) == frame[:8]
 
 
+@pytest.mark.parametrize("version", [-1, 14, 15, 300])
+def test_of_an_unknown_version_only_the_lead_is_kept(version: int) -> None:
+    """Nobody has classified its fields: in a later release a request for metadata may hold a secret."""
+    frame = write_request(SCHEMAS, "ListGroups", 5, 7, "client", {"statesFilter": ["secret"]})
+    unknown = frame[:2] + version.to_bytes(2, signed=True) + frame[4:]
+    assert kept_request(unknown) == unknown[:8]
+    response = write_response(SCHEMAS, "ListGroups", 5, 7, {"groups": [{"groupId": "secret"}]})
+    assert kept_response(response, "ListGroups", version) == response[:4]
+
+
+def test_api_versions_is_kept_at_any_version() -> None:
+    software = {"clientSoftwareName": "a", "clientSoftwareVersion": "1"}
+    request = write_request(SCHEMAS, "ApiVersions", 300, 7, "client", software)
+    assert kept_request(request) == request
+    response = write_response(SCHEMAS, "ApiVersions", 0, 7, {"errorCode": 35})
+    assert kept_response(response, "ApiVersions", 300) == response
+
+
 def test_sasl_tokens_are_blanked() -> None:
     token = cut(SCHEMAS, record(Kind.SASL_TOKEN, SECRET))
     assert (token.frame, token.true_length) == (bytes(len(SECRET)), len(SECRET))
