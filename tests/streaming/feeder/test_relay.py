@@ -110,6 +110,20 @@ def test_a_conversation_passes_unchanged_and_is_recorded(
     assert (records[-1].closing, records[-1].direction) == (Closing.FIN, Direction.TO_BROKER)
 
 
+def test_the_target_may_have_an_ipv6_address(recording: RecordedPackets) -> None:
+    request = prefixed(metadata(1))
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as target:
+        target.settimeout(PATIENCE)
+        with (
+            Relay(target.getsockname()[:2], recording) as relay,
+            socket.create_connection(relay.address, timeout=PATIENCE) as client,
+        ):
+            client.sendall(request)
+            broker, _ = target.accept()
+            with broker:
+                assert receive(broker, len(request)) == request
+
+
 def test_after_a_half_close_the_response_passes(relay: Relay, recording: RecordedPackets, ends: Ends) -> None:
     client, broker = ends()
     client.shutdown(socket.SHUT_WR)
