@@ -1,0 +1,36 @@
+"""The traffic of the million names: each name is said once, and most connections end."""
+
+from __future__ import annotations
+
+import io
+from typing import Final
+
+from decoders.codec.request import Request, read_request
+from decoders.frame.record import Kind
+from decoders.schema.registry import default_schemas
+from decoders.wire.capture_file import read_capture
+from streaming.check.examination import records_of
+from tests.e2e import million_names
+
+BLOCKS: Final = 2
+NAMES: Final = BLOCKS * million_names.NAMES_OF_BLOCK
+
+
+def test_each_name_is_said_once_and_nothing_is_lost() -> None:
+    schemas = default_schemas()
+    blocks = million_names.capture(NAMES, 10**18, 10**9)
+    taken, tracker = records_of(schemas, read_capture(io.BytesIO(b"".join(blocks))), (9092,), 1)
+    records = list(taken)
+    requests = [read_request(schemas, record.frame) for record in records if record.kind is Kind.REQUEST]
+    assert not [request for request in requests if request.failure or not request.known]
+    assert {request.client_id for request in requests} == {f"client-{number:07}" for number in range(NAMES)}
+    assert len({request.client_instance_id for request in requests} - {None}) == NAMES
+    for name in ("clientSoftwareName", "clientSoftwareVersion", "memberId", "groupId", "instanceId"):
+        assert len(_values(requests, name)) == NAMES
+    closed = [record for record in records if record.kind is Kind.CLOSED]
+    assert len(closed) == (BLOCKS - 1) * million_names.CONNECTIONS_OF_BLOCK
+    assert tracker.ledger.fates()["lost"] == 0
+
+
+def _values(requests: list[Request], name: str) -> set[str]:
+    return {request.body[name] for request in requests if request.body and name in request.body}
