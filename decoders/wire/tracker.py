@@ -39,9 +39,13 @@ from decoders.wire.recorder import Run, ShownClient, as_it_is
 from decoders.wire.segment import Segment, Skipped, SocketAddress, TcpFlag, read_segment
 from decoders.wire.waiting import WaitingConnections
 
-MAX_CONNECTIONS = 100_000
-MAX_HELD = 512 * 1024 * 1024
-"""Bytes of memory that buffered segments, incomplete frames and requests in flight may take, roughly."""
+MAX_CONNECTIONS = 50_000
+"""Connections that are followed. Each takes some 8 KiB beside what it holds."""
+MAX_HELD = 128 * 1024 * 1024
+"""Bytes that buffered segments, incomplete frames and requests in flight may hold.
+
+Incomplete frames take up to four times as much memory where they are copied from batch to batch.
+"""
 TIME_WAIT = 60 * 1_000_000_000
 """Nanoseconds for which a closed connection is remembered: as long as Linux keeps the state TIME_WAIT."""
 

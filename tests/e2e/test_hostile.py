@@ -44,7 +44,7 @@ WORKERS_MEBIBYTES: Final = 2_200
 USUAL_DELAY: Final = 60.0
 """Seconds for rules on one connection, batches and the start of a feeder included."""
 FEEDER_MEBIBYTES: Final = 1_024
-"""The limit of the systemd unit."""
+"""Half of what the systemd unit allows."""
 LONGEST_FINDING: Final = 64 * 1024
 SOFTWARE_LIMIT: Final = 103
 """Names of client software among metrics, with `other`, `invalid` and `unknown`."""

@@ -42,7 +42,7 @@ SAMPLE_SECONDS: Final = 5.0
 WORKERS_MEBIBYTES: Final = 2_600
 """All of Spark's Python workers on two cores, pages that they share counted for each."""
 FEEDER_MEBIBYTES: Final = 1_024
-"""The limit of the systemd unit."""
+"""Half of what the systemd unit allows."""
 USUAL_SECONDS: Final = 60.0
 """The limit of tests/e2e/test_hostile.py for the offences that one connection shows."""
 
@@ -123,6 +123,8 @@ def _attack(begins: threading.Event, captured_at: int) -> Iterator[bytes]:
     blocks_a_second = NAMES / million_names.NAMES_OF_BLOCK / SECONDS
     blocks = million_names.capture(NAMES, captured_at, int(1e9 / blocks_a_second))
     yield from paced(blocks, blocks_a_second)
+    # At the end of its input the feeder would end.
+    threading.Event().wait()
 
 
 def _direct(findings: list[Finding]) -> list[Finding]:

@@ -121,7 +121,7 @@ def _blank(data: NDArray[np.uint8], begins: NDArray[np.int64], lengths: NDArray[
 
 def _uint16(data: NDArray[np.uint8], places: NDArray[np.int64]) -> NDArray[np.uint16]:
     """Read the big-endian numbers at places of the data."""
-    return data[places].astype(np.uint16) << 8 | data[places + 1]
+    return data[places].astype(np.uint16) << np.uint16(8) | data[places + 1]
 
 
 def _classified(schemas: Schemas) -> tuple[NDArray[np.int16], NDArray[np.int16]]:

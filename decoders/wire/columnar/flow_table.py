@@ -39,16 +39,24 @@ class FlowTable:
         self._ordered_until = 0
 
     def begin_batch(self, pairs: int, previous: FrameBatchBuilder, current: FrameBatchBuilder) -> None:
-        """Prepare for `pairs` socket pairs, and copy frames under assembly from the previous batch's data."""
+        """Prepare for `pairs` socket pairs, and copy frames under assembly from the previous batch's data.
+
+        `current` holds the bytes of the batch's packets so far. Each frame gets room for its share of them,
+        so that a few large frames need not be copied again, and many take no more memory than the packets.
+        """
         self.flows.begin_batch()
         if pairs > len(self.flow_of_pair):
             more = np.full(2 * pairs - len(self.flow_of_pair), NO_FLOW, np.int64)
             self.flow_of_pair = np.concatenate((self.flow_of_pair, more))
         streams = self.flows.streams
-        for flow, direction in np.argwhere(streams["filled"] > 0):
+        begun = np.argwhere(streams["filled"] > 0)
+        rows = streams[begun[:, 0], begun[:, 1]]
+        capacities = np.minimum(rows["size"], rows["filled"] + current.top // max(1, len(begun)))
+        current.reserve(int(capacities.sum()))
+        for (flow, direction), capacity in zip(begun, capacities.tolist(), strict=True):
             row = streams[flow, direction]
-            row["start"] = current.put(previous.data[row["start"] : row["start"] + row["filled"]])
-            row["capacity"] = row["filled"]
+            row["start"] = current.put(previous.data[row["start"] : row["start"] + row["filled"]], capacity)
+            row["capacity"] = capacity
 
     def forget_pairs(self) -> None:
         """Drop the numbers of all socket pairs, before they are numbered anew."""

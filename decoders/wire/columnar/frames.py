@@ -140,18 +140,26 @@ class FrameBatchBuilder:
         """Begin with the data of a batch of packets, so that frames need not be copied out of it."""
         return cls(packets.data, packets.used, 2 * packets.size + 1)
 
-    def put(self, content: bytes | NDArray[np.uint8]) -> int:
-        """Append bytes to the data, and return their offset."""
+    def put(self, content: bytes | NDArray[np.uint8], capacity: int = 0) -> int:
+        """Append bytes to the data, and return their offset. They may grow to `capacity` bytes there."""
         start, end = self.top, self.top + len(content)
-        while end > len(self.data):
+        while max(end, start + capacity) > len(self.data):
             self.grow_data()
         self.data[start:end] = np.frombuffer(content, np.uint8)
-        self.top = end
+        self.top = max(end, start + capacity)
         return start
+
+    def reserve(self, size: int) -> None:
+        """Make room for `size` bytes, and no more if there was less."""
+        if self.top + size > len(self.data):
+            self._copy_data(self.top + size)
 
     def grow_data(self) -> None:
         """Copy the data into an array of twice the size."""
-        data = np.empty(2 * len(self.data) + 1, np.uint8)
+        self._copy_data(2 * len(self.data) + 1)
+
+    def _copy_data(self, size: int) -> None:
+        data = np.empty(size, np.uint8)
         data[: self.top] = self.data[: self.top]
         self.data = data
 

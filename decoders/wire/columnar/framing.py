@@ -14,7 +14,7 @@ from decoders.wire.columnar.fast_path import DONE, OUT_OF_BYTES, OUT_OF_ROWS, SL
 from decoders.wire.columnar.flows import TO_BROKER, UNSET
 from decoders.wire.columnar.pairing import RESPONSE_HEADER, process_request, process_response
 
-_MIN_CAPACITY: Final = 8192
+_MIN_CAPACITY: Final = 256
 _DIRECTIONS = (int(Direction.TO_BROKER), int(Direction.TO_CLIENT))
 
 
@@ -84,7 +84,7 @@ def _add_piece(state: FastPathState, at: Any, end: Any) -> Any:
         stream.start = at
     else:
         if stream.filled + piece > stream.capacity:
-            capacity = min(stream.size, max(_MIN_CAPACITY, 4 * (stream.filled + piece)))
+            capacity = min(stream.size, max(_MIN_CAPACITY, 2 * (stream.filled + piece)))
             if totals.top + capacity > len(data):
                 return -1
             start = totals.top
