@@ -34,6 +34,8 @@ class FindingsSink:
             Producer, {**client, "enable.idempotence": True, "linger.ms": 5, "logger": KAFKA_LOG.logger}
         )
         self._failures: set[str] = set()
+        self._in_large_batches: list[tuple[bytes, bytes]] = []
+        """Keys and values of findings that the broker refused with their batch, which was too large."""
         self._refused = 0
 
     def write(self, findings: Iterable[Finding]) -> int:
@@ -46,12 +48,23 @@ class FindingsSink:
         self._refused = 0
         for finding in findings:
             self._send(finding)
-        if self._producer.flush(FLUSH_SECONDS):
-            self._failures.add("no answer in time")
+        self._flush()
+        self._send_one_by_one()
         if self._failures:
             reasons = "; ".join(sorted(self._failures))
             raise FindingsNotWrittenError(f"findings were not written to {self._topic}: {reasons}")
         return self._refused
+
+    def _flush(self) -> None:
+        if self._producer.flush(FLUSH_SECONDS):
+            self._failures.add("no answer in time")
+
+    def _send_one_by_one(self) -> None:
+        """Send again, each in a batch of its own, what the broker refused together."""
+        refused, self._in_large_batches = self._in_large_batches, []
+        for key, value in refused:
+            self._producer.produce(self._topic, key=key, value=value, on_delivery=self._on_delivery_alone)
+            self._flush()
 
     def _send(self, finding: Finding) -> None:
         value = msgspec.json.encode(finding)
@@ -73,6 +86,12 @@ class FindingsSink:
         raise FindingsNotWrittenError(f"findings were not written to {self._topic}: the queue stays full")
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            self._in_large_batches.append((message.key() or b"", message.value() or b""))
+        else:
+            self._on_delivery_alone(error, message)
+
+    def _on_delivery_alone(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self._record(error, (message.key() or b"").decode())
 

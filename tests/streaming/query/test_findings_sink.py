@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from expectations.judging.finding import Finding
 from streaming.broker.embedded import EmbeddedBroker
@@ -16,6 +17,8 @@ from tests.exchange import ID_A, ID_B, Exchange
 
 MORE_THAN_A_QUEUE = 120_000
 """Findings of one batch: librdkafka's queue holds 100,000."""
+SMALL_BYTES, MANY = 10_000, 50
+"""The longest batch of a topic, and findings of one batch that are longer together."""
 
 pytestmark = pytest.mark.jvm
 
@@ -61,6 +64,21 @@ def test_a_finding_that_kafka_never_takes_is_logged_and_the_others_are_written(
     assert sink.write([finding(1), finding(2, "x" * 2_000_000), finding(3)]) == 1
     assert records_of(broker, "large") >= 2
     assert "finding-refused" in capsys.readouterr().out
+
+
+def test_a_broker_that_refuses_a_batch_for_its_size_gets_its_findings_one_by_one(
+    broker: EmbeddedBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A broker takes or refuses a batch as a whole: one finding that is too large takes no other along."""
+    admin = AdminClient({"bootstrap.servers": broker.internal})
+    topic = NewTopic("small", 1, config={"max.message.bytes": str(SMALL_BYTES)})
+    admin.create_topics([topic])["small"].result(30)
+    sink = FindingsSink(broker.internal, "small", {})
+    large = finding(MANY, "x" * 2 * SMALL_BYTES)
+    assert sink.write([*map(finding, range(MANY)), large, finding(MANY + 1)]) == 1
+    assert records_of(broker, "small") == MANY + 1
+    assert capsys.readouterr().out.count('"event": "finding-refused"') == 1
+    assert sink.write([finding(MANY + 2)]) == 0
 
 
 def test_without_kafka_the_batch_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
