@@ -3,7 +3,8 @@
 A fingerprint covers everything that a verdict on a cacheable statement may depend on, and nothing else: two
 connections with equal fingerprints get equal verdicts for equal statements. It leaves out
 
-- which connection it is, and the values of its own client ID, client instance ID and member ID;
+- which connection it is and where it leads, which only claims and findings name, and the values of its own
+  client ID, client instance ID and member ID;
 - sequences, which count the frames of a whole run: rules only compare them, so their order is covered;
 - the progress, which only rules that declare `uses_progress` read, and those are not cached;
 - facts that only statements read which are not cacheable: telemetry, and the states of rules on named APIs.
@@ -64,7 +65,10 @@ def fingerprint_of(state: ConnectionState) -> bytes | None:
     facts = msgspec.structs.replace(
         conversation,
         connection=b"",
+        cluster="",
         client="",
+        server="",
+        run=0,
         opened_at=0,
         advertised=_ranked(conversation.advertised, ranks),
         superseded=None,

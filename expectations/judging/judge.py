@@ -8,12 +8,12 @@ when `republish` is called or the connection closes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
 from decoders.frame.record import Kind
-from expectations.conversation.bodies import Heartbeat
+from expectations.conversation.bodies import ClusterDescription, Heartbeat
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.conversation.occurrence import NO_EVIDENCE, Occurrence
@@ -82,7 +82,12 @@ class Dispatch(NamedTuple):
 
 
 class Judge:
-    """Judges connections by the rules of its terms. `api_names` maps API keys to names."""
+    """Judges connections by the rules of its terms. `api_names` maps API keys to names.
+
+    A judge that `sees_all` records what it judges, so each window must be judged by it.
+    """
+
+    sees_all: ClassVar[bool] = False
 
     def __init__(self, api_names: Mapping[int, str], terms: Terms | None = None) -> None:
         self._api_names = api_names
@@ -103,7 +108,7 @@ class Judge:
         """
         observations = window.observations
         outcomes = [Outcome() for _ in observations]
-        state.conversation.configured = self._terms.brokers.get(window.connection.server)
+        state.conversation.configured = self.configured(window.connection.server)
         judged_until = state.conversation.progress.sequence
         for observation, outcome in zip(observations, outcomes, strict=True):
             if observation.last_sequence > judged_until:
@@ -212,6 +217,10 @@ class Judge:
     ) -> Finding:
         about = _subject(subject, conversation, self.listener(conversation.server))
         return finding_of(rule, judgement, about, self._api_names.get(subject.api_key))
+
+    def configured(self, server: str) -> ClusterDescription | None:
+        """Return what the configuration says of the broker at an address."""
+        return self._terms.brokers.get(server)
 
     def listener(self, server: str) -> str:
         """Name a listener as configured, or by its address."""

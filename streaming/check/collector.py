@@ -66,6 +66,8 @@ class Collector:
 class CollectingJudge(Judge):
     """Records in the fleet what each connection said and how it was judged."""
 
+    sees_all = True
+
     def __init__(self, collector: Collector, api_names: Mapping[int, str], terms: Terms) -> None:
         super().__init__(api_names, terms)
         self._collector = collector

@@ -5,6 +5,7 @@ from __future__ import annotations
 from expectations.conversation.window import Window
 from expectations.judging.judge import ConnectionState
 from streaming.judging.change_count import Before, ChangeCount
+from streaming.judging.changes import Changes
 from streaming.judging.report import Report
 from streaming.judging.usage import Speaker, UsageCount
 
@@ -26,6 +27,10 @@ class ArchiveCount:
         """Count a window that the judge read, and what it changed of its connection."""
         self.add(window, Speaker.of(state.conversation), listener, judged_until)
         self._changes.add(window, before, state, listener, judged_until)
+
+    def add_changes(self, changes: Changes) -> None:
+        """Add changes that are already known."""
+        self._changes.add_known(changes)
 
     def complete(self, report: Report) -> None:
         """Put what was counted into a report."""

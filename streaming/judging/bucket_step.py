@@ -8,9 +8,11 @@ from decoders.retention import KEPT_FOR, REPUBLISH_AFTER
 from expectations.conversation.window import Window
 from expectations.identity.claim import united
 from expectations.judging.judge import Judge, open_connection
+from expectations.judging.symbol import Symbol
 from streaming.judging.archive_count import ArchiveCount
 from streaming.judging.change_count import Before
 from streaming.judging.judgement_cache import JudgementCache
+from streaming.judging.opening_cache import OpeningCache
 from streaming.judging.report import OpenConnections, Report
 from streaming.judging.server_responses import ServerResponses
 from streaming.judging.symbols import Symbols
@@ -30,17 +32,19 @@ class BucketStep:
         self._resumed_at = resumed_at
         self._api_names = api_names
         self._cache = JudgementCache(judge)
+        self.openings = OpeningCache(judge)
         self._counts_usage = counts_usage
         self._speakers = Speakers()
 
     def process(self, number: int, bucket: Bucket, windows: Sequence[Window]) -> Report:
         """Judge windows of connections, in the order of each connection's first sequence."""
-        tally, symbols = Tally(self._api_names), Symbols()
+        tally, symbols = Tally(self._api_names), Symbols(Symbol)
         counted = ArchiveCount() if self._counts_usage else None
         if bucket.resumed_at < self._resumed_at:
             self._resume(bucket, tally)
         responses = ServerResponses(bucket.answered)
-        for window in sorted(windows, key=_order):
+        in_order = sorted(windows, key=_order)
+        for window in self.openings.judge(bucket, in_order, responses, tally, counted):
             known = responses.known(window.connection)
             captured_at = self._cache.judge(bucket.connections, window, symbols.of(window), known, tally)
             if captured_at is None:
@@ -95,7 +99,7 @@ class BucketStep:
         elif counted is not None:
             before = Before.of(state, listener)
         for outcome in self._judge.judge_each(state, window):
-            responses.add(key, outcome)
+            responses.add(key, outcome.answered)
             tally.add(outcome)
         if counted is not None:
             counted.add_judged(window, before, state, listener, latest)

@@ -82,6 +82,15 @@ class ChangeCount:
         for shown, showings in _shown(statements, before, state.conversation, listener):
             self._add_broker(shown, showings)
 
+    def add_known(self, changes: Changes) -> None:
+        """Add the changes of one connection."""
+        for connection in changes.connections:
+            self._keep(0, self._connections, connection)
+        for member in changes.members:
+            self._keep(1, self._members, member)
+        for shown, showings in changes.brokers:
+            self._add_broker(shown, showings)
+
     def add_classic(self, window: Window, speaker: Speaker, listener: str, judged_until: int = 0) -> None:
         """Add the requests of a window to join and leave classic groups: the latest of equal ones."""
         found: dict[Statement, int] = {}

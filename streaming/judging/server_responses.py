@@ -6,13 +6,12 @@ server first did, so all windows of a batch are read before it is made: they are
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from expectations.conversation.in_flight import ApiVersion
 from expectations.conversation.window import ConnectionKey
 from expectations.identity.claim import Claim
 from expectations.identity.server_claim import answered_claim, kafka_claim
-from expectations.judging.outcome import Outcome
 
 SERVER_LIMIT = 1_000
 """Servers of which a bucket knows to which API versions they respond; beyond that the oldest is forgotten."""
@@ -30,12 +29,13 @@ class ServerResponses:
         """Return the API versions that a connection's server has responded to since an earlier batch."""
         return self._known.get(_name(key), set())
 
-    def add(self, key: ConnectionKey, outcome: Outcome) -> None:
-        """Process an outcome of a connection."""
+    def add(self, key: ConnectionKey, answered: Mapping[ApiVersion, int]) -> None:
+        """Add the times at which API versions were first answered on a connection."""
         known, name = self.known(key), _name(key)
-        for version, at in outcome.answered.items():
+        for version, at in answered.items():
             if version not in known:
-                self._keys.setdefault(name, key)
+                # The claim names the same connection, whichever was judged first.
+                self._keys[name] = min(key, self._keys.get(name, key), key=lambda each: each.id)
                 first = self._first.setdefault(name, {})
                 first[version] = min(at, first.get(version, at))
 

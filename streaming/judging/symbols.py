@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
 
 from expectations.conversation.statement import Statement
 from expectations.conversation.window import Window
-from expectations.judging.symbol import Symbol
+
+AnySymbol = TypeVar("AnySymbol")
 
 
-class _SymbolTable(dict[int, Symbol]):
+class _SymbolTable(dict[int, AnySymbol]):
     """The symbols of one table of statements, by number."""
 
-    def __init__(self, statements: Mapping[int, Statement]) -> None:
+    def __init__(self, statements: Mapping[int, Statement], make: Callable[[Statement], AnySymbol]) -> None:
         super().__init__()
         self.statements = statements
+        self._make = make
 
-    def __missing__(self, number: int) -> Symbol:
-        symbol = self[number] = Symbol(self.statements[number])
+    def __missing__(self, number: int) -> AnySymbol:
+        symbol = self[number] = self._make(self.statements[number])
         return symbol
 
 
-class Symbols:
-    """Finds the symbols of windows. It holds their tables of statements, so it must not outlive the step."""
+class Symbols(Generic[AnySymbol]):
+    """Finds the symbols of windows. It holds their tables of statements, so it must not outlive the step.
 
-    def __init__(self) -> None:
-        self._tables: dict[int, _SymbolTable] = {}
+    `make` makes the symbol of a statement.
+    """
 
-    def of(self, window: Window) -> Mapping[int, Symbol]:
+    def __init__(self, make: Callable[[Statement], AnySymbol]) -> None:
+        self._make = make
+        self._tables: dict[int, _SymbolTable[AnySymbol]] = {}
+
+    def of(self, window: Window) -> Mapping[int, AnySymbol]:
         """Return the symbols of a window's statements, by number."""
         statements = window.statements
         table = self._tables.get(id(statements))
         if table is None:
-            table = self._tables[id(statements)] = _SymbolTable(statements)
+            table = self._tables[id(statements)] = _SymbolTable(statements, self._make)
         return table

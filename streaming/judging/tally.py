@@ -26,6 +26,14 @@ class FrameChecks:
     checks: tuple[Check, ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class OpeningChecks:
+    """What each opening of one form counts as: its frames by API key and kind, and its checks."""
+
+    frames: Mapping[tuple[int, Kind], int]
+    checks: Mapping[Check, int]
+
+
 class Tally:
     """Adds up outcomes, frames and cached checks."""
 
@@ -35,6 +43,7 @@ class Tally:
         self._frames: dict[tuple[int, str], int] = {}
         self._undecodable: dict[str, int] = {}
         self._cached: dict[FrameChecks, int] = {}
+        self._openings: dict[OpeningChecks, int] = {}
 
     def add(self, outcome: Outcome) -> None:
         """Add an outcome of the judge."""
@@ -55,12 +64,13 @@ class Tally:
         """Count `count` frames and the checks of each."""
         self._cached[checks] = self._cached.get(checks, 0) + count
 
+    def count_opening(self, checks: OpeningChecks) -> None:
+        """Count the frames and checks of an opening."""
+        self._openings[checks] = self._openings.get(checks, 0) + 1
+
     def report(self, number: int) -> Report:
         """Return the report of bucket `number`."""
-        for cached, count in self._cached.items():
-            self._count_frames(cached.api_key, cached.kind, count)
-            self._judged.add(Outcome(checks=dict.fromkeys(cached.checks, count)))
-        self._cached.clear()
+        self._add_cached()
         judged = self._judged
         report = Report(
             number,
@@ -76,6 +86,19 @@ class Tally:
             kinds = report.frames.setdefault(self._api_names.get(api_key, UNKNOWN), {})
             kinds[kind] = kinds.get(kind, 0) + count
         return report
+
+    def _add_cached(self) -> None:
+        for cached, count in self._cached.items():
+            self._count_frames(cached.api_key, cached.kind, count)
+            self._judged.add(Outcome(checks=dict.fromkeys(cached.checks, count)))
+        for opening, times in self._openings.items():
+            for (api_key, kind), count in opening.frames.items():
+                self._count_frames(api_key, kind, count * times)
+            self._judged.add(
+                Outcome(checks={check: count * times for check, count in opening.checks.items()})
+            )
+        self._cached.clear()
+        self._openings.clear()
 
     def _count_frames(self, api_key: int, kind: Kind, count: int) -> None:
         key = api_key, "request" if kind is Kind.REQUEST else "response"

@@ -161,6 +161,10 @@ class ConnectionLayout:
         """Count the shared values."""
         return sum(map(len, msgspec.structs.astuple(self.stored)))
 
+    def software_place(self, software: SoftwareClaim | None) -> int:
+        """Return the place of a client software, NOWHERE for None."""
+        return NOWHERE if software is None else self._software.place(software)
+
     def software(self, place: int) -> SoftwareClaim | None:
         """Return the client software at a place, None for NOWHERE."""
         return None if place == NOWHERE else self._software.value(place)
@@ -194,21 +198,10 @@ class ConnectionLayout:
 
     def content(self, state: ConnectionState) -> bytes:
         """Lay out what only news changes."""
-        conversation = state.conversation
-        progress = conversation.progress
-        return _ENCODER.encode(
-            (
-                conversation.client,
-                self._advertised_places(conversation.advertised),
-                msgspec.structs.astuple(conversation)[len(_STORED_APART) :],
-                changed_states(state.rules),
-                state.findings,
-                state.identities,
-                {} if progress.only_member is not None else progress.members,
-            )
-        )
+        return _ENCODER.encode(content_of(state, self.advertised_places(state.conversation.advertised)))
 
-    def _advertised_places(self, advertised: Advertised | None) -> tuple[int, int, int] | None:
+    def advertised_places(self, advertised: Advertised | None) -> tuple[int, int, int] | None:
+        """Return the sequence of an advertisement, and the places of its ranges and of its header offer."""
         if advertised is None:
             return None
         offer = self._header_offers.place(advertised.header_offer)
@@ -217,8 +210,7 @@ class ConnectionLayout:
     def row(self, state: ConnectionState, end: int) -> Row:
         """Lay out what frames move, and what must be known of all connections."""
         conversation, member = state.conversation, only_member(state)
-        software, fingerprint = conversation.software, fingerprint_of(state)
-        member_fingerprint = NOWHERE
+        fingerprint, member_fingerprint = fingerprint_of(state), NOWHERE
         if member is not None:
             member_fingerprint = self.member_fingerprints.place(member_fingerprint_of(state, *member))
         return Row(
@@ -228,9 +220,24 @@ class ConnectionLayout:
             member=member_number(member[1]) if member is not None else NO_ID,
             end=end,
             server=self.servers.place((conversation.cluster, conversation.server, conversation.run)),
-            software=NOWHERE if software is None else self._software.place(software),
+            software=self.software_place(conversation.software),
             in_flight=self.in_flight_place(conversation.progress.in_flight.counts),
             fingerprint=NOWHERE if fingerprint is None else self.fingerprints.place(fingerprint),
             member_fingerprint=member_fingerprint,
             has_news=bool(state.findings) or state.identities.are_behind(conversation.progress),
         )
+
+
+def content_of(state: ConnectionState, advertised: object) -> tuple[object, ...]:
+    """Return the fields of a `Content`. `advertised` are the places of the advertisement."""
+    conversation = state.conversation
+    progress = conversation.progress
+    return (
+        conversation.client,
+        advertised,
+        msgspec.structs.astuple(conversation)[len(_STORED_APART) :],
+        changed_states(state.rules),
+        state.findings,
+        state.identities,
+        {} if progress.only_member is not None else progress.members,
+    )

@@ -8,8 +8,8 @@ fixed width, and so is the progress of a connection that merely repeats itself.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, MutableMapping
-from typing import Any
+from collections.abc import Iterator, MutableMapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -47,6 +47,14 @@ class StoredConnections(msgspec.Struct, array_like=True):
     contents_size: int = 0
 
 
+class LaidOut(NamedTuple):
+    """A connection as it is stored: its ID, its row and its content."""
+
+    id: bytes
+    row: Row
+    content: bytes
+
+
 class Connections(MutableMapping[bytes, ConnectionState]):
     """The states of connections by their IDs. A state that was read may be changed in place."""
 
@@ -58,6 +66,7 @@ class Connections(MutableMapping[bytes, ConnectionState]):
         self.layout = ConnectionLayout(stored.values)
         self._read: dict[bytes, ConnectionState] = {}
         self._is_stored = np.ones(len(self._index), np.bool_)
+        self._has_added = False
 
     def __getitem__(self, connection: bytes) -> ConnectionState:
         state = self._read.get(connection)
@@ -88,10 +97,27 @@ class Connections(MutableMapping[bytes, ConnectionState]):
 
     def place(self, connection: bytes) -> int:
         """Return the place of a connection that is stored and was not read yet, else NOWHERE."""
-        at = self._ids.find(connection)
-        while at % ID_BYTES and at != NOWHERE:
-            at = self._ids.find(connection, at + 1)
-        return at // ID_BYTES if at != NOWHERE and self._is_stored[at // ID_BYTES] else NOWHERE
+        place = self._find(connection)
+        return place if place != NOWHERE and self._is_stored[place] else NOWHERE
+
+    def is_unknown(self, connection: bytes) -> bool:
+        """Whether a connection is neither stored nor read, nor was removed since the bucket was loaded."""
+        return connection not in self._read and self._find(connection) == NOWHERE
+
+    def add(self, laid_out: Sequence[LaidOut]) -> None:
+        """Add unknown connections as they are stored. The offset behind the content is set here."""
+        if not laid_out:
+            return
+        added = np.empty(len(laid_out), INDEX)
+        for at, connection in enumerate(laid_out):
+            write_row(added, at, connection.row)
+        opened = self._contents.opened
+        added["end"] = len(opened) + np.cumsum([len(connection.content) for connection in laid_out])
+        self._contents = Contents.of(b"".join([opened, *(connection.content for connection in laid_out)]))
+        self._ids += b"".join(connection.id for connection in laid_out)
+        self._index = np.concatenate([self._index, added])
+        self._is_stored = np.concatenate([self._is_stored, np.ones(len(added), np.bool_)])
+        self._has_added = True
 
     def row(self, place: int) -> Row:
         """Return the row of the connection at a place."""
@@ -143,7 +169,7 @@ class Connections(MutableMapping[bytes, ConnectionState]):
         """
         if len(self.layout) > LEAST_SHARED + 2 * len(StoredValues.__struct_fields__) * len(self):
             self._rebuild_values()
-        if not self._read and self._is_stored.all():
+        if not self._read and not self._has_added and self._is_stored.all():
             return self._laid_out(self._ids, self._index, self._contents.size), None
         kept, runs = np.flatnonzero(self._is_stored), list(self._kept_runs())
         encoded = [self.layout.content(state) for state in self._read.values()]
@@ -174,6 +200,13 @@ class Connections(MutableMapping[bytes, ConnectionState]):
         """Yield begin and end of each run of places that are unchanged."""
         edges = np.flatnonzero(np.diff(self._is_stored.astype(np.int8), prepend=0, append=0)).tolist()
         yield from zip(edges[::2], edges[1::2], strict=True)
+
+    def _find(self, connection: bytes) -> int:
+        """Return the place of a connection in the index, also if it was read or removed, else NOWHERE."""
+        at = self._ids.find(connection)
+        while at % ID_BYTES and at != NOWHERE:
+            at = self._ids.find(connection, at + 1)
+        return at // ID_BYTES
 
     def _begin(self, place: int) -> int:
         return int(self._index["end"][place - 1]) if place else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
+from typing import Self
 
 import zstandard
 
@@ -31,6 +32,13 @@ class Contents:
                 "bring the folder back as it was, or start with a new checkpoint folder"
             )
         return memoryview(_DECOMPRESSOR.decompress(packed) if packed else b"")
+
+    @classmethod
+    def of(cls, opened: bytes) -> Self:
+        """Return contents that are not stored yet."""
+        contents = cls()
+        contents.opened = memoryview(opened)
+        return contents
 
 
 def pack_contents(contents: Iterable[bytes | memoryview]) -> bytes:

@@ -234,8 +234,10 @@ def together(windows_of_batches: Iterator[list[Window]], count: int) -> Iterator
 
 def comparable(report: Report) -> object:
     """Return the contents of a report without their order."""
-    raw = msgspec.to_builtins(report, str_keys=True)
+    raw = msgspec.to_builtins(report, str_keys=True, order="deterministic")
     raw["findings"] = sorted(raw["findings"], key=lambda finding: finding["id"])
+    *changes, further = raw["changes"]
+    raw["changes"] = [*(sorted(map(str, kind)) for kind in changes), further]
     return raw | {name: sorted(map(str, raw[name])) for name in ("offences", "claims", "usage")}
 
 

@@ -1,0 +1,182 @@
+"""The opening of a connection, taken apart: its form, and the values in it that are the connection's own.
+
+An opening is what a new connection says until it says nothing new, and the responses to that. Most clients
+open a connection with the same dozen statements, in which IDs, times and sequences differ. The form is what
+openings have in common: the symbols of the statements, which of their IDs are equal, which request each
+response belongs to, and which frames were captured at the same moment. All other order is fixed: an opening
+has neither folded frames nor any whose sequences or times do not ascend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from expectations.conversation.identifier import identifier_text
+from expectations.conversation.occurrence import Occurrence
+from expectations.conversation.window import ConnectionKey, Window
+from streaming.judging.opening_symbol import NO_SYMBOL, OpeningSymbol
+from streaming.judging.symbols import Symbols
+
+LONGEST: Final = 64
+"""Observations of the longest opening."""
+CONNECTION, CLIENT, HOST, CLUSTER, SERVER, LISTENER, RUN = range(7)
+"""The first slots of the values of an opening."""
+FIRST_OBSERVATION: Final = 7
+"""The slot where the values of the observations begin."""
+SEQUENCE, AT, CORRELATION, EVIDENCE = range(4)
+"""The slots of one observation."""
+FIELDS: Final = 4
+"""How many slots one observation has."""
+
+
+class Opening(NamedTuple):
+    """One opening: `said` are the symbols and the occurrences of its observations.
+
+    `clients` are the client IDs and `identifiers` the UUIDs in the order in which they first appear.
+    `listener` names the server. `ends` counts the observations up to the end of each window, if that matters.
+    """
+
+    key: ConnectionKey
+    form: tuple[int, ...]
+    said: list[tuple[OpeningSymbol, Occurrence]]
+    clients: list[str]
+    identifiers: list[bytes]
+    listener: str
+    ends: tuple[int, ...] = ()
+
+    @property
+    def captured_at(self) -> int:
+        """The latest capture time."""
+        return self.said[-1][1].last_captured_at
+
+    @property
+    def collides(self) -> bool:
+        """Whether a UUID stands as text in a client ID, or in what forms hold by value, such as a group."""
+        texts = list(map(identifier_text, self.identifiers))
+        return any(
+            text.encode() in symbol.code or (symbol.client_id is not None and text in symbol.client_id)
+            for text in texts
+            for symbol, _ in self.said
+        )
+
+    def values(self) -> list[object]:
+        """Return the values that are the connection's own, by slot.
+
+        Those of the connection come first, then those of each observation, then the client IDs, and last each
+        UUID as bytes, in Kafka's form and in hex.
+        """
+        key = self.key
+        host = key.client.rpartition(":")[0]
+        values: list[object] = [key.id, key.client, host, key.cluster, key.server, self.listener, key.run]
+        for _, occurrence in self.said:
+            values += (
+                occurrence.first_sequence,
+                occurrence.first_captured_at,
+                occurrence.correlation_id,
+                occurrence.evidence,
+            )
+        values += self.clients
+        for identifier in self.identifiers:
+            values += identifier, identifier_text(identifier), identifier.hex()
+        return values
+
+
+def read_opening(windows: Sequence[Window], symbols: Symbols[OpeningSymbol], listener: str) -> Opening | None:
+    """Read the opening of a new connection from its windows, in their order. `listener` names its server.
+
+    Returns None if it is unusual: a statement has no symbol, or something new follows a frame that no opening
+    has. Repetitions at the end of the windows do not belong to the opening.
+    """
+    reading = _Reading()
+    for window in windows:
+        table = symbols.of(window)
+        for number, occurrence in zip(window.numbers, window.occurrences, strict=True):
+            if not reading.add(table[number], occurrence):
+                return None
+    return reading.opening(windows[0].connection, listener)
+
+
+class _Reading:
+    """The reading of one opening, observation by observation.
+
+    `_form` and `_said` go on to the latest observation, `_ends` are their lengths after the latest one that
+    said something new, or responded to one that did. `_news` are the sequences of those.
+    """
+
+    def __init__(self) -> None:
+        self._form: list[int] = []
+        self._said: list[tuple[OpeningSymbol, Occurrence]] = []
+        self._ends = 0, 0
+        self._known: set[tuple[int, ...]] = set()
+        self._news: set[int] = set()
+        self._places: dict[int, int] = {0: 0}
+        self._clients: dict[str, int] = {}
+        self._identifiers: dict[bytes, int] = {}
+        self._sequence = self._at = 0
+        self._is_over = self._has_end = False
+
+    def add(self, symbol: OpeningSymbol, occurrence: Occurrence) -> bool:
+        """Add an observation. Returns whether the windows may still begin with an opening."""
+        if symbol.number == NO_SYMBOL or self._has_end:
+            return False
+        content = self._content(symbol)
+        self._has_end = symbol.has_end
+        sequence, at, paired = (
+            occurrence.first_sequence,
+            occurrence.first_captured_at,
+            occurrence.paired_sequence,
+        )
+        is_new = symbol.negotiates or content not in self._known or paired in self._news
+        self._known.add(content)
+        if is_new:
+            self._news.add(sequence)
+        is_in_turn = occurrence.count == 1 and sequence > self._sequence and at >= self._at
+        if not is_in_turn or paired not in self._places or len(self._said) == LONGEST:
+            self._is_over = True
+        if self._is_over:
+            return not is_new
+        self._form += content
+        self._form += self._places[paired], at > self._at
+        self._said.append((symbol, occurrence))
+        self._places[sequence] = len(self._said)
+        self._sequence, self._at = sequence, at
+        if is_new:
+            self._ends = len(self._form), len(self._said)
+        return True
+
+    def opening(self, key: ConnectionKey, listener: str) -> Opening | None:
+        """Return what was read, None if it is empty or collides."""
+        length, count = self._ends
+        form = tuple(self._form[:length])
+        ids = list(self._clients), list(self._identifiers)
+        opening = Opening(key, form, self._said[:count], *ids, listener)
+        return opening if form and not opening.collides else None
+
+    def _content(self, symbol: OpeningSymbol) -> tuple[int, ...]:
+        """Return the symbol's number and the places of its IDs, counted in the order of appearance."""
+        if symbol.client_id is None and not symbol.identifiers:
+            return (symbol.number,)
+        content = [symbol.number]
+        if symbol.client_id is not None:
+            content.append(self._clients.setdefault(symbol.client_id, len(self._clients)))
+        for identifier in symbol.identifiers:
+            content.append(self._identifiers.setdefault(identifier, len(self._identifiers)))
+        return tuple(content)
+
+
+def split(windows: Sequence[Window], count: int) -> tuple[list[Window], list[Window]]:
+    """Divide windows after `count` observations."""
+    before: list[Window] = []
+    for at, window in enumerate(windows):
+        size = len(window.numbers)
+        if count < size:
+            rest = _slice(window, count, size)
+            return [*before, *([_slice(window, 0, count)] if count else [])], [rest, *windows[at + 1 :]]
+        before.append(window)
+        count -= size
+    return before, []
+
+
+def _slice(window: Window, begin: int, end: int) -> Window:
+    return window._replace(numbers=window.numbers[begin:end], occurrences=window.occurrences[begin:end])
