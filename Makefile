@@ -15,7 +15,7 @@ COMPILE_LOCK = CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --s
 	--no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fetched rule site release layout demo check test clients long bench lint docs lock clean packages
+.PHONY: help setup fetched rule site release layout demo check test clients corpus long bench lint docs lock clean packages
 .NOTPARALLEL:
 
 help:
@@ -42,7 +42,12 @@ long: packages setup ## what takes minutes to hours: fuzzing, Kafka's own classe
 
 clients: packages setup ## every client library at every broker, captured and judged; as root, half an hour
 	$(BIN)/python -m tests.clients.survey $(ARGS)
+	$(BIN)/python -m tests.clients.rediscovered.survey
 	$(BIN)/python -m tests.clients.page
+	$(BIN)/python -m tests.clients.rediscovered.page
+
+corpus: $(READY) ## a small capture of each case, with what kipwatch says of it, in the folder corpus
+	$(BIN)/python -m tests.corpus.corpus
 
 bench: setup ## every bench, each with a JSON object as its last line
 	@for name in $$($(BIN)/python -c "from streaming.commands.bench import BENCHES; print(*BENCHES)"); do \
@@ -59,6 +64,7 @@ docs: $(READY) ## write generated files anew: dashboards, alerts, runbook, setti
 	$(BIN)/python -m dashboards.build
 	$(BIN)/python -m tests.repository.file_map
 	$(BIN)/python -m tests.clients.page
+	$(BIN)/python -m tests.clients.rediscovered.page
 
 site: docs ## the documentation as a site, in the folder site: open site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

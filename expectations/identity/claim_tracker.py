@@ -27,7 +27,7 @@ from expectations.conversation.members import member_name
 from expectations.conversation.observation import Observation
 from expectations.identity.claim import Claim, Negotiated, Refused
 from expectations.identity.connection_claims import ConnectionClaims
-from expectations.identity.refusals import is_told, told_range
+from expectations.identity.refusals import is_told, offered_range, told_range
 from expectations.identity.shown import ShownIdentities, is_behind
 
 _OPENING_APIS = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
@@ -159,13 +159,16 @@ class ClaimTracker:
 
     def _refused_by_closing(self, closed: Observation) -> Iterator[Claim]:
         closed_upon, refusals = self._conversation.closed_upon, self._identities.refusals
-        if closed_upon is not None:
+        if closed_upon is not None and not refusals.is_malformed:
             yield from self._claims.of_refusal(closed, refusals.by_closing(closed_upon, self._conversation))
 
     def _refused_by_error(self, response: Observation) -> Iterator[Claim]:
         """Claim error 35. ApiVersions is refused as KIP-511 says, unless the broker offers that version."""
         key, version = response.api_key, response.api_version
-        refused = Refused(key, version, by_error=True, told=told_range(self._conversation, key))
+        told = told_range(self._conversation, key)
+        if key == API_VERSIONS and told is None:
+            told = offered_range(self._conversation)
+        refused = Refused(key, version, by_error=True, told=told)
         if key != API_VERSIONS or is_told(refused):
             yield from self._claims.of_refusal(response, refused)
 

@@ -31,7 +31,8 @@ class Refusals(msgspec.Struct, array_like=True):
     `version`, `asked_at` and `is_whole` are those of the latest ApiVersions request, which `is_whole` if it
     was read to its last byte and its header is older than header 3. `in_a_row` counts how often error 35
     refused that version, each time before it was asked again, and `refused_at` is the time of the latest such
-    refusal. Any other request sets the count to 0. `claimed` counts the claims by API version.
+    refusal. Any other request sets the count to 0. `claimed` counts the claims by API version. `is_malformed`
+    says that the latest request, of any API, could not be decoded: a close upon it refuses no version.
     """
 
     version: int = -1
@@ -40,9 +41,11 @@ class Refusals(msgspec.Struct, array_like=True):
     in_a_row: int = 0
     refused_at: int = 0
     claimed: dict[ApiVersion, int] = {}
+    is_malformed: bool = False
 
     def process_request(self, request: Observation, in_flight: InFlight) -> bool:
         """Process a request, and return whether it was sent once more after ENOUGH refusals in a row."""
+        self.is_malformed = request.failure is not None
         if (request.api_key, request.api_version) != (API_VERSIONS, self.version):
             self.in_a_row = 0
         if request.api_key != API_VERSIONS:
@@ -60,7 +63,7 @@ class Refusals(msgspec.Struct, array_like=True):
 
     def forget(self) -> None:
         """Process a loss, or a response that accepts: nothing is refused in a row any more."""
-        self.version, self.asked_at, self.is_whole = -1, 0, False
+        self.version, self.asked_at, self.is_whole, self.is_malformed = -1, 0, False, False
         self.in_a_row = self.refused_at = 0
 
     def claim(self, refused: Refused) -> bool:
@@ -85,9 +88,7 @@ class Refusals(msgspec.Struct, array_like=True):
 
     def repeated(self, conversation: Conversation) -> Refused:
         """Describe the ApiVersions request that was sent once more after ENOUGH refusals."""
-        refusal = conversation.negotiation.refusal
-        offered = refusal.offered if refusal else None
-        told = told_range(conversation, API_VERSIONS) or offered
+        told = told_range(conversation, API_VERSIONS) or offered_range(conversation)
         return Refused(API_VERSIONS, self.version, True, told, self.asked_at, ENOUGH + 1, self.is_whole)
 
 
@@ -97,7 +98,13 @@ def told_range(conversation: Conversation, api_key: int) -> tuple[int, int] | No
     return advertised.ranges.get(api_key, NOT_LISTED) if advertised else None
 
 
+def offered_range(conversation: Conversation) -> tuple[int, int] | None:
+    """Return the range of ApiVersions that the latest refusal lists; None if it lists none."""
+    refusal = conversation.negotiation.refusal
+    return refusal.offered if refusal else None
+
+
 def is_told(refused: Refused) -> bool:
-    """Whether the broker had told the connection that it supports the version."""
+    """Whether the broker told the connection that it supports the version, if only by the refusal itself."""
     lowest, highest = refused.told or NOT_LISTED
     return lowest <= refused.api_version <= highest

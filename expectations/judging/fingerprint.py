@@ -98,7 +98,8 @@ def fingerprint_of(state: ConnectionState) -> bytes | None:
         negotiation.answered is not None,
         bool(negotiation.given_up),
     )
-    refusals = (identities.refusals.in_a_row > 0, sorted(identities.refusals.claimed))
+    refused = identities.refusals
+    refusals = (refused.in_a_row > 0, refused.is_malformed, sorted(refused.claimed))
     negotiated = [bool(value) for value in msgspec.structs.astuple(identities.negotiated)]
     named = _without_ids(facts, client_id, instance_id)
     return _hash((named, firsts, shown, passing, refusals, negotiated, rules))

@@ -29,10 +29,10 @@ def verdicts_of(outcome: Outcome, rule: str) -> str:
 
 def findings_of(outcome: Outcome) -> list[str]:
     """Return one line per finding, as the pages write them."""
-    return sorted(map(_line, outcome.findings))
+    return sorted(map(line_of, outcome.findings))
 
 
-def _line(finding: Finding) -> str:
+def line_of(finding: Finding) -> str:
     times = f" x{finding.occurrences}" if finding.occurrences > 1 else ""
     return f"{finding.level} {finding.rule}{times}: {finding.message}"
 

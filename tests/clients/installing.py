@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -9,14 +10,31 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from streaming.broker.ivy import retrieve
 from streaming.broker.java import java
 from streaming.user_error import UserError
 from tests.clients.releases import jars_of
 from tests.clients.table import FOLDER, Client
 
 PATIENCE = 900.0
-_TOOLS = {"python": (), "java": ("javac",), "go": ("go",), "node": ("node", "npm")}
+_TOOLS = {
+    "python": (),
+    "java": ("javac",),
+    "proxy": (),
+    "go": ("go",),
+    "node": ("node", "npm"),
+    "rust": ("cargo",),
+}
 _COMPLETE = "complete"
+_PROXY = """\
+<ivy-module version="2.0">
+  <info organisation="kipwatch" module="clients"/>
+  <configurations><conf name="application"/></configurations>
+  <dependencies>
+    <dependency org="{organisation}" name="{module}" rev="{version}" conf="application->default"/>
+  </dependencies>
+</ivy-module>
+"""
 Command = list[str | Path]
 
 
@@ -33,12 +51,22 @@ def installed(client: Client, version: str) -> Command:
         if shutil.which(tool) is None:
             raise MissingError(f"{tool} is not installed")
     home = _cache() / f"{client.folder}-{version}"
-    if not (home / _COMPLETE).exists():
+    complete, sources = home / _COMPLETE, _digest(client)
+    if not complete.exists() or complete.read_text() != sources:
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(parents=True)
         _INSTALL[client.language](client, version, home)
-        (home / _COMPLETE).touch()
+        complete.write_text(sources)
     return _COMMAND[client.language](client, version, home)
+
+
+def _digest(client: Client) -> str:
+    """What is installed anew when it changes: sources that are compiled, and further packages."""
+    sources = [
+        path for name in ("*.go", "*.java", "*.rs") for path in sorted((FOLDER / client.folder).glob(name))
+    ]
+    parts = [path.read_bytes() for path in sources] + [package.encode() for package in client.also]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
 def _cache() -> Path:
@@ -54,7 +82,7 @@ def _run(command: Sequence[str | Path], folder: Path) -> None:
 
 def _install_python(client: Client, version: str, home: Path) -> None:
     _run([sys.executable, "-m", "venv", home], home)
-    _run([home / "bin" / "pip", "install", "--quiet", f"{client.package}=={version}"], home)
+    _run([home / "bin" / "pip", "install", "--quiet", f"{client.package}=={version}", *client.also], home)
 
 
 def _python(client: Client, version: str, home: Path) -> Command:
@@ -63,7 +91,7 @@ def _python(client: Client, version: str, home: Path) -> Command:
 
 def _install_node(client: Client, version: str, home: Path) -> None:
     (home / "package.json").write_text('{"private": true}')
-    _run(["npm", "install", "--silent", f"{client.package}@{version}"], home)
+    _run(["npm", "install", "--silent", f"{client.package}@{version}", *client.also], home)
 
 
 def _node(client: Client, version: str, home: Path) -> Command:
@@ -74,13 +102,24 @@ def _node(client: Client, version: str, home: Path) -> Command:
 def _install_go(client: Client, version: str, home: Path) -> None:
     shutil.copy(FOLDER / client.folder / "main.go", home)
     _run(["go", "mod", "init", "client"], home)
-    _run(["go", "get", f"{client.package}@v{version}"], home)
+    _run(["go", "get", f"{client.package}@v{version}", *client.also], home)
     _run(["go", "mod", "tidy"], home)
     _run(["go", "build", "-o", "client", "."], home)
 
 
 def _go(client: Client, version: str, home: Path) -> Command:
     return [home / "client"]
+
+
+def _install_rust(client: Client, version: str, home: Path) -> None:
+    _run(["cargo", "init", "--quiet", "--bin", "--vcs", "none", "--name", "client"], home)
+    shutil.copy(FOLDER / client.folder / "main.rs", home / "src")
+    _run(["cargo", "add", "--quiet", f"{client.package}@={version}", *client.also], home)
+    _run(["cargo", "build", "--quiet"], home)
+
+
+def _rust(client: Client, version: str, home: Path) -> Command:
+    return [home / "target" / "debug" / "client"]
 
 
 def _install_java(client: Client, version: str, home: Path) -> None:
@@ -94,6 +133,25 @@ def _java(client: Client, version: str, home: Path) -> Command:
     return [java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{home}:{_class_path(version)}", "Client"]
 
 
+def _install_proxy(client: Client, version: str, home: Path) -> None:
+    """Fetch an application for the JVM. Its program starts it, with kipwatch's own Python."""
+    organisation, module = client.package.split(":")
+    pins = home / "ivy.xml"
+    pins.write_text(_PROXY.format(organisation=organisation, module=module, version=version))
+    try:
+        retrieve(pins, home / "jars", _ignore)
+    except UserError as error:
+        raise MissingError(str(error)) from error
+
+
+def _proxy(client: Client, version: str, home: Path) -> Command:
+    return [sys.executable, FOLDER / client.folder / "client.py", home / "jars" / "application"]
+
+
+def _ignore(line: str) -> None:
+    """Report nothing."""
+
+
 def _class_path(version: str) -> str:
     try:
         return ":".join(map(str, jars_of(version)))
@@ -101,5 +159,12 @@ def _class_path(version: str) -> str:
         raise MissingError(str(error)) from error
 
 
-_INSTALL = {"python": _install_python, "node": _install_node, "go": _install_go, "java": _install_java}
-_COMMAND = {"python": _python, "node": _node, "go": _go, "java": _java}
+_INSTALL = {
+    "python": _install_python,
+    "node": _install_node,
+    "go": _install_go,
+    "java": _install_java,
+    "proxy": _install_proxy,
+    "rust": _install_rust,
+}
+_COMMAND = {"python": _python, "node": _node, "go": _go, "java": _java, "proxy": _proxy, "rust": _rust}

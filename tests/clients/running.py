@@ -73,7 +73,7 @@ def run(
     before = sum(1 for _ in read_request_log(broker.request_log))
     topic = f"t{uuid.uuid4().hex[:8]}"
     with captured(broker.ports.watched, capture):
-        failed = _play([*command, broker.watched, topic, *steps], capture.with_suffix(".output"))
+        failed = play([*command, broker.watched, topic, *steps], capture.with_suffix(".output"))
     lines = list(read_request_log(broker.request_log))[before:]
     compared = compare(capture, broker.ports.watched, lines)
     examination = examine(capture, default_schemas(), [broker.ports.watched])
@@ -89,14 +89,14 @@ def run(
         equal=compared.equal,
         differing=compared.unseen.total() + compared.unlogged.total(),
         unanswered=compared.unanswered,
-        findings=_found(examination.findings),
+        findings=found_in(examination.findings),
         checks=_checks(examination),
         undecodable=examination.undecodable,
         failed=failed,
     )
 
 
-def _play(command: Command, output: Path) -> str:
+def play(command: Command, output: Path) -> str:
     """Run a program to its end, or to the end of patience. Returns why it failed, "" if it did not."""
     with output.open("wb") as printed:
         process = subprocess.Popen(command, stdout=printed, stderr=subprocess.STDOUT, start_new_session=True)
@@ -113,7 +113,8 @@ def _play(command: Command, output: Path) -> str:
     return lines[-1].strip()[:200] if lines else f"status {process.returncode}"
 
 
-def _found(findings: Sequence[Finding]) -> list[Found]:
+def found_in(findings: Sequence[Finding]) -> list[Found]:
+    """Count findings by rule."""
     counts = Counter(finding.rule for finding in findings)
     firsts = {finding.rule: finding for finding in reversed(findings)}
     return [

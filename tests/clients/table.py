@@ -16,6 +16,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     `steps` are the parts of the workload that the program plays. `later` has those of newer versions only,
     and `needs` those that a broker must be new enough for: the first version with the step, by its name.
+    `also` are further packages that the program needs.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     steps: tuple[str, ...]
     later: dict[str, str] = {}
     needs: dict[str, str] = {}
+    also: tuple[str, ...] = ()
 
     def steps_of(self, version: str, release: str) -> list[str]:
         """The steps that this version plays at a broker of a release."""

@@ -29,20 +29,22 @@ class AdvertisedVersionRefused(IdentityRule):
 
     ## Example
     The ApiVersions response lists `Metadata 0 to 13`. On three connections in a row the broker closes
-    after `Metadata v13`, and it never responded to that version.
+    after `Metadata v13`, and it never responded to that version. Or `ApiVersions v4` is refused with error
+    35 beside the range 0 to 4.
 
     ## What to do
     Compare what the broker advertises with what it supports; look for a proxy that passes on the list
     of a broker that is not its own.
 
     ## What it does not cover
-    A close may have many reasons. So it counts only if the request was the only one without a response,
-    on connections one after another (a broker that stops closes all at once), and if no response to that
-    version was seen at this address; less is undecided, and so is a close upon a version that the broker
-    has responded to. Error 35 in a well-formed response of another API conforms: it may be that a feature is
-    off. A client's first ApiVersions request is held against what others at the address were told, under
-    the conditions of kip511/unknown-version-closed. Produce 0 to 2 is not judged: released brokers advertise
-    those versions without having them, for the sake of old clients, and no schema has them any more.
+    A close may have many reasons. So it counts only if the request could be decoded and was the only one
+    without a response, on connections one after another (a broker that stops closes all at once), and if no
+    response to that version was seen at this address; less is undecided, and so is a close upon a version
+    that the broker has responded to. Error 35 in a well-formed response of another API conforms: it may be
+    that a feature is off. A client's first ApiVersions request is held against what others at the address
+    were told, under the conditions of kip511/unknown-version-closed. Produce 0 to 2 is not judged: released
+    brokers advertise those versions without having them, for the sake of old clients, and no schema has them
+    any more.
     """
 
     section = "Proposed Changes, ApiVersionResponse"

@@ -1,0 +1,51 @@
+"""Each capture of the corpus yields the findings of the case that it was made of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from decoders.schema.registry import default_schemas
+from expectations.judging.terms import Terms
+from streaming.check.examination import examine
+from tests.cases.test_cases import CASES, line_of
+from tests.corpus.corpus import Entry, entries, write
+from tests.corpus.packets import NotCapturableError, packets_of
+
+ENTRIES = list(entries())
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_a_capture_yields_the_findings_of_its_case(entry: Entry, tmp_path: Path) -> None:
+    examination = examine(
+        write(entry, tmp_path), default_schemas(), entry.ports, Terms(entry.case.played()[1])
+    )
+    assert sorted(map(line_of, examination.findings)) == entry.case.findings
+
+
+def test_names_differ_and_most_cases_can_be_captured() -> None:
+    assert len({entry.name for entry in ENTRIES}) == len(ENTRIES)
+    assert len(ENTRIES) > 0.8 * len(CASES)
+
+
+def test_what_a_capture_shows_stands_beside_it(tmp_path: Path) -> None:
+    entry = ENTRIES[0]
+    about = json.loads(write(entry, tmp_path).with_suffix(".json").read_text())
+    assert (about["rule"], about["exchange"]) == (entry.case.rule, entry.case.script)
+
+
+def test_every_rule_has_a_capture() -> None:
+    assert {entry.case.rule for entry in ENTRIES} == {case.rule for case in CASES}
+
+
+def test_what_no_packet_shows_is_refused() -> None:
+    refused = {}
+    for case in CASES:
+        try:
+            list(packets_of(case.played()[0].records))
+        except NotCapturableError as error:
+            refused[case.title] = str(error)
+    assert len(set(refused.values())) > 5
