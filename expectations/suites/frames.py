@@ -6,19 +6,19 @@ depends on the order of records is left to the rules.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-import great_expectations
 import pandas
 from great_expectations import expectations as expect
 from great_expectations.expectations.row_conditions import Column
 
 from decoders.codec.failure import Reason
 from decoders.frame.record import Closing, Kind, Pairing
+from expectations.suites.expectation import CRITICAL, WARNING, Expectation, Suite
+from expectations.suites.frame_meanings import FRAME_MEANINGS
 from expectations.suites.frame_table import COLUMNS
+from expectations.suites.validation import SuiteResult, validate
 
-CRITICAL, WARNING = "critical", "warning"
 FIRST_PLAUSIBLE_TIME = 10**18
 """September 2001 in nanoseconds; a time in another unit is earlier."""
 CONNECTION_ID = r"^[0-9a-f]{32}$"
@@ -29,45 +29,13 @@ ENDPOINT = r"^(?:\d+\.\d+\.\d+\.\d+|\[[0-9a-f:.]+\]):\d+$"
 _FRAME = Column("kind").is_in([Kind.REQUEST.name, Kind.RESPONSE.name])
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectationOutcome:
-    """The result of one expectation: how many rows do not meet it, and how severe that is."""
-
-    id: str
-    success: bool
-    unexpected_count: int
-    severity: str
-
-
-@dataclass(frozen=True, slots=True)
-class SuiteResult:
-    """The results of all expectations on a table of `rows` rows."""
-
-    rows: int
-    outcomes: tuple[ExpectationOutcome, ...]
-
-    @property
-    def success(self) -> bool:
-        """Whether every expectation is met."""
-        return all(outcome.success for outcome in self.outcomes)
-
-
 def run_frames_suite(frames: pandas.DataFrame) -> SuiteResult:
     """Validate a table of frames. Writes no file and uses no network."""
-    context = great_expectations.get_context(mode="ephemeral")
-    context.variables.progress_bars = {"globally": False, "metric_calculations": False}
-    table = context.data_sources.add_pandas("kipwatch").add_dataframe_asset("frames")
-    suite = great_expectations.ExpectationSuite("frames", expectations=frames_suite())
-    validation = great_expectations.ValidationDefinition(
-        name="frames",
-        data=table.add_batch_definition_whole_dataframe("slice"),
-        suite=context.suites.add(suite),
+    expectations = tuple(
+        Expectation(check.meta["id"], check.severity, *FRAME_MEANINGS[check.meta["id"]], check)
+        for check in frames_suite()
     )
-    validated = context.validation_definitions.add(validation).run(
-        batch_parameters={"dataframe": frames}, result_format="BASIC"
-    )
-    outcomes = (_outcome(result) for result in validated.results)
-    return SuiteResult(len(frames), tuple(sorted(outcomes, key=lambda outcome: outcome.id)))
+    return validate(Suite("frames", expectations), frames)
 
 
 def frames_suite() -> list[Any]:
@@ -175,11 +143,3 @@ def _pairs(owner: Kind, states: type[Pairing] | type[Closing]) -> list[tuple[str
     """Return the valid pairs: the one kind that owns a column has a state, all other kinds have NONE."""
     owned = [(owner.name, state.name) for state in states if state]
     return owned + [(kind.name, "NONE") for kind in Kind if kind is not owner]
-
-
-def _outcome(result: Any) -> ExpectationOutcome:
-    expectation = result.expectation_config
-    unexpected = result.result.get("unexpected_count", int(not result.success))
-    return ExpectationOutcome(
-        expectation.meta["id"], bool(result.success), unexpected, expectation.severity.value
-    )

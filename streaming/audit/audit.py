@@ -9,7 +9,8 @@ from rich.table import Table
 
 from decoders.schema.registry import Schemas
 from expectations.suites.frame_table import frame_table
-from expectations.suites.frames import SuiteResult, run_frames_suite
+from expectations.suites.frames import run_frames_suite
+from expectations.suites.validation import SuiteResult
 from streaming.audit.frames_topic import latest_records
 from streaming.settings.kafka_client import Setting
 

@@ -1,15 +1,27 @@
-"""`kipwatch audit`: validate the latest records of the frames topic with the Great Expectations suite."""
+"""`kipwatch audit`: validate the frames topic or an archive with the Great Expectations suites."""
 
 from __future__ import annotations
 
 import argparse
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
+import msgspec
 from rich.console import Console
 
-from streaming.settings.configuration import add_flags, configure
+from streaming.commands.check import now, write_report
+from streaming.settings.configuration import Configuration, add_flags, configure
+from streaming.settings.release import load_schemas
 from streaming.user_error import UserError
 
+if TYPE_CHECKING:
+    from expectations.suites.validation import SuiteResult
+
 PASSED, FAILED = 0, 1
+_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,17 +29,74 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--records", type=int, default=10_000, help="maximum number of records to read (default: 10000)"
     )
-    add_flags(parser, ["bootstrap", "frames_topic"])
+    parser.add_argument(
+        "--archive",
+        dest="folder",
+        type=Path,
+        metavar="FOLDER",
+        help="audit the tables of an archive instead of the topic",
+    )
+    parser.add_argument("--since", metavar="DAY", help="first day of the archive, such as 2026-06-21")
+    parser.add_argument("--until", metavar="DAY", help="last day of the archive")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--junit", type=Path, metavar="FILE", help="write a JUnit report, a test case an expectation"
+    )
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the results as an HTML page")
+    add_flags(parser, ["bootstrap", "frames_topic", "schemas"])
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Audit, and show the result of each expectation."""
+    """Audit, and show the result of each expectation. Returns 1 if one does not hold."""
     configuration = configure(arguments)
     if arguments.records < 1:
         raise UserError("--records must be a number above 0")
-    from streaming.audit.audit import audit, audit_table  # noqa: PLC0415  # Great Expectations takes seconds to load
+    _refuse_days(arguments)
+    results = _audit(arguments, configuration)
+    source = str(arguments.folder or f"{configuration.frames_topic} at {configuration.bootstrap}")
+    _write(results, source, arguments)
+    return PASSED if all(result.success for result in results) else FAILED
+
+
+def _refuse_days(arguments: argparse.Namespace) -> None:
+    for flag, day in (("--since", arguments.since), ("--until", arguments.until)):
+        if day is not None and arguments.folder is None:
+            raise UserError(f"{flag} belongs to --archive: name the folder")
+        if day is not None and not _DAY.fullmatch(day):
+            raise UserError(f"{flag} must be a day such as 2026-06-21, not {day!r}")
+
+
+def _audit(arguments: argparse.Namespace, configuration: Configuration) -> Sequence[SuiteResult]:
+    # Great Expectations takes seconds to load.
+    if arguments.folder is not None:
+        from streaming.archive.archive_audit import audit_archive  # noqa: PLC0415
+        from streaming.archive.audited_tables import Days  # noqa: PLC0415
+
+        days = Days(arguments.since, arguments.until)
+        return audit_archive(arguments.folder, days, load_schemas(configuration.schemas))
+    from streaming.audit.audit import audit  # noqa: PLC0415
 
     topic = configuration.frames_topic
-    result = audit(configuration.bootstrap, topic, arguments.records, configuration.kafka)
-    Console().print(audit_table(result))
-    return PASSED if result.success else FAILED
+    return [audit(configuration.bootstrap, topic, arguments.records, configuration.kafka)]
+
+
+def _write(results: Sequence[SuiteResult], source: str, arguments: argparse.Namespace) -> None:
+    from expectations.suites.result_junit import junit_suites  # noqa: PLC0415  # as above
+    from expectations.suites.result_page import audit_page  # noqa: PLC0415
+    from streaming.audit.audit import audit_table  # noqa: PLC0415
+
+    if arguments.junit:
+        write_report(arguments.junit, junit_suites(results, now()))
+    if arguments.html:
+        write_report(arguments.html, audit_page(results, source, now()).encode())
+    if arguments.json:
+        sys.stdout.write(msgspec.json.encode({"source": source, "results": results}).decode() + "\n")
+        return
+    console = Console()
+    for result in results:
+        if len(results) > 1:
+            console.print(f"[bold]{result.table}[/], {result.rows} rows")
+        console.print(audit_table(result))
+        for outcome in result.outcomes:
+            if not outcome.success:
+                console.print(f"[red]{outcome.id}[/]: {outcome.meaning} {outcome.action}")

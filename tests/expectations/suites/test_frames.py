@@ -18,7 +18,7 @@ from decoders.schema.registry import Schemas
 from expectations.suites.frame_table import COLUMNS, frame_table
 
 if TYPE_CHECKING:
-    from expectations.suites.frames import SuiteResult
+    from expectations.suites.validation import SuiteResult
 
 SCHEMAS = Schemas.load()
 REQUEST = write_request(

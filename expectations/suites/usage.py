@@ -1,0 +1,126 @@
+"""The suite over the archive's usage: known APIs, versions and headers, and each batch once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from great_expectations import expectations as expect
+
+from decoders.schema.registry import Schemas
+from expectations.suites.every_table import OF_A_BATCH, counted, unique
+from expectations.suites.expectation import CRITICAL, WARNING, Expectation, expected
+
+UNKNOWN: Final = "unknown"
+CERTAIN: Final = 0.9
+"""Share of requests' rows of which everything is known in usual traffic."""
+NAMED: Final = 0.5
+"""Share of requests' rows whose client software is known in usual traffic."""
+_KEYS: Final = (
+    "file",
+    "minute",
+    "cluster",
+    "listener",
+    "client_software_name",
+    "client_software_version",
+    "client_id",
+    "folded",
+    "api_key",
+    "api_version",
+    "header_version",
+)
+
+
+def usage_expectations(schemas: Schemas) -> tuple[Expectation, ...]:
+    """Return the expectations, with the APIs of a release."""
+    return (*_of_counts(), *_of_calls(schemas), *_of_ratios())
+
+
+def _of_counts() -> tuple[Expectation, ...]:
+    return (
+        counted("requests", "requests-counted"),
+        unique("usage-once", _KEYS, "A batch counts the same requests in one row.", row_condition=OF_A_BATCH),
+        expected(
+            expect.ExpectColumnValuesToBeInSet,
+            "usage-was-checked",
+            CRITICAL,
+            "Each batch that has requests has verdicts: every request is checked by some rule.",
+            "A file of `coverage` is missing: restore it, or delete the batch from all tables.",
+            column="is_checked",
+            value_set=[True],
+        ),
+    )
+
+
+def _of_calls(schemas: Schemas) -> tuple[Expectation, ...]:
+    names = [*schemas.api_names.values(), UNKNOWN]
+    return (
+        expected(
+            expect.ExpectColumnValuesToBeInSet,
+            "api-known",
+            CRITICAL,
+            "APIs have the names of the schemas; those that no schema has are `unknown`.",
+            "Audit with the --schemas that the query runs with.",
+            column="api",
+            value_set=names,
+        ),
+        expected(
+            expect.ExpectColumnValuesToBeInSet,
+            "version-in-schema",
+            WARNING,
+            f"{CERTAIN:.0%} of rows have a version that the schemas have.",
+            "Clients are newer than the schemas: run with those of a newer release.",
+            column="call",
+            value_set=[call for call, _ in _calls(schemas)],
+            mostly=CERTAIN,
+        ),
+        expected(
+            expect.ExpectColumnValuesToBeInSet,
+            "header-of-version",
+            CRITICAL,
+            "A request has the header version that its API version demands.",
+            "The codec misread headers, or the query runs with other schemas: audit with its --schemas.",
+            column="headed_call",
+            value_set=[f"{call}:{header}" for call, header in _calls(schemas)],
+        ),
+    )
+
+
+def _of_ratios() -> tuple[Expectation, ...]:
+    return (
+        expected(
+            expect.ExpectColumnValuesToNotBeNull,
+            "header-certain",
+            WARNING,
+            f"{CERTAIN:.0%} of rows have a header that could be read.",
+            "Frames cannot be decoded: see `kipwatch_undecodable_frames_total`.",
+            column="header_version",
+            mostly=CERTAIN,
+        ),
+        expected(
+            expect.ExpectColumnValuesToNotBeInSet,
+            "api-not-unknown",
+            WARNING,
+            f"{CERTAIN:.0%} of rows have an API that the schemas know.",
+            "Clients speak APIs newer than the schemas, or the ports carry something else than Kafka.",
+            column="api",
+            value_set=[UNKNOWN],
+            mostly=CERTAIN,
+        ),
+        expected(
+            expect.ExpectColumnValuesToNotBeNull,
+            "software-known",
+            WARNING,
+            f"{NAMED:.0%} of rows have a client software (KIP-511).",
+            "Connections were joined midway, or clients are too old to name themselves.",
+            column="client_software_name",
+            mostly=NAMED,
+        ),
+    )
+
+
+def _calls(schemas: Schemas) -> Iterator[tuple[str, int]]:
+    """Yield key:version of each request that the schemas have, and the version of its header."""
+    for api in schemas.apis:
+        for version in range(api.request.versions.lowest, api.request.versions.highest + 1):
+            yield f"{api.key}:{version}", api.request_header_version(version)

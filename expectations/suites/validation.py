@@ -1,0 +1,71 @@
+"""Validates a table with a suite: in memory with pandas, or at any size with Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import great_expectations
+import pandas
+
+from expectations.suites.expectation import Expectation, Suite
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationOutcome:
+    """The result of one expectation: how many rows do not meet it, how severe that is, and what to do."""
+
+    id: str
+    success: bool
+    unexpected_count: int
+    severity: str
+    meaning: str
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteResult:
+    """The results of all expectations on a table of `rows` rows."""
+
+    table: str
+    rows: int
+    outcomes: tuple[ExpectationOutcome, ...]
+
+    @property
+    def success(self) -> bool:
+        """Whether every expectation is met."""
+        return all(outcome.success for outcome in self.outcomes)
+
+
+def validate(suite: Suite, table: Any) -> SuiteResult:
+    """Validate a data frame of pandas or of Spark. Writes no file and uses no network."""
+    context = great_expectations.get_context(mode="ephemeral")
+    context.variables.progress_bars = {"globally": False, "metric_calculations": False}
+    in_memory = isinstance(table, pandas.DataFrame)
+    sources = context.data_sources
+    source = sources.add_pandas("kipwatch") if in_memory else sources.add_spark("kipwatch", persist=False)
+    checks = [expectation.check for expectation in suite.expectations]
+    validation = great_expectations.ValidationDefinition(
+        name=suite.table,
+        data=source.add_dataframe_asset(suite.table).add_batch_definition_whole_dataframe("slice"),
+        suite=context.suites.add(great_expectations.ExpectationSuite(suite.table, expectations=checks)),
+    )
+    validated = context.validation_definitions.add(validation).run(
+        batch_parameters={"dataframe": table}, result_format="BASIC"
+    )
+    known = {expectation.id: expectation for expectation in suite.expectations}
+    outcomes = sorted((_outcome(result, known) for result in validated.results), key=lambda each: each.id)
+    return SuiteResult(suite.table, len(table) if in_memory else table.count(), tuple(outcomes))
+
+
+def _outcome(result: Any, known: Mapping[str, Expectation]) -> ExpectationOutcome:
+    expectation = known[result.expectation_config.meta["id"]]
+    return ExpectationOutcome(
+        expectation.id,
+        bool(result.success),
+        result.result.get("unexpected_count", int(not result.success)),
+        expectation.severity,
+        expectation.meaning,
+        expectation.action,
+    )

@@ -1,0 +1,83 @@
+"""`kipwatch audit --archive`: text, JSON, JUnit, page and exit status."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from streaming.commands.main import main
+from tests.captures import planted
+from tests.streaming.commands.ran import Ran
+
+Kipwatch = Callable[..., Ran]
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("archive")
+    assert main(["report", "--archive", str(folder), str(planted.CAPTURE)]) == 0
+    return folder
+
+
+@pytest.fixture
+def damaged(archive: Path) -> Path:
+    """The archive with a file that no batch wrote, until the test is over."""
+    (original,) = (archive / "findings").rglob("*.parquet")
+    (original.parent / "copy.parquet").write_bytes(original.read_bytes())
+    return archive
+
+
+@pytest.mark.slow
+def test_the_archive_of_planted_offences_is_whole(kipwatch: Kipwatch, archive: Path, tmp_path: Path) -> None:
+    """Offences of clients are no damage to the data."""
+    ran = kipwatch("audit", "--archive", archive, "--junit", tmp_path / "audit.xml")
+    assert ran.status == 0, ran.output
+    for table in ("usage", "findings", "coverage", "connections", "groups", "brokers"):
+        assert re.search(rf"^{table}, [1-9]\d* rows$", ran.output, flags=re.MULTILINE)
+    suites = ET.fromstring((tmp_path / "audit.xml").read_bytes())
+    assert len(suites) == 6
+    assert {suite.get("failures") for suite in suites} == {"0"}
+
+
+@pytest.mark.slow
+def test_damage_is_named_in_every_form(kipwatch: Kipwatch, damaged: Path, tmp_path: Path) -> None:
+    junit, page = tmp_path / "audit.xml", tmp_path / "audit.html"
+    ran = kipwatch("audit", "--archive", damaged, "--json", "--junit", junit, "--html", page)
+    assert ran.status == 1
+    # Tests before this one may have turned the log on, which libraries write to, too.
+    results = {each["table"]: each for each in json.loads(ran.output.splitlines()[-1])["results"]}
+    failed = [each["id"] for each in results["findings"]["outcomes"] if not each["success"]]
+    assert failed == ["file-of-a-batch", "finding-was-counted"]
+    cases = ET.fromstring(junit.read_bytes()).iterfind(".//testcase[failure]")
+    assert [case.get("name") for case in cases] == failed
+    text = page.read_text()
+    assert "Find out who wrote the file." in text
+    assert "src=" not in text and "http" not in text.replace("<!doctype html>", "")
+    (damaged / "findings").rglob("copy.parquet").__next__().unlink()
+
+
+@pytest.mark.slow
+def test_days_without_rows_are_no_damage(kipwatch: Kipwatch, archive: Path) -> None:
+    assert kipwatch("audit", "--archive", archive, "--until", "2001-01-01").status == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (("--since", "2026-06-21"), "--since belongs to --archive: name the folder"),
+        (("--archive", "x", "--until", "June"), "--until must be a day such as 2026-06-21, not 'June'"),
+        (("--records", "0"), "--records must be a number above 0"),
+    ],
+)
+def test_mistakes_are_one_line(kipwatch: Kipwatch, flags: tuple[str, ...], expected: str) -> None:
+    assert expected in kipwatch("audit", *flags).error_line
+
+
+@pytest.mark.slow
+def test_a_folder_that_is_no_archive_is_refused(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    assert "is no archive: it has no table" in kipwatch("audit", "--archive", tmp_path).error_line
