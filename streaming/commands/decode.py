@@ -13,6 +13,7 @@ import msgspec
 from decoders.frame.record import Record
 from decoders.schema.registry import Schemas
 from decoders.tls.key_log import KeyLog
+from expectations.conversation.identifier import identifier_bytes
 from streaming.check.examination import records_of
 from streaming.commands.check import key_logs_of, parse_ports
 from streaming.feeder.key_log_files import read_key_logs
@@ -21,6 +22,7 @@ from streaming.settings.configuration import add_flags, configure
 from streaming.settings.release import load_schemas
 from streaming.transcript.account import accounts
 from streaming.transcript.client import ConnectedClient, ConnectedClients
+from streaming.transcript.following import Followed, connections_of
 from streaming.transcript.frame import DecodedFrame, decode_frame
 from streaming.transcript.secrets import hide_secrets
 from streaming.transcript.text import event_line, frame_lines
@@ -50,6 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--api", help="only frames of this API (name or key)")
     parser.add_argument("--client-id", help="only frames of clients with this client ID, responses included")
+    parser.add_argument(
+        "--instance-id",
+        metavar="ID",
+        help="only connections that show this client instance ID: in headers, telemetry, or as a member ID",
+    )
+    parser.add_argument("--group", metavar="ID", help="only connections that name this group")
     parser.add_argument(
         "--kind", choices=["request", "response", "sasl_token"], help="only frames of this kind"
     )
@@ -85,8 +93,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show_ledger(arguments: argparse.Namespace, schemas: Schemas, capture: _Capture) -> None:
-    if arguments.api or arguments.client_id is not None or arguments.kind:
-        raise UserError("--ledger shows whole connections: leave --api, --client-id and --kind out")
+    if _chooses_frames(arguments) or _followed(arguments):
+        raise UserError(
+            "--ledger shows all connections: leave --api, --client-id, --instance-id, --group and --kind out"
+        )
     path, ports, max_frame, key_log = capture
     with open_capture(path, key_log) as packets:
         for account in accounts(schemas, packets.batches(), ports, max_frame, key_log):
@@ -95,8 +105,10 @@ def _show_ledger(arguments: argparse.Namespace, schemas: Schemas, capture: _Capt
 
 
 def _show_frames(arguments: argparse.Namespace, schemas: Schemas, capture: _Capture) -> None:
-    is_wanted = _filter(arguments, schemas)
-    write = _write_object if arguments.jsonl else _writer_of_text(schemas, events=is_wanted is _everything)
+    is_wanted = _filter(arguments, schemas, _connections(arguments, schemas, capture))
+    write = (
+        _write_object if arguments.jsonl else _writer_of_text(schemas, events=not _chooses_frames(arguments))
+    )
     found = False
     for entry in _entries(schemas, capture):
         found = found or entry[2] is not None
@@ -117,22 +129,51 @@ def _entries(schemas: Schemas, capture: _Capture) -> Iterator[Entry]:
             yield record, client, decode_frame(schemas, record, client)
 
 
-def _everything(_entry: Entry) -> bool:
-    return True
+def _followed(arguments: argparse.Namespace) -> list[Followed]:
+    """Return what is followed. Raises UserError for an ID that is no UUID."""
+    followed = []
+    if arguments.instance_id is not None:
+        identifier = identifier_bytes(arguments.instance_id)
+        if identifier is None:
+            raise UserError(
+                f"--instance-id must be a UUID, as Kafka writes it or in hex, not {arguments.instance_id!r}"
+            )
+        followed.append(Followed(instance_id=identifier))
+    if arguments.group is not None:
+        followed.append(Followed(group_id=arguments.group))
+    return followed
 
 
-def _filter(arguments: argparse.Namespace, schemas: Schemas) -> Callable[[Entry], bool]:
+def _connections(arguments: argparse.Namespace, schemas: Schemas, capture: _Capture) -> set[str] | None:
+    """Read the capture for the connections that show what is followed, None if nothing is."""
+    followed = _followed(arguments)
+    if not followed:
+        return None
+    return connections_of((frame for _, _, frame in _entries(schemas, capture) if frame), *followed)
+
+
+def _chooses_frames(arguments: argparse.Namespace) -> bool:
+    """Whether frames are chosen, so that the beginning and end of their connections are not shown."""
+    return bool(arguments.api or arguments.kind or arguments.client_id is not None)
+
+
+def _filter(
+    arguments: argparse.Namespace, schemas: Schemas, connections: set[str] | None
+) -> Callable[[Entry], bool]:
+    """Return whether a record is to be shown; `connections` are those that are followed, None for all."""
     wanted = {"api_key": _api_key(schemas, arguments.api), "kind": arguments.kind}
     given = {name: value for name, value in wanted.items() if value is not None}
     client_id = arguments.client_id
 
     def is_wanted(entry: Entry) -> bool:
-        _, client, frame = entry
+        record, client, frame = entry
+        if connections is not None and record.connection.hex() not in connections:
+            return False
         return client_id in (None, client.client_id) and all(
             getattr(frame, name, None) == value for name, value in given.items()
         )
 
-    return is_wanted if given or client_id is not None else _everything
+    return is_wanted
 
 
 def _api_key(schemas: Schemas, text: str | None) -> int | None:

@@ -10,14 +10,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from decoders.codec.request import write_request
 from decoders.schema.header_versions import Layout
 from decoders.schema.registry import COMMITTED_TABLE, default_schemas
-from tests.exchange import ID_A, SOFTWARE, Exchange, advertisement
-from tests.streaming.captures import write_capture
+from expectations.conversation.identifier import identifier_text
+from tests.exchange import ID_A, ID_B, SOFTWARE, Exchange, advertisement
+from tests.streaming.captures import packets_of, write_capture, write_packets
 from tests.streaming.commands.ran import Ran
 
 Kipwatch = Callable[..., Ran]
@@ -339,3 +341,59 @@ def test_secrets_are_shown_on_request_with_a_warning(kipwatch: Kipwatch, tmp_pat
     assert token not in hidden.output and "hunter2" not in hidden.output
     assert json.loads(shown.output.splitlines()[0])["body"]["authBytes"] == token
     assert shown.errors == "kipwatch: the output may hold passwords and tokens: do not share it\n"
+
+
+def instances(kipwatch: Kipwatch, path: Path, *flags: str) -> list[dict[str, Any]]:
+    ran = kipwatch("decode", "--jsonl", path, *flags)
+    assert (ran.status, ran.errors) == (0, "")
+    return [json.loads(line) for line in ran.output.splitlines()]
+
+
+def two_members(folder: Path) -> Path:
+    """Two connections of one client instance, of which the second heartbeats, and one of another instance."""
+    negotiating, member, other = (
+        Exchange(connection=bytes([number]) * 16, client=f"10.0.0.1:4000{number}") for number in range(3)
+    )
+    negotiating.request("Metadata", 14, client_id="app", instance_id=ID_A)
+    member.negotiate(client_id="app")
+    for group in ("orders", "bills"):
+        beat = {"groupId": group, "memberId": identifier_text(ID_A), "memberEpoch": 1}
+        member.request("ConsumerGroupHeartbeat", 1, beat, client_id="app")
+    other.request("Metadata", 14, client_id="app", instance_id=ID_B)
+    other.request("FindCoordinator", 4, {"keyType": 0, "coordinatorKeys": ["orders"]}, client_id="app")
+    packets = [packet for exchange in (negotiating, member, other) for packet in packets_of(exchange)]
+    return write_packets(folder / "members.pcap", sorted(packets, key=lambda packet: packet.captured_at))
+
+
+def clients_of(frames: list[dict[str, Any]]) -> list[str]:
+    return sorted({frame["client"] for frame in frames})
+
+
+@pytest.mark.parametrize("text", [identifier_text(ID_A), ID_A.hex(), str(UUID(bytes=ID_A))])
+def test_a_client_instance_is_followed_from_connection_to_connection(
+    kipwatch: Kipwatch, tmp_path: Path, text: str
+) -> None:
+    """All frames of its connections are shown, those before its ID appears, too."""
+    frames = instances(kipwatch, two_members(tmp_path), "--instance-id", text)
+    assert clients_of(frames) == ["10.0.0.1:40000", "10.0.0.1:40001"]
+    assert [frame["api"] for frame in frames].count("ApiVersions") == 2
+
+
+def test_a_group_is_followed_by_whoever_names_it(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    path = two_members(tmp_path)
+    assert clients_of(instances(kipwatch, path, "--group", "orders")) == ["10.0.0.1:40001", "10.0.0.1:40002"]
+    assert clients_of(instances(kipwatch, path, "--group", "bills")) == ["10.0.0.1:40001"]
+    both = instances(kipwatch, path, "--group", "orders", "--instance-id", ID_A.hex(), "--api", "68")
+    assert [frame["body"]["groupId"] for frame in both] == ["orders", "bills"]
+    assert instances(kipwatch, path, "--group", "orders", "--instance-id", ID_B.hex(), "--api", "68") == []
+    assert instances(kipwatch, path, "--group", "none") == []
+
+
+def test_what_is_followed_is_shown_with_its_beginning(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    ran = kipwatch("decode", two_members(tmp_path), "--group", "bills")
+    assert ran.output.splitlines()[0].endswith("10.0.0.1:40001 ↔ 10.0.0.2:9092  -- opened")
+
+
+def test_an_instance_that_is_no_uuid_is_refused(kipwatch: Kipwatch, captures: Path) -> None:
+    ran = kipwatch("decode", captures / "clean.pcap", "--instance-id", "app")
+    assert "--instance-id must be a UUID" in ran.error_line
