@@ -14,6 +14,9 @@ COMMANDS := java:default-jre-headless javac:default-jdk-headless promtool:promet
 COMPILE_LOCK = CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --strip-extras --no-annotate \
 	--no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 
+# Otherwise each of many processes would compile each module, and pytest rewrite each assertion, anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup fetched rule site release layout demo check test clients corpus long bench lint docs lock clean packages
 .NOTPARALLEL:

@@ -24,7 +24,7 @@ _LEVELS = {rule.id: str(rule.level) for rule in RULES}
 LEVEL_SIGNS = {"violation": "✕", "improvement": "!", "information": "i"}
 """What a rule's findings are, by its level: a sign that needs no colour."""
 LEGEND = (
-    "✕ violated   ! a should was not followed   i worth knowing   (each of how many checks)   "
+    "✕ violated   ! improvement   i information   (each of how many checks)   "
     "✓ conforms   ? undecided   · not exercised"
 )
 

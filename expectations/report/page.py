@@ -111,8 +111,8 @@ def _heading(read: Sequence[str]) -> str:
 def _legend() -> str:
     words = (
         ("violation", "3/9 ✕", "violated, 3 of 9 checks"),
-        ("improvement", "3/9 !", "a should was not followed"),
-        ("information", "3/9 i", "worth knowing, no offence"),
+        ("improvement", "3/9 !", "improvement: a recommendation was not followed"),
+        ("information", "3/9 i", "information: worth knowing, no offence"),
         ("conforms", "9 ✓", "conforms"),
         ("undecided", "2 ?", "undecided: it depends on something that was not seen"),
         ("silent", "·", "not exercised: nothing to judge, neither good nor bad"),

@@ -7,6 +7,7 @@ compares the committed page with what this module writes.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
@@ -36,6 +37,7 @@ def python_files() -> list[Path]:
     return [path for path in files() if path.parts[0] in ROOMS and path.suffix == ".py"]
 
 
+@functools.cache
 def docstring(path: Path) -> str:
     """Return the docstring of a module or package, empty if it has none."""
     return ast.get_docstring(ast.parse((ROOT / path).read_text())) or ""

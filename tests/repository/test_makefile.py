@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -50,3 +51,14 @@ def test_the_demo_says_what_it_does_before_each_long_step() -> None:
 @pytest.mark.usefixtures("fresh")
 def test_flags_are_passed_on_to_the_demo() -> None:
     assert dry_run("demo", "ARGS=--keep --relay").rstrip().endswith("kipwatch demo --keep --relay")
+
+
+@pytest.mark.usefixtures("fresh")
+def test_compiled_modules_are_kept_whatever_the_environment_says() -> None:
+    """Some machines set it for all processes; the fast tests then take a tenth longer."""
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    command = ["make", "--no-print-directory", "--eval", "shown: ; @env", "shown"]
+    shown = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    assert "PATH=" in shown and "PYTHONDONTWRITEBYTECODE" not in shown

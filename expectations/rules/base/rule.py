@@ -32,7 +32,7 @@ AFTER_OPENING = FRAMES | LOSSES | {Kind.CLOSED}
 
 
 class Level(enum.StrEnum):
-    """How much an offence weighs: a must, a should, or worth knowing."""
+    """How much an offence weighs: it breaks a requirement, breaks a recommendation, or is worth knowing."""
 
     VIOLATION = "violation"
     IMPROVEMENT = "improvement"

@@ -108,6 +108,7 @@ BROKEN: dict[str, tuple[Callable[[pandas.DataFrame], pandas.DataFrame], int]] = 
 }
 
 
+@pytest.mark.slow
 def test_a_good_table_passes_every_expectation() -> None:
     """What the feeder writes of an ordinary connection is expected, and every expectation was asked."""
     result = run_suite(conversation())
@@ -141,6 +142,7 @@ def test_what_decoding_says_of_a_frame_stands_in_its_row() -> None:
     assert frames.loc[0, "api_key"] is pandas.NA
 
 
+@pytest.mark.slow
 def test_an_audit_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No file stays in the temporary folder or where the command runs, and nothing is reported home."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -16,6 +16,8 @@ from decoders.frame.record import Endpoint, Kind, Record, pack
 from streaming.audit import frames_topic
 from streaming.user_error import UserError
 
+pytestmark = pytest.mark.slow  # Great Expectations takes seconds to load
+
 TOPIC = "kipwatch.frames"
 
 

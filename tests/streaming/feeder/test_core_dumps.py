@@ -35,6 +35,7 @@ def test_a_crash_leaves_no_core(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["check"], ["decode"], ["feed", "--dry-run"]])
 def test_captures_are_read_without_core_dumps(command: list[str]) -> None:
     """A pcapng brings its secrets along, and no flag says so beforehand."""
