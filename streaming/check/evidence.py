@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from decoders.frame.record import Kind, Record
 from decoders.protocol import API_VERSIONS, SASL_HANDSHAKE
@@ -22,13 +22,15 @@ from decoders.wire.segment import LinkType
 from decoders.wire.synthesis import RELAY_DELAY
 from expectations.judging.finding import Finding
 from expectations.judging.terms import Terms
-from streaming.archive.capture_archive import CaptureArchive
 from streaming.check.evidence_packets import keepable, packets_of
 from streaming.check.examination import Examination, Through, examine, records_of
 from streaming.check.recording import Recording
 from streaming.feeder.key_log_files import read_key_logs
 from streaming.settings.private_file import open_private
 from streaming.user_error import UserError
+
+if TYPE_CHECKING:
+    from streaming.archive.capture_archive import CaptureArchive
 
 NEVER_ACKNOWLEDGED = 1 << 62
 """Nanoseconds: no client acknowledges anything, so no request is known to follow a response."""

@@ -9,6 +9,7 @@ import functools
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -34,7 +35,6 @@ from expectations.report.broker import Broker
 from expectations.report.client import Client
 from expectations.report.coverage import Coverage, coverage_of
 from expectations.report.usage import ClientUsage
-from streaming.archive.capture_archive import CaptureArchive
 from streaming.check.collector import CollectingIdentityJudge, CollectingJudge, Collector
 from streaming.check.recording import FILE_SHIFT, Recording, file_position
 from streaming.feeder.key_log_files import read_key_logs
@@ -42,6 +42,9 @@ from streaming.judging.bucket_step import BucketStep
 from streaming.judging.identity_step import IdentityStep
 from streaming.judging.report import Report
 from streaming.state.bucket import Bucket
+
+if TYPE_CHECKING:
+    from streaming.archive.capture_archive import CaptureArchive
 
 WINDOW = 250_000
 """Records that are judged at a time: the more, the fewer observations they fold to."""

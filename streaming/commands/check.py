@@ -15,7 +15,6 @@ from rich.console import Console
 from expectations.judging.finding import Finding
 from expectations.report.junit import junit_report
 from expectations.rules.base.rule import Level
-from streaming.archive.capture_archive import CaptureArchive
 from streaming.check.evidence import CheckedCapture, write_evidence
 from streaming.check.examination import Examination
 from streaming.check.reading_progress import showing_progress
@@ -142,7 +141,12 @@ def check(arguments: argparse.Namespace) -> Checked:
         key_logs_of(configuration),
     )
     folder = getattr(arguments, "archive", None)
-    archive = CaptureArchive(folder, schemas.api_names) if folder else None
+    archive = None
+    if folder:
+        # Tables of Parquet load pandas, which takes a second.
+        from streaming.archive.capture_archive import CaptureArchive  # noqa: PLC0415
+
+        archive = CaptureArchive(folder, schemas.api_names)
     examination = capture.examine(showing_progress(capture.paths), archive)
     return Checked(summary_of(examination, decisions), examination, capture)
 
