@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import NamedTuple
+
+import pandas
 
 from decoders.schema.registry import Schemas
 from expectations.suites.archived_rows import EXTRA_COLUMNS, FILE_COLUMNS
@@ -26,7 +27,7 @@ class TableLayout(NamedTuple):
 
 
 def archive_suites(
-    layouts: Mapping[str, TableLayout], version: int, latest: datetime, schemas: Schemas
+    layouts: Mapping[str, TableLayout], version: int, latest: pandas.Timestamp, schemas: Schemas
 ) -> list[Suite]:
     """Return a suite a table. No capture is later than `latest`, `version` is that of the tables."""
     own = {

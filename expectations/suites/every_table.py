@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
+import pandas
 from great_expectations import expectations as expect
 from great_expectations.expectations.row_conditions import Column
 
 from expectations.suites.expectation import CRITICAL, WARNING, Expectation, expected
 
-FIRST_PLAUSIBLE: Final = datetime(2001, 9, 9, tzinfo=UTC)
+FIRST_PLAUSIBLE: Final = pandas.Timestamp(2001, 9, 9, tz="UTC")
 """A clock that was never set is before this day, and so is a time in another unit."""
 FILE_NAME: Final = r"^.+-(?:merged-)?\d{12}\.parquet$"
 DELETE_COPY: Final = "Delete the copy: its rows count twice."
 
 
 def of_every_table(
-    columns: Sequence[str], time: str, latest: datetime, version: int
+    columns: Sequence[str], time: str, latest: pandas.Timestamp, version: int
 ) -> tuple[Expectation, ...]:
     """Return the expectations on a table with `columns`, whose rows are placed by the column `time`.
 
