@@ -16,6 +16,7 @@ _KAFKAS = re.compile(r"[A-Za-z0-9_-]{22}")
 _HEX = re.compile(r"[0-9A-Fa-f]{8}(-?[0-9A-Fa-f]{4}){3}-?[0-9A-Fa-f]{12}")
 
 
+@functools.lru_cache(maxsize=1_000)
 def identifier_text(identifier: bytes) -> str:
     """Return a UUID's 16 bytes as Kafka's `Uuid.toString` writes them: 22 characters."""
     return base64.urlsafe_b64encode(identifier).rstrip(b"=").decode()

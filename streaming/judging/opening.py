@@ -53,12 +53,10 @@ class Opening(NamedTuple):
     @property
     def collides(self) -> bool:
         """Whether a UUID stands as text in a client ID, or in what forms hold by value, such as a group."""
-        texts = list(map(identifier_text, self.identifiers))
-        return any(
-            text.encode() in symbol.code or (symbol.client_id is not None and text in symbol.client_id)
-            for text in texts
-            for symbol, _ in self.said
-        )
+        if not self.identifiers:
+            return False
+        held = b"\0".join([*(symbol.code for symbol, _ in self.said), *map(str.encode, self.clients)])
+        return any(identifier_text(identifier).encode() in held for identifier in self.identifiers)
 
     def values(self) -> list[object]:
         """Return the values that are the connection's own, by slot.

@@ -90,11 +90,20 @@ class ColumnarWindows:
         known = self._statements.of_groups(batch, read, groups.first)
         known += self._statements.of_frames(batch, read, others)
         events = [observe(self._schemas, event, NO_EVIDENCE) for event in batch.events]
-        known += [self._statements.of_statement(event.statement) for event in events]
+        said = {event.statement: self._statements.of_statement(event.statement) for event in events}
+        known += [said[event.statement] for event in events]
         further = np.arange(len(groups.first), len(known))
         places = np.concatenate((groups.members, further[len(others) :]))
         places[others] = further[: len(others)]
-        return _Observed(known, places, _correlation_ids(read.decoded, events))
+        distinct, numbers = _distinct(known)
+        return _Observed(distinct, numbers[places], _correlation_ids(read.decoded, events))
+
+
+def _distinct(known: list[Known]) -> tuple[list[Known], _Integers]:
+    """Return each object once, and the number of each in that list. Most equal statements are one object."""
+    distinct = {id(each): each for each in known}
+    numbers = {identity: number for number, identity in enumerate(distinct)}
+    return list(distinct.values()), np.array([numbers[id(each)] for each in known], np.int64)
 
 
 def _correlation_ids(decoded: DecodedFrames, events: list[Observation]) -> NDArray[np.object_]:
