@@ -8,7 +8,7 @@ from decoders.tls.cipher_suites import CipherSuite
 from decoders.tls.handshake import HandshakeError, HandshakeType, Messages
 from decoders.tls.key_schedule import TrafficKeys, next_secret, traffic_keys
 from decoders.tls.outcome import Outcome, UnreadableError
-from decoders.tls.protection import Opened, Protection
+from decoders.tls.protection import Opened, OpenNext, Protection
 from decoders.tls.records import ContentType, TlsRecord
 
 MAX_LOST_RECORDS: Final = 1024
@@ -33,7 +33,8 @@ class Receiver:
         self._suite = suite
         self._secret = secret
         self._protection = Protection(suite, keys)
-        self._number = 0
+        self.number = 0
+        """Of the next record."""
         self._messages = Messages()
         self._skipped = 0
         self._attempts = 0
@@ -47,22 +48,37 @@ class Receiver:
 
     def read(self, record: TlsRecord) -> Opened | None:
         """Return the content of the next record, None if it is of the handshake. Raises UnreadableError."""
-        opened = self._protection.open(record, self._number)
+        opened = self._protection.open(record, self.number)
         if opened is None:
             self._skipped += 1
             if self._secret is None or self.has_begun or self._skipped > MAX_HANDSHAKE_RECORDS:
                 raise UnreadableError(Outcome.LOST_RECORD_NUMBERS)
             return None
-        self._number += 1
+        self.number += 1
         self._follow(opened)
         return opened
+
+    @property
+    def explicit_nonce(self) -> int:
+        """Bytes of a record's fragment in front of its ciphertext."""
+        return self._protection.explicit_nonce
+
+    @property
+    def hides_type(self) -> bool:
+        """Whether the type of a record is encrypted, and padding with it."""
+        return self._protection.hides_type
+
+    @property
+    def open_next(self) -> OpenNext:
+        """`Protection.open_next` with the keys of the next record. Nothing changes: `read` does that."""
+        return self._protection.open_next
 
     def resume(self, record: TlsRecord, max_lost: int) -> Opened | None:
         """Return the content of the first record after lost ones, None if this is not one.
 
         `max_lost` is how many records may have been lost. Raises UnreadableError after too many attempts.
         """
-        numbers = range(self._number, self._number + min(max_lost, MAX_LOST_RECORDS) + 1)
+        numbers = range(self.number, self.number + min(max_lost, MAX_LOST_RECORDS) + 1)
         opened = self._open(record, numbers)
         if opened is None and self.has_begun and self._secret is not None:
             opened = self._resume_updated(record, max_lost)
@@ -74,18 +90,18 @@ class Receiver:
 
     def _resume_updated(self, record: TlsRecord, max_lost: int) -> Opened | None:
         """Try the keys after a KeyUpdate, which may be among the lost records."""
-        before = self._secret, self._protection, self._number
+        before = self._secret, self._protection, self.number
         self._update()
         opened = self._open(record, range(min(max_lost, _MAX_UNSEEN_RECORDS)))
         if opened is None:
-            self._secret, self._protection, self._number = before
+            self._secret, self._protection, self.number = before
         return opened
 
     def _open(self, record: TlsRecord, numbers: range) -> Opened | None:
         for number in numbers:
             opened = self._protection.open(record, number)
             if opened is not None:
-                self._number = number + 1
+                self.number = number + 1
                 return opened
             self._attempts += 1
             if self._attempts > MAX_ATTEMPTS:
@@ -111,4 +127,4 @@ class Receiver:
         assert self._secret is not None
         self._secret = next_secret(self._suite, self._secret)
         self._protection = Protection(self._suite, traffic_keys(self._suite, self._secret))
-        self._number = 0
+        self.number = 0

@@ -58,12 +58,13 @@ class RecordReader:
     pushed and are in no record.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, offset: int = 0) -> None:
+        """Begin at an offset of the stream, where a record begins."""
         self.is_seeking = False
         self.dropped = 0
+        self.offset = offset
+        """Of the first byte that is in no complete record so far."""
         self._buffer = bytearray()
-        self._offset = 0
-        """Of the first byte in the buffer."""
         self._next_begin = 0
         """Before this offset no record begins, while seeking."""
 
@@ -76,7 +77,7 @@ class RecordReader:
         """Add the next bytes of the stream."""
         self._buffer += data
         if self.is_seeking:
-            self._drop(min(max(0, self._next_begin - self._offset), len(self._buffer)))
+            self._drop(min(max(0, self._next_begin - self.offset), len(self._buffer)))
 
     def next(self) -> TlsRecord | None:
         """Return the next record or candidate, None if it is not complete. Raises BrokenRecordError.
@@ -85,7 +86,7 @@ class RecordReader:
         """
         if self.is_seeking:
             self._drop(self._passed_over())
-        if len(self._buffer) < HEADER_SIZE or self._offset < self._next_begin:
+        if len(self._buffer) < HEADER_SIZE or self.offset < self._next_begin:
             return None
         if not _is_header(self._buffer, 0):
             raise BrokenRecordError
@@ -96,13 +97,13 @@ class RecordReader:
 
         If the header of the record that they are in was captured, no record begins before its end.
         """
-        behind = self._offset + len(self._buffer) + size
+        behind = self.offset + len(self._buffer) + size
         begins = self._next_begin
         if len(self._buffer) >= HEADER_SIZE and not self.is_seeking and _is_header(self._buffer, 0):
-            begins = self._offset + HEADER_SIZE + _length(self._buffer, 0)
+            begins = self.offset + HEADER_SIZE + _length(self._buffer, 0)
         self.dropped += len(self._buffer)
         self._buffer.clear()
-        self._offset = behind
+        self.offset = behind
         self._next_begin = max(begins, behind)
         self.is_seeking = True
 
@@ -132,7 +133,7 @@ class RecordReader:
         if len(self._buffer) < end:
             return None
         header, fragment = bytes(self._buffer[:HEADER_SIZE]), bytes(self._buffer[HEADER_SIZE:end])
-        return TlsRecord(self._offset, header, fragment)
+        return TlsRecord(self.offset, header, fragment)
 
     def _drop(self, size: int) -> None:
         self.dropped += size
@@ -140,7 +141,7 @@ class RecordReader:
 
     def _remove(self, size: int) -> None:
         del self._buffer[:size]
-        self._offset += size
+        self.offset += size
 
 
 def begins_with_client_hello(data: bytes | bytearray) -> bool | None:

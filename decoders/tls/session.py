@@ -86,6 +86,11 @@ class Session:
         """Bytes of handshake messages that are not complete so far."""
         return sum(messages.held for messages in self._messages.values())
 
+    @property
+    def receivers(self) -> dict[Side, Receiver] | None:
+        """What reads the protected records of each side, None without secrets."""
+        return self._receivers
+
     def awaits_key(self, side: Side, record: TlsRecord) -> bool:
         """Whether a record is protected, and the key log has no secret that opens it so far."""
         return self._is_protected(side, record) and not self.has_keys()

@@ -31,7 +31,7 @@ class Frame(NamedTuple):
     `payload` ends before the first byte that was not captured; `true_length` counts all bytes.
     `captured_at`, `position` and `acknowledgment` are those of the segment with the first byte of the
     length prefix. `completed_at` is the capture time of the segment with the last byte, `end` the offset in
-    the stream after it. Times are nanoseconds since the epoch.
+    the stream after it, or after its TLS record. Times are nanoseconds since the epoch.
     """
 
     payload: bytes

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from decoders.frame.record import Closing, Direction, Kind, Record
 from decoders.tls.key_log import KeyLog
-from decoders.wire.decryption import Decryption, Passed, Unreadable
+from decoders.wire.decryption import Decryption, Passed, RecordsSnapshot, Unreadable
 from decoders.wire.frame_detector import FrameDetector
 from decoders.wire.kafka_layer import Acknowledged, KafkaLayer, KafkaLayerSnapshot
 from decoders.wire.ledger import Ledger, SkipReason
@@ -40,7 +40,8 @@ class ConnectionSnapshot(NamedTuple):
     """The state of a connection that can be offloaded, without its ledger.
 
     `streams` has no stream of the server as long as its SYN-ACK is awaited. `closers` has the direction that
-    was closed first, if one was, and up to which offset its sender had received the other one.
+    was closed first, if one was, and up to which offset its sender had received the other one. `records` is
+    None unless it is decrypted.
     """
 
     last_seen_at: int
@@ -49,6 +50,7 @@ class ConnectionSnapshot(NamedTuple):
     streams: dict[Direction, StreamSnapshot]
     closers: dict[Direction, int]
     kafka: KafkaLayerSnapshot
+    records: RecordsSnapshot | None
 
 
 class Connection:
@@ -166,6 +168,11 @@ class Connection:
         return self.buffered + encrypted
 
     @property
+    def decryption(self) -> Decryption | None:
+        """What decrypts its bytes; None if it is not TLS, or cannot be read any more."""
+        return self._decryption
+
+    @property
     def awaits_key_since(self) -> int | None:
         """The capture time since which encrypted bytes wait for their key, None if none do."""
         return None if self._decryption is None else self._decryption.awaits_key_since
@@ -185,8 +192,10 @@ class Connection:
         """The part of `held` that waits for packets that were not captured so far."""
         if self.is_closed:
             return 0
-        early = sum(len(segment.payload) + PIECE_COST for segment in self._early)
-        return early + sum(stream.held for stream in self._streams.values())
+        early = sum(len(segment.payload) + PIECE_COST for segment in self._early) if self._early else 0
+        for stream in self._streams.values():
+            early += stream.held
+        return early
 
     @property
     def identity(self) -> bytes:
@@ -197,7 +206,10 @@ class Connection:
     def can_be_offloaded(self) -> bool:
         """Whether its state is ordinary, so that a snapshot is complete and a flow can hold it."""
         streams = self._streams.values()
-        waits = self._early or self._reset is not None or self._decryption is not None
+        decryption = self._decryption
+        if decryption is not None and not (decryption.can_be_read_ahead and self._kafka.has_begun):
+            return False
+        waits = self._early or self._reset is not None
         has_begun = len(streams) == len(_OTHER) or not self._closers
         is_in_order = has_begun and all(stream.is_in_order for stream in streams)
         return self._kafka.can_be_offloaded and not waits and is_in_order
@@ -206,12 +218,15 @@ class Connection:
         """Return the state of a connection that can be offloaded."""
         streams = {direction: stream.snapshot() for direction, stream in self._streams.items()}
         seen = (self.last_seen_at, self._last_position, self.counted_held)
-        return ConnectionSnapshot(*seen, streams, self._closers, self._kafka.snapshot())
+        records = None if self._decryption is None else self._decryption.snapshot()
+        return ConnectionSnapshot(*seen, streams, self._closers, self._kafka.snapshot(), records)
 
     def restore(self, snapshot: ConnectionSnapshot, *, has_new_frames: bool) -> None:
         """Continue from a snapshot. `has_new_frames` if another tracker recorded frames since."""
-        self.last_seen_at, self._last_position, self.counted_held, streams, closers, kafka = snapshot
+        self.last_seen_at, self._last_position, self.counted_held, streams, closers, kafka, records = snapshot
         self._closers = closers
+        if self._decryption is not None and records is not None:
+            self._decryption.restore(records)
         for direction, stream in streams.items():
             if direction not in self._streams:
                 self._streams[direction] = Stream(self.ledger, stream.sequence)
@@ -396,7 +411,7 @@ class Connection:
 
     def _acknowledged_by(self, number: int) -> Acknowledged:
         responses = self._streams[Direction.TO_CLIENT]
-        offset = responses.offset_of(number)
+        offset, end = responses.offset_of(number), responses.next_offset
         if self._decryption is not None and not self._decryption.is_over:
-            return Acknowledged(*self._decryption.acknowledged(offset))
-        return Acknowledged(offset, everything=offset >= responses.next_offset)
+            end = self._decryption.read_until(Direction.TO_CLIENT)
+        return Acknowledged(offset, everything=offset >= end)

@@ -12,13 +12,14 @@ plaintext was lost is not known, so the Kafka layer looks for the next frame at 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from decoders.frame.record import Direction
 from decoders.tls.key_log import KeyLog
 from decoders.tls.outcome import Outcome, UnreadableError
 from decoders.tls.protection import TAG_SIZE
+from decoders.tls.receiver import Receiver
 from decoders.tls.records import (
     HEADER_SIZE,
     BrokenRecordError,
@@ -29,7 +30,6 @@ from decoders.tls.records import (
 from decoders.tls.session import Content, Session, Side
 from decoders.wire.assembly import PREFIX
 from decoders.wire.ledger import Ledger, SkipReason
-from decoders.wire.plaintext_offsets import PlaintextOffsets
 from decoders.wire.stream import PIECE_COST, Chunk, Gap, UnsizedGap
 
 MAX_KEY_WAIT: Final = 10_000_000_000
@@ -52,6 +52,19 @@ class Unreadable(NamedTuple):
     position: int
 
 
+class RecordsSnapshot(NamedTuple):
+    """The number of the next record of each direction, and how many bytes of it are held.
+
+    `explicit_nonce` is how many bytes of a fragment precede its ciphertext; `hides_type` means that the
+    record's type is encrypted.
+    """
+
+    numbers: dict[Direction, int]
+    held: dict[Direction, int]
+    explicit_nonce: int
+    hides_type: bool
+
+
 Passed = Chunk | Gap | UnsizedGap | Unreadable
 
 
@@ -69,7 +82,6 @@ class Decryption:
         self._readers = {direction: RecordReader() for direction in _SIDES}
         self._sources: dict[Direction, deque[Chunk]] = {direction: deque() for direction in _SIDES}
         """The chunks that the bytes in the readers are from."""
-        self._offsets = {direction: PlaintextOffsets() for direction in _SIDES}
         self._lost = dict.fromkeys(_SIDES, 0)
         """Bytes that were lost since the last record."""
         self._is_read = False
@@ -137,14 +149,62 @@ class Decryption:
         incomplete += sum(len(chunk.payload) for chunk in self._opening)
         return incomplete + self._held_cost + (self._session.held if self._session else 0)
 
-    def acknowledged(self, offset: int) -> tuple[int, bool]:
-        """Return which offset of the server's plaintext the client has received, and if that is everything.
+    def read_until(self, direction: Direction) -> int:
+        """Return the offset up to which a stream has been read; what waits for its key is behind."""
+        reader = self._readers[direction]
+        return reader.offset + reader.held
 
-        `offset` is what it has received of the server's stream.
+    @property
+    def can_be_read_ahead(self) -> bool:
+        """Whether nothing but the next record of either direction is awaited, and their keys are known."""
+        waits = self.is_over or self._awaiting is not None or self._held
+        is_seeking = any(reader.is_seeking for reader in self._readers.values())
+        return self._has_begun and not waits and not is_seeking
+
+    @property
+    def _has_begun(self) -> bool:
+        """Whether protected records of both directions were read."""
+        receivers = None if self._session is None else self._session.receivers
+        return receivers is not None and all(receiver.has_begun for receiver in receivers.values())
+
+    def receiver(self, direction: Direction) -> Receiver:
+        """Return what reads the records of a direction of a connection that can be read ahead."""
+        assert self._session is not None
+        assert self._session.receivers is not None
+        return self._session.receivers[_SIDES[direction]]
+
+    def snapshot(self) -> RecordsSnapshot:
+        """Return the place in the records of both directions, if they can be read ahead."""
+        receivers = {direction: self.receiver(direction) for direction in _SIDES}
+        held = {direction: reader.held for direction, reader in self._readers.items()}
+        layout = receivers[Direction.TO_BROKER]
+        numbers = {direction: receiver.number for direction, receiver in receivers.items()}
+        return RecordsSnapshot(numbers, held, layout.explicit_nonce, layout.hides_type)
+
+    def restore(self, snapshot: RecordsSnapshot) -> None:
+        """Continue from a snapshot, once `go_on` has been called where records were read since."""
+        for direction, number in snapshot.numbers.items():
+            self.receiver(direction).number = number
+
+    def incomplete(self, direction: Direction) -> list[Chunk]:
+        """Return the bytes of the record that is not complete so far, as they were captured."""
+        reader = self._readers[direction]
+        begin = reader.offset
+        return [
+            source.part(max(begin, source.offset), source.end)
+            for source in self._sources[direction]
+            if source.end > begin
+        ]
+
+    def go_on(self, direction: Direction, offset: int, chunks: Iterable[Chunk]) -> None:
+        """Go on at a record that begins at an offset of the stream, and of which `chunks` were captured.
+
+        Another tracker has read those before.
         """
-        offsets, reader = self._offsets[Direction.TO_CLIENT], self._readers[Direction.TO_CLIENT]
-        plaintext = offsets.of(offset)
-        return plaintext, plaintext >= offsets.end and not reader.held
+        self._readers[direction] = reader = RecordReader(offset)
+        self._sources[direction] = deque(chunks)
+        for chunk in self._sources[direction]:
+            reader.push(chunk.payload)
 
     def _detect(self, direction: Direction, event: Chunk | Gap) -> Iterator[tuple[Direction, Passed]]:
         """Find out whether the client begins with a ClientHello."""
@@ -189,8 +249,6 @@ class Decryption:
         if isinstance(event, Gap):
             yield from self._guarded(self._lose(direction, event))
         else:
-            if direction is Direction.TO_BROKER:
-                self._offsets[Direction.TO_CLIENT].forget_before(event.behind)
             self._sources[direction].append(event)
             self._readers[direction].push(event.payload)
             yield from self._guarded(self._drain(direction))
@@ -253,13 +311,11 @@ class Decryption:
             self._ledger.count_tls(Outcome.READ)
         overhead = record.end - record.offset - len(content.data)
         self._ledger.skip(SkipReason.TLS if content.is_read else SkipReason.ENCRYPTED, overhead)
-        sources, offsets = self._sources[direction], self._offsets[direction]
-        at = offsets.end
-        offsets.add(record.end, len(content.data))
+        sources = self._sources[direction]
         if not content.is_read:
             yield direction, UnsizedGap(sources[0].captured_at, sources[0].position)
         elif content.data:
-            for piece in _pieces(sources, record.offset + HEADER_SIZE + content.begin, at, content.data):
+            for piece in _pieces(sources, record, content):
                 yield direction, piece
         while sources and sources[0].end <= record.end:
             sources.popleft()
@@ -271,18 +327,22 @@ class Decryption:
         reader.dropped = 0
 
 
-def _pieces(sources: deque[Chunk], begin: int, at: int, data: bytes) -> Iterator[Chunk]:
+def _pieces(sources: deque[Chunk], record: TlsRecord, content: Content) -> Iterator[Chunk]:
     """Yield the plaintext of a record in pieces, one for each segment that carried a part of it.
 
-    The encrypted data begins at the offset `begin` of the stream, the plaintext at the offset `at` of all
-    plaintext. A cipher with a counter or a stream of keys encrypts each byte in its place.
+    A cipher with a counter or a stream of keys encrypts each byte in its place.
     """
+    begin, data = record.offset + HEADER_SIZE + content.begin, content.data
     done = 0
     for source in sources:
         end = min(source.end - begin, len(data))
         if end > done:
             yield source._replace(
-                offset=at + done, payload=data[done:end], starts_segment=not done, missing=0
+                offset=begin + done,
+                payload=data[done:end],
+                starts_segment=not done,
+                missing=0,
+                record_end=record.end,
             )
             done = end
         if done == len(data):

@@ -167,7 +167,7 @@ class Framer:
                 yield self._lose_synchronisation(Loss(0, chunk.captured_at, chunk.position))
                 return
             if assembly.is_complete:
-                yield self._finish(assembly, chunk.offset + at, chunk.captured_at)
+                yield self._finish(assembly, chunk.readable_from(at), chunk.captured_at)
                 if self.state is FramerState.OPAQUE:
                     # The frame has shown that the connection is excluded.
                     self._ledger.skip(self._opaque_reason, len(chunk.payload) - at)

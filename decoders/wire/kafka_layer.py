@@ -173,6 +173,11 @@ class KafkaLayer:
         return any(framer.state is FramerState.OPAQUE for framer in self._framers.values())
 
     @property
+    def has_begun(self) -> bool:
+        """Whether the client has sent anything."""
+        return not self._awaits_first_request
+
+    @property
     def can_be_offloaded(self) -> bool:
         """Whether its state is ordinary, and no raw SASL tokens are expected.
 

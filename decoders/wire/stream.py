@@ -35,7 +35,8 @@ class Chunk(NamedTuple):
 
     `starts_segment` is true if they begin where the segment's payload begins, as frames often do.
     `acknowledgment` is the 32-bit number in the segment's header, `behind` the offset in the other direction
-    that it stands for. `missing` is the number of bytes after it that the snap length cut off.
+    that it stands for. `missing` is the number of bytes after it that the snap length cut off. Bytes that
+    were encrypted can be read by who has the stream up to `record_end`.
     """
 
     offset: int
@@ -46,11 +47,16 @@ class Chunk(NamedTuple):
     starts_segment: bool
     behind: int = 0
     missing: int = 0
+    record_end: int | None = None
 
     @property
     def end(self) -> int:
         """The offset behind the last byte."""
         return self.offset + len(self.payload)
+
+    def readable_from(self, size: int) -> int:
+        """Return the offset of the stream up to which its receiver must have it to read the first bytes."""
+        return self.offset + size if self.record_end is None else self.record_end
 
     def part(self, start: int, end: int) -> Chunk:
         """Return the bytes between two offsets of the stream that are within this chunk."""

@@ -5,8 +5,9 @@ system, because each keeps one core busy and none waits for a disk. kipwatch rea
 pairs frames, and writes columns. dpkt parses Ethernet, IP and TCP. tcpdump copies the file to /dev/null with
 libpcap, the lower bound.
 
-kipwatch also reads a capture of short connections, as clients that reconnect make them: there most of the
-cost is in opening and closing connections.
+kipwatch also reads the same traffic over TLS, whose records it decrypts with a key log, and a capture of
+short connections, as clients that reconnect make them: there most of the cost is in opening and closing
+connections.
 
 Then two gigabytes of the steady traffic are processed as they are made, without a file, and the process's
 peak memory in the second half is compared with that in the first half.
@@ -27,10 +28,12 @@ from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Final, cast
 
 from decoders.schema.registry import default_schemas
+from decoders.tls.key_log import KeyLog
 from decoders.wire.capture_file import read_capture
 from decoders.wire.columnar.capture_batches import read_batches
 from decoders.wire.columnar.tracker import ColumnarTracker
 from streaming.bench.report import report
+from streaming.bench.tls_capture import EncryptedCapture
 from streaming.bench.wire_capture import BROKER_PORT, ShortConnections, SyntheticCapture
 from streaming.user_error import UserError
 
@@ -45,31 +48,31 @@ def measure(packets: int = PACKETS, rounds: int = ROUNDS, long_capture: int = LO
     """Return packets per second of each side, and ratios. Raises UserError without dpkt or tcpdump."""
     tcpdump = _tcpdump()
     with TemporaryDirectory() as folder:
-        path, short = Path(folder, "wire.pcap"), Path(folder, "short.pcap")
-        written = _write(path, SyntheticCapture(), packets)
-        written_short = _write(short, ShortConnections(), packets)
+        path, tls, short = (Path(folder, f"{name}.pcap") for name in ("wire", "tls", "short"))
+        written = {"short_connections": _write(short, ShortConnections(), packets)}
+        written["tls"] = _write(tls, EncryptedCapture(), packets)
+        all_packets = _write(path, SyntheticCapture(), packets)
         size = path.stat().st_size
         sides: dict[str, Callable[[], int]] = {
             "kipwatch": lambda: _frames(path),
+            "tls": lambda: _frames(tls, EncryptedCapture.key_log),
             "short_connections": lambda: _frames(short),
             "dpkt": lambda: _dpkt(path),
             "libpcap": lambda: _copy(tcpdump, path),
         }
         frames = sides["kipwatch"]()
         seconds = _in_turns(sides, rounds)
-    rates = {
-        name: (written_short if name == "short_connections" else written) / taken
-        for name, taken in seconds.items()
-    }
+    rates = {name: written.get(name, all_packets) / taken for name, taken in seconds.items()}
     figures = {f"{name}_packets_per_second": rate for name, rate in rates.items()}
     figures |= {
         "frames": frames,
-        "bytes_per_packet": size / written,
+        "bytes_per_packet": size / all_packets,
         "frames_per_second": frames / seconds["kipwatch"],
     }
     first, second = _peak_memory(long_capture)
     figures["memory_over_long_capture_bytes"] = second
     ratios = {f"frames_vs_{name}": rates["kipwatch"] / rates[name] for name in ("dpkt", "libpcap")}
+    ratios["tls_vs_plain"] = rates["tls"] / rates["kipwatch"]
     ratios["short_connections_vs_steady"] = rates["short_connections"] / rates["kipwatch"]
     return report("wire", figures, ratios | {"memory_latter_vs_former_half": second / first})
 
@@ -110,14 +113,17 @@ def _processor_time() -> float:
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
-def _frames(path: Path) -> int:
+def _frames(path: Path, secrets: str = "") -> int:
     with path.open("rb") as file:
-        return sum(_frames_in(file))
+        return sum(_frames_in(file, secrets))
 
 
-def _frames_in(file: BinaryIO) -> Iterator[int]:
-    """Yield the number of frames in each batch of a capture."""
-    tracker = ColumnarTracker(default_schemas(), ports={BROKER_PORT}, run=1)
+def _frames_in(file: BinaryIO, secrets: str = "") -> Iterator[int]:
+    """Yield the number of frames in each batch of a capture; `secrets` is its key log."""
+    key_log = KeyLog() if secrets else None
+    if key_log is not None:
+        key_log.add(secrets)
+    tracker = ColumnarTracker(default_schemas(), ports={BROKER_PORT}, run=1, key_log=key_log)
     for packets in read_batches(read_capture(file)):
         yield len(tracker.feed(packets).frames.sequences)
     yield len(tracker.finish().frames.sequences)

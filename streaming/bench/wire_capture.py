@@ -89,14 +89,32 @@ def _exchanges() -> Iterator[Exchange]:
     )
 
 
-class _ExchangePackets(NamedTuple):
-    """The packets of one client in one exchange.
+class CarriedPackets(NamedTuple):
+    """The packets of one client that carry some bytes.
 
     `advance` is by how much they increase the sequence numbers of the client and of the broker.
     """
 
     packets: list[Packet]
     advance: tuple[int, int]
+
+
+def carried(events: Iterable[tuple[Direction, bytes]], *, opens: bool = False) -> CarriedPackets:
+    """Return packets that carry bytes in the given directions; they may open the connection before."""
+    connection, sent = SyntheticConnection(_CLIENT, _BROKER), {_TO_BROKER: int(opens), _TO_CLIENT: int(opens)}
+    packets = connection.opened(0) if opens else []
+    for direction, data in events:
+        packets += _sent(connection, direction, data)
+        sent[direction] += len(data)
+    if not opens:
+        packets += connection.acknowledged(0, _TO_BROKER)
+    return CarriedPackets(packets, (sent[_TO_BROKER], sent[_TO_CLIENT]))
+
+
+def in_turn(frames: Exchange) -> list[tuple[Direction, bytes]]:
+    """Return a request and its response with their directions."""
+    request, response = frames
+    return [(_TO_BROKER, request), (_TO_CLIENT, response)]
 
 
 def _sent(connection: SyntheticConnection, direction: Direction, data: bytes) -> Iterator[Packet]:
@@ -107,27 +125,15 @@ def _sent(connection: SyntheticConnection, direction: Direction, data: bytes) ->
             yield from connection.acknowledged(0, other)
 
 
-def _negotiation() -> _ExchangePackets:
+def negotiation() -> Exchange:
+    """Return the frames with which each client negotiates versions."""
     software = {"clientSoftwareName": "bench", "clientSoftwareVersion": "1"}
     released = [(api.key, api.release_versions) for api in default_schemas().apis if api.release_versions]
     ranges = [
         {"apiKey": key, "minVersion": versions.lowest, "maxVersion": versions.highest}
         for key, versions in released
     ]
-    request, response = exchange("ApiVersions", 3, software, {"apiKeys": ranges})
-    connection = SyntheticConnection(_CLIENT, _BROKER)
-    packets = connection.opened(0)
-    for direction, frame in ((_TO_BROKER, request), (_TO_CLIENT, response)):
-        packets += _sent(connection, direction, frame)
-    return _ExchangePackets(packets, (len(request) + 1, len(response) + 1))
-
-
-def _exchange_packets(request: bytes, response: bytes) -> _ExchangePackets:
-    connection = SyntheticConnection(_CLIENT, _BROKER)
-    packets = [*_sent(connection, _TO_BROKER, request), *_sent(connection, _TO_CLIENT, response)]
-    return _ExchangePackets(
-        [*packets, *connection.acknowledged(0, _TO_BROKER)], (len(request), len(response))
-    )
+    return exchange("ApiVersions", 3, software, {"apiKeys": ranges})
 
 
 class SyntheticCapture:
@@ -144,10 +150,7 @@ class SyntheticCapture:
         first: int = 0,
         begin: int = 0,
     ) -> None:
-        self._negotiation = _negotiation()
-        self._round = [
-            _exchange_packets(*each) for each in (_exchanges() if exchanges is None else exchanges)
-        ]
+        self._exchanges = list(_exchanges() if exchanges is None else exchanges)
         self._first = first
         self._random = np.random.default_rng(1)
         self._sequences = np.full((clients, 2), begin, np.int64)
@@ -157,23 +160,24 @@ class SyntheticCapture:
 
     def blocks(self) -> Iterator[bytes]:
         """Yield the file in pieces: its header, then complete records."""
-        yield _file_header()
-        yield self._copied(self._negotiation)
+        yield file_header()
+        yield self._copied(carried(in_turn(negotiation()), opens=True))
+        in_round = [carried(in_turn(each)) for each in self._exchanges]
         while True:
-            for exchange_packets in self._round:
-                yield self._copied(exchange_packets)
+            for packets in in_round:
+                yield self._copied(packets)
 
-    def _copied(self, exchange_packets: _ExchangePackets) -> bytes:
-        """Return the packets of an exchange for every client, the clients in random order."""
+    def _copied(self, of_client: CarriedPackets) -> bytes:
+        """Return the packets of one client for every client, the clients in random order."""
         clients = self._random.permutation(len(self._sequences))
         times = _BEGINNING + _INTERVAL * (self._turns + np.arange(len(clients)))
         columns = [
             _records(packet, self._first + clients, self._sequences[clients], times)
-            for packet in exchange_packets.packets
+            for packet in of_client.packets
         ]
-        self._sequences[clients] += exchange_packets.advance
+        self._sequences[clients] += of_client.advance
         self._turns += len(clients)
-        self.packets += len(clients) * len(exchange_packets.packets)
+        self.packets += len(clients) * len(of_client.packets)
         return np.concatenate(columns, axis=1).tobytes()
 
 
@@ -185,8 +189,8 @@ class ShortConnections(SyntheticCapture):
 
     def blocks(self) -> Iterator[bytes]:
         """Yield the file in pieces: its header, then complete records."""
-        parts = [_opening(), *(_exchange_packets(*each) for each in _small_exchanges()), _closing()]
-        yield _file_header()
+        parts = [_opening(), *(carried(in_turn(each)) for each in _small_exchanges()), _closing()]
+        yield file_header()
         while True:
             for part in parts:
                 yield self._copied(part)
@@ -195,20 +199,21 @@ class ShortConnections(SyntheticCapture):
             self._sequences += 1 << 20
 
 
-def _file_header() -> bytes:
+def file_header() -> bytes:
+    """Return the beginning of the capture file."""
     header = io.BytesIO()
     PcapWriter(header, LinkType.ETHERNET)
     return header.getvalue()
 
 
-def _opening() -> _ExchangePackets:
-    return _ExchangePackets(SyntheticConnection(_CLIENT, _BROKER).opened(0), (1, 1))
+def _opening() -> CarriedPackets:
+    return carried([], opens=True)
 
 
-def _closing() -> _ExchangePackets:
+def _closing() -> CarriedPackets:
     connection = SyntheticConnection(_CLIENT, _BROKER)
     packets = [*connection.finished(0, _TO_BROKER), *connection.finished(0, _TO_CLIENT)]
-    return _ExchangePackets([*packets, *connection.acknowledged(0, _TO_BROKER)], (1, 1))
+    return CarriedPackets([*packets, *connection.acknowledged(0, _TO_BROKER)], (1, 1))
 
 
 def _small_exchanges() -> Iterator[Exchange]:

@@ -14,6 +14,7 @@ import numpy as np
 from decoders.wire.columnar.flows import BYTE_COUNTS
 from decoders.wire.columnar.frames import FrameColumns
 from decoders.wire.columnar.segments import SegmentBatch
+from decoders.wire.columnar.tls_window import TlsWindow
 
 DONE: Final = 0
 SLOW_PATH: Final = 1
@@ -29,6 +30,7 @@ CLOSES: Final = 5
 TOTALS = np.dtype(
     [
         ("packets", np.int64),  # the number of the batch's first packet, counted from 1
+        ("end", np.int64),  # the row behind those to process now
         ("next_sequence", np.int64),
         ("rows", np.int64),
         ("top", np.int64),  # where the free part of the data begins
@@ -60,8 +62,26 @@ LIMITS = np.dtype(
     ]
 )
 """The constants of these names in the scalar code."""
-PACKET = np.dtype([("row", np.int64), ("flow", np.int64), ("direction", np.int64), ("begin", np.int64)])
-"""The packet being processed: its row, flow and direction, and where its new bytes begin in the data."""
+PACKET = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "row",
+            "flow",
+            "direction",
+            "begin",
+            "captured_at",
+            "position",
+            "acknowledgment",
+            "record_end",
+        )
+    ]
+)
+"""The packet being processed: its row, flow and direction, and where its new bytes begin in the data.
+
+The next three fields are those of the segment that carried the bytes being framed: this packet, or an earlier
+one of the same TLS record, which ends at offset `record_end` of the stream.
+"""
 
 
 class FastPathState(NamedTuple):
@@ -70,8 +90,9 @@ class FastPathState(NamedTuple):
     `flow_of_pair` is int64, with NO_FLOW where the flow is not known, CLOSED where it is closed. `flows` and
     `streams` are the arrays of `Flows`, `in_flight` are the slots of its rings, `layouts` is the result of
     `produce_layouts`, `known_apis` says of each unsigned 16-bit number whether it is an API key. `ports` has
-    dtype PORT_BYTES and a row for each watched port. `limits`, `totals`, `packet` and the drafts have one row
-    each, with the dtypes LIMITS, TOTALS, PACKET, FLOW, STREAM and TOTALS.
+    dtype PORT_BYTES and a row for each watched port. `tls` has the records of flows that are decrypted.
+    `limits`, `totals`, `packet` and the drafts have one row each, with the dtypes LIMITS, TOTALS, PACKET,
+    FLOW, STREAM and TOTALS.
     """
 
     data: Any
@@ -89,6 +110,7 @@ class FastPathState(NamedTuple):
     frames: FrameColumns
     totals: Any
     ports: Any
+    tls: TlsWindow
     packet: Any
     flow_draft: Any
     stream_draft: Any

@@ -5,7 +5,7 @@ Every open connection has a flow. While the flow is *offloaded* the connection's
 out of order, both framers are synchronised, and no raw SASL tokens are expected. A connection of which both
 directions are opaque, excluded, or encrypted without a key, is offloaded, too: its bytes are skipped. So is
 one whose SYN was captured and not its SYN-ACK, whose client has sent nothing, or of which one side has sent
-its FIN, behind all of its bytes.
+its FIN, behind all of its bytes. One that is decrypted is offloaded once both directions have been read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,17 @@ _MIN_FLOWS = 64
 
 BYTE_COUNTS = [
     (name, np.int64)
-    for name in ("captured", "framed", "lost", "after_hole", "duplicate", "opaque", "excluded", "encrypted")
+    for name in (
+        "captured",
+        "framed",
+        "lost",
+        "after_hole",
+        "duplicate",
+        "opaque",
+        "excluded",
+        "encrypted",
+        "tls",
+    )
 ]
 """Fields that count bytes, for each flow and for each port. They have the names of the ledger's counts."""
 FLOW = np.dtype(
@@ -37,6 +47,9 @@ FLOW = np.dtype(
         ("is_opaque", np.bool_),
         ("is_excluded", np.bool_),
         ("is_encrypted", np.bool_),
+        ("is_tls", np.bool_),  # its records are decrypted
+        ("hides_type", np.bool_),
+        ("explicit_nonce", np.uint8),
         ("ids_repeat", np.bool_),
         ("in_order", np.bool_),
         ("has_new_frames", np.bool_),  # frames were completed since the flow was offloaded
@@ -86,13 +99,16 @@ STREAM = np.dtype(
         ("captured_at", np.int64),
         ("position", np.int64),
         ("acknowledgment", np.int64),
+        ("number", np.int64),
+        ("held", np.int64),
     ]
 )
 """One direction: the offset and sequence number of its next byte, and the frame under assembly.
 
 `passed` of the frame's `size` bytes have passed. The `filled` bytes before the first one that was not
-captured are at `start` of the batch's data, where `capacity` bytes are reserved. The last three fields are
-those of the segment with the first byte of the length prefix.
+captured are at `start` of the batch's data, where `capacity` bytes are reserved. The next three fields are
+those of the segment with the first byte of the length prefix. `number` is that of the next TLS record, of
+which `held` bytes were captured.
 """
 
 

@@ -154,6 +154,13 @@ class FrameBatchBuilder:
         if self.top + size > len(self.data):
             self._copy_data(self.top + size)
 
+    def take(self, size: int) -> int:
+        """Append bytes of any value to the data, and return their offset."""
+        while self.top + size > len(self.data):
+            self.grow_data()
+        self.top += size
+        return self.top - size
+
     def grow_data(self) -> None:
         """Copy the data into an array of twice the size."""
         self._copy_data(2 * len(self.data) + 1)

@@ -10,6 +10,7 @@ from decoders.codec.columnar.head import REQUEST_LEAD
 from decoders.compilation import inlined
 from decoders.frame.record import Direction
 from decoders.wire.assembly import PREFIX
+from decoders.wire.columnar.copying import copy_bytes
 from decoders.wire.columnar.fast_path import DONE, OUT_OF_BYTES, OUT_OF_ROWS, SLOW_PATH, FastPathState
 from decoders.wire.columnar.flows import TO_BROKER, UNSET
 from decoders.wire.columnar.pairing import RESPONSE_HEADER, process_request, process_response
@@ -55,9 +56,8 @@ def _read_prefix(state: FastPathState, at: Any, end: Any) -> Any:
     """Read the bytes of a length prefix. Returns the offset behind them, -1 for an unusual size."""
     packet, stream = state.packet[0], state.stream_draft[0]
     if stream.prefix_length == 0:
-        stream.captured_at = state.captured_at[packet.row]
-        stream.position = state.positions[packet.row]
-        stream.acknowledgment = state.segments.acknowledgments[packet.row]
+        stream.captured_at, stream.position = packet.captured_at, packet.position
+        stream.acknowledgment = packet.acknowledgment
         stream.prefix = 0
     while at < end and stream.prefix_length < PREFIX:
         stream.prefix = stream.prefix << 8 | np.int64(state.data[at])
@@ -82,17 +82,20 @@ def _add_piece(state: FastPathState, at: Any, end: Any) -> Any:
         return at + piece
     if piece == stream.size:
         stream.start = at
+    elif state.flow_draft[0].is_tls and stream.filled in (0, at - stream.start):
+        # The plaintext of successive records is in one place.
+        stream.start, stream.capacity = at - stream.filled, stream.filled + piece
     else:
         if stream.filled + piece > stream.capacity:
             capacity = min(stream.size, max(_MIN_CAPACITY, 2 * (stream.filled + piece)))
             if totals.top + capacity > len(data):
                 return -1
             start = totals.top
-            _copy(data[stream.start : stream.start + stream.filled], data[start : start + stream.filled])
+            copy_bytes(data[stream.start : stream.start + stream.filled], data[start : start + stream.filled])
             stream.start, stream.capacity = start, capacity
             totals.top += capacity
         target = stream.start + stream.filled
-        _copy(data[at : at + piece], data[target : target + piece])
+        copy_bytes(data[at : at + piece], data[target : target + piece])
     stream.filled += piece
     stream.passed += piece
     return at + piece
@@ -123,10 +126,3 @@ def _finish_frame(state: FastPathState, at: Any) -> Any:
     flow.has_new_frames = True
     stream.size, stream.prefix_length, stream.filled, stream.passed = UNSET, 0, 0, 0
     return DONE
-
-
-@inlined
-def _copy(source: Any, target: Any) -> None:
-    # A slice assignment checks for overlap first, and is slower.
-    for index in range(len(source)):
-        target[index] = source[index]

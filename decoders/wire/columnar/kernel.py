@@ -11,8 +11,9 @@ from decoders.wire.columnar.fast_path import CLOSES, DONE, SLOW_PATH, FastPathSt
 from decoders.wire.columnar.flow_table import CLOSED
 from decoders.wire.columnar.flows import NOBODY, TO_BROKER, TO_CLIENT, UNSET
 from decoders.wire.columnar.framing import cut_frames, skip_hole
-from decoders.wire.columnar.pairing import distance
+from decoders.wire.columnar.sequence_numbers import distance
 from decoders.wire.columnar.socket_pairs import NO_SEGMENT, UNWATCHED
+from decoders.wire.columnar.tls_framing import read_records
 from decoders.wire.frame_detector import SHORTEST_REQUEST
 from decoders.wire.framing import OPENING
 from decoders.wire.segment import TcpFlag
@@ -25,9 +26,9 @@ _OPENS_OR_CLOSES: Final = int(TcpFlag.SYN | TcpFlag.FIN | TcpFlag.RST)
 
 @compiled(None)
 def run_fast_path(state: FastPathState, row: int) -> tuple[int, int]:
-    """Process packets from a row on. Returns why it stopped (DONE at the batch's end), and at which row."""
+    """Process packets from a row on. Returns why it stopped (DONE if all are processed), and at which row."""
     totals, packet = state.totals[0], state.packet[0]
-    while row < len(state.pairs):
+    while row < totals.end:
         pair, captured_at = state.pairs[row], state.captured_at[row]
         status = DONE
         if pair != NO_SEGMENT:
@@ -61,6 +62,8 @@ def _process_segment(state: FastPathState, row: int) -> int:
         state.streams[packet.flow, 1 - packet.direction],
     )
     if flow.awaits_syn_ack or segments.flags[row] & _OPENS_OR_CLOSES:
+        if flow.is_tls:
+            return SLOW_PATH
         status = _open_or_close(state, row)
         if status != DONE:
             return status
@@ -154,12 +157,16 @@ def _process_payload(state: FastPathState, at: int, end: int) -> int:
     state.flow_draft[0], state.stream_draft[0] = flow, stream
     state.totals_draft[0] = state.totals[0]
     packet.begin = at
+    packet.captured_at, packet.position = state.captured_at[packet.row], state.positions[packet.row]
+    packet.acknowledgment = state.segments.acknowledgments[packet.row]
     missing = state.segments.missing[packet.row]
     if flow.is_opening and not _opens(state, at, end):
         return SLOW_PATH
     state.flow_draft[0].is_opening = False
     if flow.is_opaque:
         status = _skip_opaque(state, end - at, missing)
+    elif flow.is_tls:
+        status = read_records(state)
     else:
         status = cut_frames(state, at, end)
         if status == DONE and missing:
@@ -216,14 +223,14 @@ def _count_by_port(state: FastPathState) -> None:
     port.opaque += draft.opaque - flow.opaque
     port.excluded += draft.excluded - flow.excluded
     port.encrypted += draft.encrypted - flow.encrypted
+    port.tls += draft.tls - flow.tls
 
 
 @inlined
 def _held(flow: Any, stream: Any, in_flight_cost: int) -> Any:
-    """Return how many bytes the frame of one direction and the requests in flight hold."""
-    return in_flight_cost * flow.in_flight + (
-        stream.prefix_length if stream.size == UNSET else PREFIX + stream.filled
-    )
+    """Return how many bytes the frame and the TLS record of one direction and the requests in flight hold."""
+    frame = stream.prefix_length if stream.size == UNSET else PREFIX + stream.filled
+    return in_flight_cost * flow.in_flight + stream.held + frame
 
 
 @inlined

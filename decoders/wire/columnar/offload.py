@@ -15,6 +15,7 @@ from decoders.wire.assembly import AssemblySnapshot
 from decoders.wire.columnar.flows import BYTE_COUNTS, NOBODY, UNSET, Flows
 from decoders.wire.columnar.in_flight import slots_of_ring
 from decoders.wire.connection import Connection, ConnectionSnapshot
+from decoders.wire.decryption import RecordsSnapshot
 from decoders.wire.kafka_layer import ApiVersionsResponse, KafkaLayerSnapshot
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.pairing import RequestInFlight, RequestsInFlightSnapshot, Turn
@@ -39,7 +40,7 @@ def offload(
     if not connection.can_be_offloaded:
         return None
     snapshot = connection.snapshot()
-    kafka, in_flight = snapshot.kafka, snapshot.kafka.in_flight
+    kafka, in_flight, records = snapshot.kafka, snapshot.kafka.in_flight, snapshot.records
     if not _fits(in_flight):
         return None
     api_versions = kafka.api_versions or ApiVersionsResponse(UNSET, 0, awaited_alone=False)
@@ -51,6 +52,9 @@ def offload(
         kafka.is_opaque,
         kafka.is_excluded,
         kafka.is_encrypted,
+        records is not None,
+        records is not None and records.hides_type,
+        0 if records is None else records.explicit_nonce,
         in_flight.ids_repeat,
         in_flight.in_order,
         False,
@@ -71,7 +75,9 @@ def offload(
     assembled = []
     for column, direction in enumerate(_DIRECTIONS):
         frame = kafka.frames.get(direction)
-        flows.streams[flow, column] = _stream_row(snapshot.streams.get(direction, _NO_STREAM), frame)
+        place = (0, 0) if records is None else (records.numbers[direction], records.held[direction])
+        row = _stream_row(snapshot.streams.get(direction, _NO_STREAM), frame)
+        flows.streams[flow, column] = (*row, *place)
         assembled.append(frame.captured if frame and frame.size is not None else b"")
     return assembled
 
@@ -107,7 +113,10 @@ def _stream_row(stream: StreamSnapshot, frame: AssemblySnapshot | None) -> tuple
 
 
 def restore(flows: Flows, flow: int, connection: Connection, data: NDArray[np.uint8]) -> None:
-    """Copy an offloaded flow's state back to its connection; `data` holds the frames under assembly."""
+    """Copy an offloaded flow's state back to its connection; `data` holds the frames under assembly.
+
+    What is held of TLS records must be copied before.
+    """
     state = dict(zip(flows.states.dtype.names or (), flows.states[flow].item(), strict=True))
     in_flight = _requests_in_flight(state, flows)
     flows.states[flow]["offloaded"] = False
@@ -126,6 +135,7 @@ def restore(flows: Flows, flow: int, connection: Connection, data: NDArray[np.ui
         state["is_encrypted"],
         {direction: _frame(row, data) for direction, row in rows.items()},
     )
+    records = None if not state["is_tls"] else _records(state, rows)
     closers = {} if state["closer"] == NOBODY else {_DIRECTIONS[state["closer"]]: state["closer_had"]}
     streams = {
         each: StreamSnapshot(int(row["next"]), int(row["next_sequence"]), each in closers)
@@ -133,9 +143,15 @@ def restore(flows: Flows, flow: int, connection: Connection, data: NDArray[np.ui
     }
     seen = (state["last_seen_at"], state["last_position"], state["held"])
     connection.restore(
-        ConnectionSnapshot(*seen, streams, closers, kafka), has_new_frames=state["has_new_frames"]
+        ConnectionSnapshot(*seen, streams, closers, kafka, records), has_new_frames=state["has_new_frames"]
     )
     _count(connection.ledger, state)
+
+
+def _records(state: dict[str, Any], rows: dict[Direction, np.void]) -> RecordsSnapshot:
+    numbers = {direction: int(row["number"]) for direction, row in rows.items()}
+    held = {direction: int(row["held"]) for direction, row in rows.items()}
+    return RecordsSnapshot(numbers, held, state["explicit_nonce"], state["hides_type"])
 
 
 def settle(flows: Flows, flow: int, direction: int, connection: Connection) -> Direction:
@@ -156,6 +172,7 @@ def _count(ledger: Ledger, counted: dict[str, Any]) -> None:
         SkipReason.OPAQUE: counted["opaque"],
         SkipReason.EXCLUDED: counted["excluded"],
         SkipReason.ENCRYPTED: counted["encrypted"],
+        SkipReason.TLS: counted["tls"],
     }
     ledger.captured += counted["captured"]
     ledger.framed += counted["framed"]

@@ -14,8 +14,8 @@ from decoders.wire.columnar.fast_path import DONE, OUT_OF_SLOTS, SLOW_PATH, Fast
 from decoders.wire.columnar.flows import TO_CLIENT, UNSET
 from decoders.wire.columnar.frames import FrameColumns
 from decoders.wire.columnar.in_flight import slot_of
+from decoders.wire.columnar.sequence_numbers import distance
 from decoders.wire.pairing import Turn
-from decoders.wire.stream import SEQUENCE_SPACE
 
 RESPONSE_HEADER: Final = 4
 """Bytes of the shortest response header: a correlation ID."""
@@ -25,13 +25,6 @@ _REQUEST, _RESPONSE = int(Kind.REQUEST), int(Kind.RESPONSE)
 _NO_FLAG, _SETTLED, _INFORMED = int(Flag.NONE), int(Flag.SETTLED), int(Flag.INFORMED)
 _OF_CLIENT, _OF_BROKER, _OF_NOBODY = int(Turn.CLIENT), int(Turn.BROKER), int(Turn.UNKNOWN)
 _MATCHED, _NOT_PAIRED = int(Pairing.MATCHED), int(Pairing.NONE)
-
-
-@inlined
-def distance(number: Any, origin: Any) -> Any:
-    """Return how far a 32-bit sequence number is ahead of another; negative if it is behind."""
-    ahead = (number - origin) & (SEQUENCE_SPACE - 1)
-    return ahead - SEQUENCE_SPACE if ahead >= SEQUENCE_SPACE // 2 else ahead
 
 
 @inlined
@@ -68,8 +61,8 @@ def process_response(state: FastPathState, at: Any) -> Any:
     request = state.in_flight[slot_of(flow, number)]
     _write_pairing(frames, row, _MATCHED, request.sequence, request.api_key, request.api_version)
     if request.api_key == API_VERSIONS:
-        flow.api_versions_end = stream.next + at - packet.begin
-        flow.api_versions_at = state.captured_at[packet.row]
+        flow.api_versions_end = packet.record_end if flow.is_tls else stream.next + at - packet.begin
+        flow.api_versions_at = packet.captured_at
         flow.awaited_alone = flow.turn == _OF_BROKER
     if not flow.in_order:
         flow.in_order = request.sequence > flow.last_before_loss

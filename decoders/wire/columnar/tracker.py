@@ -38,6 +38,7 @@ from decoders.wire.columnar.kernel import run_fast_path
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.segments import read_segments
 from decoders.wire.columnar.socket_pairs import NO_PAIR, NO_SEGMENT, SocketPairs
+from decoders.wire.columnar.tls_ahead import TlsAhead
 from decoders.wire.connection import Connection
 from decoders.wire.frame_detector import ExcludesClient
 from decoders.wire.kafka_layer import SETTLING_TIME
@@ -106,6 +107,8 @@ class ColumnarTracker:
         self._known_apis = np.zeros(1 << 16, np.bool_)
         self._known_apis[[api.key for api in schemas.apis]] = True
         self._flow_table = FlowTable(self._tracker)
+        self._decrypts = key_log is not None
+        self._tls = TlsAhead(self._flow_table)
         self._packets = PacketBatch.of([])
         self._segments = read_segments(self._packets)
         self._pairs = np.empty(0, np.int64)
@@ -130,12 +133,29 @@ class ColumnarTracker:
         """Process the next packets, and return the frames and events that they complete."""
         self._begin_batch(packets)
         self._try_keys()
-        row = 0
+        begin, end = 0, self._open_window(0)
+        self._run(begin, end)
+        while end < packets.size:
+            self._tls.close()
+            begin, end = end, self._open_window(end)
+            self._run(begin, end)
+        self._tls.close()
+        return self._end_batch()
+
+    def _open_window(self, row: int) -> int:
+        """Decrypt what comes next, if there is a key log, and return up to which row."""
+        if not self._decrypts:
+            return self._packets.size
+        return self._tls.open(self._packets, self._segments, self._pairs, row, self._builder)
+
+    def _run(self, row: int, end: int) -> None:
+        """Process the packets from a row up to another one."""
+        self._totals["end"] = end
         while True:
             status, row = run_fast_path(self._fast_path_state(), row)
             self._builder.rows, self._builder.top = self._totals["rows"][0], self._totals["top"][0]
             if status == DONE:
-                return self._end_batch()
+                break
             if status == OUT_OF_ROWS:
                 self._builder.grow_rows()
             elif status == OUT_OF_BYTES:
@@ -146,14 +166,14 @@ class ColumnarTracker:
                 self._close(row)
                 row += 1
             elif self._run_slow_path(row):
-                row = self._stay_on_slow_path(row + 1)
+                row = self._stay_on_slow_path(row + 1, end)
 
     def finish(self) -> FrameBatch:
         """Return what is still held at the end of the source. Open connections get no CLOSED record."""
         self._begin_batch(PacketBatch.of([]))
         self._flow_table.restore_order()
         for connection in self._tracker.connections:
-            self._flow_table.restore(connection, self._builder.data)
+            self._restore(connection)
         self._add_records(self._tracker.finish())
         return self._end_batch()
 
@@ -172,6 +192,8 @@ class ColumnarTracker:
         self._count_skipped_packets()
         previous, self._builder = self._builder, FrameBatchBuilder.for_packets(packets)
         self._flow_table.begin_batch(self._socket_pairs.count, previous, self._builder)
+        if self._decrypts:
+            self._tls.begin_batch(packets.size)
 
     def _count_skipped_packets(self) -> None:
         """Count the packets that hold no segment; their order does not matter."""
@@ -200,6 +222,7 @@ class ColumnarTracker:
             each.skip(SkipReason.OPAQUE, int(counted["opaque"]))
             each.skip(SkipReason.EXCLUDED, int(counted["excluded"]))
             each.skip(SkipReason.ENCRYPTED, int(counted["encrypted"]))
+            each.skip(SkipReason.TLS, int(counted["tls"]))
         self._port_bytes[:] = np.zeros((), PORT_BYTES)
         ledger.packets["tcp"] += self._take_total("tcp")
         other_port = self._take_total("other_port")
@@ -231,6 +254,7 @@ class ColumnarTracker:
             self._builder.columns,
             self._totals,
             self._port_bytes,
+            self._tls.window,
             *self._drafts,
         )
 
@@ -246,7 +270,7 @@ class ColumnarTracker:
         if connection is not None:
             if pair >= 0 and self._flow_table.link(pair, self._flow_table.flow_of(connection)):
                 return False
-            self._flow_table.restore(connection, self._builder.data)
+            self._restore(connection)
         self._prepare_closings(segment, is_new=connection is None)
         self._process_segment(segment)
         connection = self._tracker.find(segment)
@@ -255,10 +279,18 @@ class ColumnarTracker:
             if pair >= 0:
                 self._flow_table.link(pair, flow)
                 lower_is_client = bool(self._segments.forward[row]) == (segment.source == connection.client)
-                self._flow_table.offload(connection, lower_is_client, self._builder)
+                if connection.decryption is None:
+                    self._flow_table.offload(connection, lower_is_client, self._builder)
+                elif connection.can_be_offloaded:
+                    self._tls.note(flow, connection, lower_is_client=lower_is_client)
             else:
                 self._flow_table.note_unnumbered(flow)
         return True
+
+    def _restore(self, connection: Connection) -> None:
+        """Copy the state of a connection back from its flow, if it is offloaded."""
+        self._tls.restore(self._flow_table.flow_of(connection))
+        self._flow_table.restore(connection, self._builder.data)
 
     def _close(self, row: int) -> None:
         """Close the connection that a packet ends, of which nothing else is left to process."""
@@ -287,13 +319,13 @@ class ColumnarTracker:
         until = self._tracker.waits_until
         self._totals["waits_until"] = _LATEST_TIME if until is None else until
 
-    def _stay_on_slow_path(self, row: int) -> int:
-        """Process packets from a row on while their connections are not offloaded, and return the next row.
+    def _stay_on_slow_path(self, row: int, end: int) -> int:
+        """Process packets up to a row while their connections are not offloaded, and return the next row.
 
         The fast path would refuse each of them. To enter it takes longer than to process one of TLS.
         """
         states, flow_of_pair = self._flow_table.flows.states, self._flow_table.flow_of_pair
-        while row < self._packets.size:
+        while row < end:
             pair = int(self._pairs[row])
             flow = int(flow_of_pair[pair]) if pair >= 0 else -1
             if flow < 0 or states[flow]["offloaded"] or not self._run_slow_path(row):
@@ -314,7 +346,7 @@ class ColumnarTracker:
         if is_late or is_full or is_heavy:
             self._flow_table.restore_order()
             for connection in self._tracker.connections:
-                self._flow_table.restore(connection, self._builder.data)
+                self._restore(connection)
                 if not (is_heavy or _is_idle(connection, segment)):
                     break
         if is_late:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
+from unittest.mock import patch
 
 from decoders.frame.record import Direction, Kind, Record
 from decoders.tls.key_log import KeyLog
 from decoders.tls.session import Side
+from decoders.wire.columnar import tls_ahead
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.ledger import Ledger, SkipReason
@@ -40,11 +42,18 @@ def packets(wire: Iterable[Event], **options: Any) -> list[Packet]:
 
 
 def both(
-    sent: Sequence[Packet], keys: str, cuts: Sequence[int] = (), known_from: int = 0, **options: Any
+    sent: Sequence[Packet],
+    keys: str,
+    cuts: Sequence[int] = (),
+    known_from: int = 0,
+    *,
+    window: int = 5,
+    **options: Any,
 ) -> tuple[list[Record], Ledger]:
     """Return what the scalar tracker makes of packets, and assert that the columnar one makes the same.
 
-    The key log gets its text before packet number `known_from`, which begins a batch.
+    The key log gets its text before packet number `known_from`, which begins a batch. The columnar tracker
+    decrypts at least `window` packets ahead.
     """
     places = sorted({0, known_from, len(sent), *(cut % (len(sent) + 1) for cut in cuts)})
     batches = [(begin, sent[begin:end]) for begin, end in pairwise(places)]
@@ -58,11 +67,12 @@ def both(
     key_log = KeyLog()
     columnar = ColumnarTracker(SCHEMAS, **{"ports": {9092}, "run": 7, "key_log": key_log, **options})
     columnar_records: list[Record] = []
-    for begin, batch in batches:
-        if begin == known_from:
-            key_log.add(keys)
-        columnar_records += columnar.feed(PacketBatch.of(batch)).records()
-    columnar_records += columnar.finish().records()
+    with patch.multiple(tls_ahead, MIN_WINDOW=window, MAX_WINDOW=4 * window):
+        for begin, batch in batches:
+            if begin == known_from:
+                key_log.add(keys)
+            columnar_records += columnar.feed(PacketBatch.of(batch)).records()
+        columnar_records += columnar.finish().records()
     assert columnar_records == records
     assert (columnar.ledger, columnar.port_ledgers) == (scalar.ledger, scalar.port_ledgers)
     assert_balanced(scalar.ledger)

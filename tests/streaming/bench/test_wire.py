@@ -7,15 +7,20 @@ import io
 import pytest
 
 from decoders.frame.record import Closing, Kind, Pairing
+from decoders.tls.key_log import KeyLog
 from decoders.wire.pcap import PcapReader
 from streaming.bench import wire
+from streaming.bench.tls_capture import EncryptedCapture
 from streaming.bench.wire_capture import SHORT_CONNECTION, ShortConnections, SyntheticCapture
 from streaming.user_error import UserError
 from tests.decoders.wire.conversation import SCHEMAS, feed_all, new_tracker
+from tests.decoders.wire.encrypted import overhead
 
 
-def test_the_capture_is_one_conversation_a_client() -> None:
-    capture = SyntheticCapture(clients=3)
+@pytest.mark.parametrize("kind", [SyntheticCapture, EncryptedCapture])
+def test_the_capture_is_one_conversation_a_client(kind: type[SyntheticCapture]) -> None:
+    capture, key_log = kind(clients=3), KeyLog()
+    key_log.add(EncryptedCapture.key_log)
     file = io.BytesIO()
     for block in capture.blocks():
         file.write(block)
@@ -24,13 +29,14 @@ def test_the_capture_is_one_conversation_a_client() -> None:
     file.seek(0)
     packets = list(PcapReader(file))
     assert len(packets) == capture.packets
-    tracker = new_tracker()
+    tracker = new_tracker(key_log=key_log)
     records = feed_all(tracker, packets)
     assert len({record.connection for record in records}) == 3
     assert {record.kind for record in records} == {Kind.OPENED, Kind.REQUEST, Kind.RESPONSE}
     assert {record.pairing for record in records if record.kind is Kind.RESPONSE} == {Pairing.MATCHED}
     assert {record.closing for record in records} == {Closing.NONE}
-    assert tracker.ledger.captured == tracker.ledger.framed > 0
+    assert tracker.ledger.captured == tracker.ledger.framed + overhead(tracker.ledger)
+    assert bool(overhead(tracker.ledger)) == (kind is EncryptedCapture)
     assert [packet.captured_at for packet in packets] == sorted(packet.captured_at for packet in packets)
     assert SCHEMAS.api(records[-1].paired_api_key) is not None
 
@@ -59,6 +65,7 @@ def test_the_bench_reports_its_ratios() -> None:
     assert set(measured["ratios"]) == {
         "frames_vs_dpkt",
         "frames_vs_libpcap",
+        "tls_vs_plain",
         "short_connections_vs_steady",
         "memory_latter_vs_former_half",
     }

@@ -7,20 +7,35 @@ from typing import Any
 import numpy as np
 import pytest
 
+from decoders.tls.key_log import KeyLog
+from decoders.tls.receiver import Receiver
+from decoders.tls.records import RecordReader
 from decoders.wire.assembly import Assembly, AssemblySnapshot
 from decoders.wire.columnar.flows import Flows
 from decoders.wire.columnar.offload import offload, restore
 from decoders.wire.connection import Connection
+from decoders.wire.decryption import Decryption
 from decoders.wire.framing import Framer, FramerState
 from decoders.wire.kafka_layer import KafkaLayer
 from decoders.wire.pairing import RequestsInFlight
 from decoders.wire.stream import Chunk, Stream
 from decoders.wire.tracker import Tracker
+from tests.decoders.tls.writer import SUITES, TlsWriter
 from tests.decoders.wire.columnar.equality import packets_between
 from tests.decoders.wire.conversation import EVENTS, SCHEMAS
+from tests.decoders.wire.encrypted import encrypted
 
 PERMANENT = {
-    Connection: {"client", "server", "initial_sequence", "_recorder", "ledger", "_kafka", "_patience"},
+    Connection: {
+        "client",
+        "server",
+        "initial_sequence",
+        "_recorder",
+        "ledger",
+        "_kafka",
+        "_patience",
+        "_decryption",
+    },
     KafkaLayer: {
         "_detector",
         "_ledger",
@@ -44,15 +59,30 @@ PERMANENT = {
     Stream: {"_ledger", "_acknowledged"},
     RequestsInFlight: set[str](),
     Assembly: {"_max_frame"},
+    Decryption: {
+        "_key_log",
+        "_ledger",
+        "_session",
+        "_beginning",
+        "_is_read",
+        "_lost",
+        "_latest",
+        "_waits_since",
+    },
+    RecordReader: {"_next_begin"},
+    Receiver: {"_suite", "_secret", "_protection", "_messages", "_skipped", "_attempts", "has_begun"},
 }
 """Set by the constructor, or unchanged while the connection is offloaded."""
 EMPTY = {
-    Connection: {"is_closed", "_early", "_reset", "_decryption"},
+    Connection: {"is_closed", "_early", "_reset"},
     KafkaLayer: {"_raw_tokens", "_awaits_client", "_is_excluded"},
     Framer: {"_candidate", "_candidate_chunks"},
     Stream: {"_held", "_held_cost"},
     RequestsInFlight: set[str](),
     Assembly: set[str](),
+    Decryption: {"is_over", "_opening", "_awaiting", "_held", "_held_cost"},
+    RecordReader: {"is_seeking", "dropped"},
+    Receiver: set[str](),
 }
 """False, None, zero or empty in every connection that can be offloaded."""
 COPIED = {
@@ -62,18 +92,26 @@ COPIED = {
     Stream: {"_next", "_next_sequence", "_end"},
     RequestsInFlight: {"_queue", "_ids", "_in_order", "_latest", "_last_before_loss", "_ids_repeat", "_turn"},
     Assembly: {"size", "_first", "_bytes", "_passed"},
+    Decryption: {"_readers", "_sources"},
+    RecordReader: {"offset", "_buffer"},
+    Receiver: {"number"},
 }
 
 
 def ordinary_connections() -> list[Connection]:
-    """The same conversation after each packet after which it can be offloaded."""
-    packets = packets_between(EVENTS, segment=50)
+    """The same conversation, in plaintext and over TLS, after packets after which it can be offloaded."""
     found = []
-    for count in range(1, len(packets)):
-        tracker = Tracker(SCHEMAS, ports={9092}, run=7)
-        for packet in packets[:count]:
-            tracker.feed(packet)
-        found += [connection for connection in tracker.connections if connection.can_be_offloaded]
+    for suite in (None, SUITES[0], SUITES[3]):
+        writer = TlsWriter(*suite or SUITES[0])
+        packets = packets_between(encrypted(EVENTS, writer, 90) if suite else EVENTS, segment=50)
+        for count in range(1, len(packets), 1 if suite is None else 5):
+            key_log = KeyLog() if suite else None
+            if key_log is not None:
+                key_log.add(writer.key_log)
+            tracker = Tracker(SCHEMAS, ports={9092}, run=7, key_log=key_log)
+            for packet in packets[:count]:
+                tracker.feed(packet)
+            found += [connection for connection in tracker.connections if connection.can_be_offloaded]
     return found
 
 
@@ -81,10 +119,22 @@ ORDINARY = ordinary_connections()
 
 
 def parts(connection: Connection) -> list[Any]:
-    kafka = connection._kafka
+    kafka, decryption = connection._kafka, connection.decryption
     framers = list(kafka._framers.values())
     assemblies = [framer._assembly for framer in framers if framer._assembly]
-    return [connection, kafka, kafka._in_flight, *framers, *connection._streams.values(), *assemblies]
+    of_tls: list[Any] = []
+    if decryption is not None:
+        receivers = [decryption.receiver(direction) for direction in decryption._readers]
+        of_tls = [decryption, *decryption._readers.values(), *receivers]
+    return [
+        connection,
+        kafka,
+        kafka._in_flight,
+        *framers,
+        *connection._streams.values(),
+        *assemblies,
+        *of_tls,
+    ]
 
 
 def test_each_attribute_is_copied_or_there_is_a_reason() -> None:
@@ -98,7 +148,7 @@ def test_each_attribute_is_copied_or_there_is_a_reason() -> None:
 
 
 def test_a_flow_restores_the_state_that_was_offloaded() -> None:
-    with_requests = with_frames = 0
+    with_requests = with_frames = with_records = 0
     for connection in ORDINARY:
         before, flows = connection.snapshot(), Flows()
         assembled = offload(connection, flows, flows.acquire(), True, 1)
@@ -111,8 +161,10 @@ def test_a_flow_restores_the_state_that_was_offloaded() -> None:
         assert connection.snapshot() == before
         with_requests += bool(before.kafka.in_flight.requests)
         with_frames += any(before.kafka.frames.values())
+        with_records += before.records is not None and any(before.records.held.values())
     assert with_requests
     assert with_frames
+    assert with_records
 
 
 @pytest.mark.parametrize("size", range(9))

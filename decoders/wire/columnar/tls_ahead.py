@@ -1,0 +1,216 @@
+"""Decrypts the TLS records of offloaded flows before the fast path comes to them, window by window.
+
+Compiled code cannot decrypt. So the records of a window are cut first, then each is opened with the number
+that it has if nothing unusual comes before, and then the fast path processes the packets. A record that was
+opened has that number, or it would not have opened. Where the fast path cannot go on, the connection is
+restored, and the scalar tracker reads its records until the next window begins.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decoders.frame.record import Direction
+from decoders.tls.protection import OpenNext
+from decoders.wire.columnar.flow_table import FlowTable
+from decoders.wire.columnar.frames import FrameBatchBuilder
+from decoders.wire.columnar.packets import PacketBatch
+from decoders.wire.columnar.segments import SegmentBatch
+from decoders.wire.columnar.tls_window import (
+    NO_STREAM,
+    PIECE,
+    RECORD,
+    SHORTEST_RECORD,
+    STREAM_AHEAD,
+    TlsWindow,
+    cut_records,
+    gather,
+)
+from decoders.wire.connection import Connection
+from decoders.wire.decryption import Decryption
+from decoders.wire.stream import Chunk
+
+MIN_WINDOW: Final = 256
+MAX_WINDOW: Final = 4096
+"""Packets of a window: few while connections wait to be offloaded, more and more while none do."""
+_DIRECTIONS: Final = (Direction.TO_BROKER, Direction.TO_CLIENT)
+
+
+class TlsAhead:
+    """The connections that are decrypted, and the window that the fast path processes."""
+
+    def __init__(self, table: FlowTable) -> None:
+        self.window = TlsWindow.empty()
+        self._table = table
+        self._size = MIN_WINDOW
+        self._waiting: dict[int, tuple[Connection, bool]] = {}
+        """Connections by flow that can be offloaded, and `lower_is_client`."""
+        self._followed: dict[int, Decryption] = {}
+        """By flow, what decrypts the connections that are offloaded."""
+        self._openers: dict[int, list[OpenNext]] = {}
+        """By flow, what opens the records of each direction."""
+        self._stream_of = np.empty((0, len(_DIRECTIONS)), np.int64)
+        self._ciphertext = np.empty(0, np.uint8)
+        self._streams = 0
+
+    def begin_batch(self, packets: int) -> None:
+        """Prepare for a batch of packets."""
+        self.window = TlsWindow.empty(packets)
+
+    def note(self, flow: int, connection: Connection, *, lower_is_client: bool) -> None:
+        """Note that a connection that is decrypted can be offloaded when the next window begins."""
+        self._waiting[flow] = connection, lower_is_client
+
+    def open(
+        self,
+        packets: PacketBatch,
+        segments: SegmentBatch,
+        pairs: NDArray[np.int64],
+        begin: int,
+        builder: FrameBatchBuilder,
+    ) -> int:
+        """Begin a window at a packet, put its plaintext into the builder's data, and return where it ends."""
+        self._size = MIN_WINDOW if self._waiting else min(2 * self._size, MAX_WINDOW)
+        self._offload(builder)
+        end = min(packets.size, begin + self._size)
+        # Without packets this compiles the code that is needed later.
+        if self._followed or not packets.size:
+            self._gather(segments, pairs, begin, end)
+            self._open(*self._cut(packets, segments, begin, end), builder)
+        return end
+
+    def close(self) -> None:
+        """End the window: what is held of records goes back to the connections."""
+        if not self._streams:
+            return
+        streams, flows = self.window.streams[: self._streams], self._table.flows
+        self._stream_of[streams["flow"], streams["direction"]] = NO_STREAM
+        held = flows.streams[streams["flow"], streams["direction"]]["held"]
+        states = flows.states[streams["flow"]]
+        is_followed = states["offloaded"] & states["is_tls"]
+        for number in np.flatnonzero(is_followed & ((held > 0) | (streams["held"] > 0))).tolist():
+            self._give_back(number, self._followed[int(streams["flow"][number])])
+        self._streams = 0
+
+    def restore(self, flow: int) -> None:
+        """Give back what is held of the records of a flow, before it is restored."""
+        decryption = self._followed.pop(flow, None)
+        if decryption is None:
+            return
+        del self._openers[flow]
+        for column, direction in enumerate(_DIRECTIONS):
+            row = self._table.flows.streams[flow, column]
+            number = int(self._stream_of[flow, column]) if flow < len(self._stream_of) else NO_STREAM
+            if number != NO_STREAM:
+                self._give_back(number, decryption)
+            elif not row["held"]:
+                decryption.go_on(direction, int(row["next"]), ())
+
+    def _offload(self, builder: FrameBatchBuilder) -> None:
+        for flow, (connection, lower_is_client) in self._waiting.items():
+            if connection.is_closed or connection.decryption is None:
+                continue
+            self._table.offload(connection, lower_is_client, builder)
+            if self._table.flows.states[flow]["offloaded"]:
+                self._followed[flow] = decryption = connection.decryption
+                self._openers[flow] = [decryption.receiver(each).open_next for each in _DIRECTIONS]
+        self._waiting.clear()
+
+    def _gather(self, segments: SegmentBatch, pairs: NDArray[np.int64], begin: int, end: int) -> None:
+        flows = self._table.flows
+        if len(self._stream_of) < len(flows.states):
+            self._stream_of = np.full((len(flows.states), len(_DIRECTIONS)), NO_STREAM)
+        rows, streams = self.window.rows, _at_least(self.window.streams, end - begin, STREAM_AHEAD)
+        arrays = (pairs, self._table.flow_of_pair, flows.states, flows.streams)
+        self._streams = gather(segments, *arrays, begin, end, self._stream_of, rows, streams)
+        self.window = self.window._replace(streams=streams)
+
+    def _cut(
+        self, packets: PacketBatch, segments: SegmentBatch, begin: int, end: int
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the streams of the window and its records."""
+        streams = self.window.streams[: self._streams]
+        held = {number: self._held(number) for number in np.flatnonzero(streams["held"]).tolist()}
+        for number, chunks in held.items():
+            streams["pieces"][number] += len(chunks)
+        for first, size in (("start", "size"), ("first_piece", "pieces")):
+            streams[first] = np.cumsum(streams[size]) - streams[size]
+        streams["next_piece"] = streams["first_piece"]
+        total = int(streams["size"].sum())
+        self._ciphertext = _at_least(self._ciphertext, total, np.uint8)
+        pieces = _at_least(self.window.pieces, int(streams["pieces"].sum()), PIECE)
+        records = _at_least(self.window.records, total // SHORTEST_RECORD + 1, RECORD)
+        self.window = self.window._replace(pieces=pieces, records=records)
+        for number, chunks in held.items():
+            self._put_held(number, chunks)
+        packet = packets.data, packets.captured_at, packets.positions, segments, self._table.flows.states
+        count = cut_records(*packet, begin, end, self.window, self._streams, self._ciphertext)
+        return streams[streams["records"] > 0], records[:count]
+
+    def _open(self, streams: NDArray[Any], records: NDArray[Any], builder: FrameBatchBuilder) -> None:
+        """Decrypt the records into the builder's data."""
+        records["plain"] += builder.take(int(records["size"].sum()))
+        ciphertext, target = self._ciphertext.data, builder.data.data
+        begins, plain_begins = records["at"], records["plain"]
+        ends = begins + records["end"] - records["begin"]
+        bounds = (each.tolist() for each in (begins, ends, plain_begins, plain_begins + records["size"]))
+        # Tuples that outlive their turn would keep the garbage collector busy.
+        places = zip(*bounds, strict=True)
+        columns = ("flow", "direction", "number", "first_record", "records")
+        by_stream = zip(*(streams[each].tolist() for each in columns), strict=True)
+        for flow, column, number, first, count in by_stream:
+            of_stream = islice(places, count)
+            opened = self._openers[flow][column](ciphertext, of_stream, number, target)
+            if opened < count:
+                records[first + opened : first + count]["opened"] = False
+                deque(of_stream, 0)
+
+    def _held(self, number: int) -> list[Chunk]:
+        """Return what is held of the record with which a stream of the window begins."""
+        stream = self.window.streams[number]
+        return self._followed[int(stream["flow"])].incomplete(_DIRECTIONS[stream["direction"]])
+
+    def _put_held(self, number: int, chunks: list[Chunk]) -> None:
+        stream = self.window.streams[number]
+        content = b"".join(chunk.payload for chunk in chunks)
+        start = int(stream["start"])
+        self._ciphertext[start : start + len(content)] = np.frombuffer(content, np.uint8)
+        for chunk in chunks:
+            piece = (chunk.end - stream["base"], chunk.captured_at, chunk.position, chunk.acknowledgment)
+            self.window.pieces[stream["next_piece"]] = piece
+            stream["next_piece"] += 1
+
+    def _give_back(self, number: int, decryption: Decryption) -> None:
+        """Let a connection hold what the fast path holds of a record of a stream in the window."""
+        stream = self.window.streams[number]
+        row = self._table.flows.streams[stream["flow"], stream["direction"]]
+        end, base = int(row["next"]), int(stream["base"])
+        begin = end - int(row["held"])
+        chunks = self._chunks(stream, begin - base, end - base) if begin < end else []
+        decryption.go_on(_DIRECTIONS[stream["direction"]], begin, chunks)
+
+    def _chunks(self, stream: np.void, begin: int, end: int) -> list[Chunk]:
+        """Return the bytes between two places of a stream's region, as they were captured."""
+        first, start, base = int(stream["first_piece"]), int(stream["start"]), int(stream["base"])
+        pieces = self.window.pieces[first : first + int(stream["pieces"])]
+        chunks, at = [], begin
+        first = int(np.searchsorted(pieces["end"], begin, "right"))
+        for piece_end, captured_at, position, acknowledgment in pieces[first:].tolist():
+            stop = min(piece_end, end)
+            payload = self._ciphertext[start + at : start + stop].tobytes()
+            place = base + at, payload, captured_at, position, acknowledgment
+            chunks.append(Chunk(*place, starts_segment=False))
+            at = stop
+            if at == end:
+                break
+        return chunks
+
+
+def _at_least(array: NDArray[Any], size: int, kind: Any) -> NDArray[Any]:
+    """Return an array of at least a size: the same one, or a new one."""
+    return array if len(array) >= size else np.zeros(max(size, 2 * len(array)), kind)

@@ -1,0 +1,212 @@
+"""Compiled: the TLS records of the next packets of a batch, cut out of the streams before they are decrypted.
+
+A *window* is a run of consecutive packets. Of each direction of a flow that is decrypted, the bytes that are
+next in order are gathered in one region, behind those of its record that is not complete so far. Bytes that
+are not in order end the region: what follows in the window is left to the scalar tracker.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decoders.compilation import compiled
+from decoders.tls.protection import TAG_SIZE
+from decoders.tls.records import HEADER_SIZE, MAX_FRAGMENT, ContentType
+from decoders.wire.columnar.copying import copy_bytes
+from decoders.wire.columnar.flows import TO_BROKER, TO_CLIENT
+from decoders.wire.columnar.segments import SegmentBatch
+from decoders.wire.columnar.sequence_numbers import distance
+from decoders.wire.stream import SEQUENCE_SPACE
+
+NO_STREAM = -1
+SHORTEST_RECORD = HEADER_SIZE + TAG_SIZE
+_FIRST_TYPE, _LAST_TYPE = int(min(ContentType)), int(max(ContentType))
+_MAJOR_VERSION, _HIGHEST_MINOR_VERSION = 3, 3
+
+ROW = np.dtype([("stream", np.int64), ("begin", np.int64), ("size", np.int64), ("end", np.int64)])
+"""A packet: its stream in the window or NO_STREAM, where its new bytes begin in the batch's data, how many
+they are, and where they end in the stream's region."""
+STREAM_AHEAD = np.dtype(
+    [
+        ("flow", np.int64),
+        ("direction", np.int64),
+        ("base", np.int64),
+        ("next_sequence", np.int64),
+        ("number", np.int64),
+        ("held", np.int64),
+        ("size", np.int64),
+        ("start", np.int64),
+        ("limit", np.int64),
+        ("pieces", np.int64),
+        ("first_piece", np.int64),
+        ("next_piece", np.int64),
+        ("records", np.int64),
+        ("first_record", np.int64),
+        ("next_record", np.int64),
+        ("is_out_of_order", np.bool_),
+    ]
+)
+"""One direction of a flow in the window.
+
+Its region has `size` bytes at `start` of the ciphertext, of which `held` were captured before the window. It
+begins at offset `base` of the stream and ends before `next_sequence`. Places in the region count from its
+start; behind `limit` no record can be cut. Record `number` is the first one of the `records` from
+`first_record` on. Its `pieces` from `first_piece` on say which packets carried it. `next_record` and
+`next_piece` are how far the fast path has come.
+"""
+RECORD = np.dtype(
+    [
+        ("begin", np.int64),
+        ("content", np.int64),
+        ("end", np.int64),
+        ("at", np.int64),
+        ("plain", np.int64),
+        ("size", np.int64),
+        ("type", np.int64),
+        ("opened", np.bool_),
+    ]
+)
+"""A complete record: where in its region it begins, its encrypted content begins, and it ends.
+
+It begins at `at` of the ciphertext. Once `opened`, what it has encrypted is the `size` bytes at `plain` of
+the batch's data. `type` is the content type in its header.
+"""
+PIECE = np.dtype(
+    [
+        ("end", np.int64),
+        ("captured_at", np.int64),
+        ("position", np.int64),
+        ("acknowledgment", np.int64),
+    ]
+)
+"""Bytes of one segment: where they end in the region, and the fields of `Chunk` of these names."""
+
+
+class TlsWindow(NamedTuple):
+    """What the fast path reads of a window. `rows` has a row for each packet of the batch."""
+
+    rows: NDArray[Any]
+    streams: NDArray[Any]
+    records: NDArray[Any]
+    pieces: NDArray[Any]
+
+    @classmethod
+    def empty(cls, packets: int = 0) -> TlsWindow:
+        """A window without streams."""
+        rows = np.zeros(packets, ROW)
+        rows["stream"] = NO_STREAM
+        return cls(rows, np.zeros(1, STREAM_AHEAD), np.zeros(1, RECORD), np.zeros(1, PIECE))
+
+
+@compiled(None)
+def gather(  # noqa: PLR0917 - columns
+    segments: SegmentBatch,
+    pairs: Any,
+    flow_of_pair: Any,
+    flows: Any,
+    streams: Any,
+    begin: int,
+    end: int,
+    stream_of: Any,
+    rows: Any,
+    found: Any,
+) -> Any:
+    """Find the streams of the packets from `begin` to `end`, and which bytes of each are next in order.
+
+    `stream_of`, of shape (flows, 2), is NO_STREAM, and then the number of each stream in `found`. Returns how
+    many streams were found.
+    """
+    count = 0
+    for row in range(begin, end):
+        pair = pairs[row]
+        flow = flow_of_pair[pair] if pair >= 0 else np.int64(-1)
+        if flow < 0 or not flows[flow].is_tls or not flows[flow].offloaded:
+            continue
+        size = segments.ends[row] - segments.starts[row]
+        if size == 0:
+            continue
+        direction = TO_BROKER if segments.forward[row] == flows[flow].lower_is_client else TO_CLIENT
+        if stream_of[flow, direction] == NO_STREAM:
+            stream_of[flow, direction] = count
+            new, state = found[count], streams[flow, direction]
+            new.flow, new.direction, new.number = flow, direction, state.number
+            new.next_sequence, new.held = state.next_sequence, state.held
+            new.base, new.size = state.next - state.held, state.held
+            new.pieces, new.records, new.is_out_of_order = 0, 0, False
+            count += 1
+        stream = found[stream_of[flow, direction]]
+        ahead = distance(segments.sequences[row], stream.next_sequence)
+        repeated = max(0, min(size, -ahead))
+        if stream.is_out_of_order or repeated == size:
+            continue
+        if ahead > 0 or segments.missing[row]:
+            stream.is_out_of_order = True
+            continue
+        stream.next_sequence = (stream.next_sequence + size - repeated) & (SEQUENCE_SPACE - 1)
+        stream.size += size - repeated
+        stream.pieces += 1
+        rows[row].stream = stream_of[flow, direction]
+        rows[row].begin, rows[row].size = segments.starts[row] + repeated, size - repeated
+        rows[row].end = stream.size
+    return count
+
+
+@compiled(None)
+def cut_records(  # noqa: PLR0917 - columns
+    data: Any,
+    captured_at: Any,
+    positions: Any,
+    segments: SegmentBatch,
+    flows: Any,
+    begin: int,
+    end: int,
+    window: TlsWindow,
+    count: int,
+    ciphertext: Any,
+) -> Any:
+    """Copy the bytes of the packets to the regions of `count` streams, and cut these into records.
+
+    `next_piece` of each stream must say where its pieces of this window go. Returns the number of records.
+    """
+    for row in range(begin, end):
+        place = window.rows[row]
+        if place.stream == NO_STREAM:
+            continue
+        stream = window.streams[place.stream]
+        target = stream.start + place.end - place.size
+        copy_bytes(data[place.begin : place.begin + place.size], ciphertext[target : target + place.size])
+        piece = window.pieces[stream.next_piece]
+        piece.end, piece.captured_at, piece.position = place.end, captured_at[row], positions[row]
+        piece.acknowledgment = segments.acknowledgments[row]
+        stream.next_piece += 1
+    total, plain = 0, 0
+    for number in range(count):
+        stream = window.streams[number]
+        explicit_nonce = flows[stream.flow].explicit_nonce
+        stream.next_piece, stream.limit = stream.first_piece, stream.size
+        stream.first_record = stream.next_record = total
+        at = 0
+        while at + HEADER_SIZE <= stream.size:
+            header = stream.start + at
+            length = (np.int64(ciphertext[header + 3]) << 8) + ciphertext[header + 4]
+            is_known = _FIRST_TYPE <= ciphertext[header] <= _LAST_TYPE
+            is_known = is_known and ciphertext[header + 1] == _MAJOR_VERSION
+            is_known = is_known and 1 <= ciphertext[header + 2] <= _HIGHEST_MINOR_VERSION
+            if not is_known or length < TAG_SIZE + explicit_nonce or length > MAX_FRAGMENT:
+                stream.limit = at
+                break
+            if at + HEADER_SIZE + length > stream.size:
+                break
+            record = window.records[total]
+            record.begin, record.content = at, at + HEADER_SIZE + explicit_nonce
+            record.end, record.at = at + HEADER_SIZE + length, header
+            record.plain, record.size = plain, length - explicit_nonce - TAG_SIZE
+            record.type, record.opened = ciphertext[header], True
+            plain += record.size
+            at = record.end
+            total += 1
+        stream.records = total - stream.first_record
+    return total
