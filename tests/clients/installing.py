@@ -10,31 +10,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from streaming.broker.ivy import retrieve
 from streaming.broker.java import java
 from streaming.user_error import UserError
 from tests.clients.releases import jars_of
 from tests.clients.table import FOLDER, Client
 
 PATIENCE = 900.0
-_TOOLS = {
-    "python": (),
-    "java": ("javac",),
-    "proxy": (),
-    "go": ("go",),
-    "node": ("node", "npm"),
-    "rust": ("cargo",),
-}
+_TOOLS = {"python": (), "java": ("javac",), "go": ("go",), "node": ("node", "npm")}
 _COMPLETE = "complete"
-_PROXY = """\
-<ivy-module version="2.0">
-  <info organisation="kipwatch" module="clients"/>
-  <configurations><conf name="application"/></configurations>
-  <dependencies>
-    <dependency org="{organisation}" name="{module}" rev="{version}" conf="application->default"/>
-  </dependencies>
-</ivy-module>
-"""
 Command = list[str | Path]
 
 
@@ -62,9 +45,7 @@ def installed(client: Client, version: str) -> Command:
 
 def _digest(client: Client) -> str:
     """What is installed anew when it changes: sources that are compiled, and further packages."""
-    sources = [
-        path for name in ("*.go", "*.java", "*.rs") for path in sorted((FOLDER / client.folder).glob(name))
-    ]
+    sources = [path for name in ("*.go", "*.java") for path in sorted((FOLDER / client.folder).glob(name))]
     parts = [path.read_bytes() for path in sources] + [package.encode() for package in client.also]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
@@ -111,17 +92,6 @@ def _go(client: Client, version: str, home: Path) -> Command:
     return [home / "client"]
 
 
-def _install_rust(client: Client, version: str, home: Path) -> None:
-    _run(["cargo", "init", "--quiet", "--bin", "--vcs", "none", "--name", "client"], home)
-    shutil.copy(FOLDER / client.folder / "main.rs", home / "src")
-    _run(["cargo", "add", "--quiet", f"{client.package}@={version}", *client.also], home)
-    _run(["cargo", "build", "--quiet"], home)
-
-
-def _rust(client: Client, version: str, home: Path) -> Command:
-    return [home / "target" / "debug" / "client"]
-
-
 def _install_java(client: Client, version: str, home: Path) -> None:
     classes = ["Client", "StreamsClient"]
     classes += ["ShareClient"] if "share" in client.steps_of(version, "99") else []
@@ -133,25 +103,6 @@ def _java(client: Client, version: str, home: Path) -> Command:
     return [java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{home}:{_class_path(version)}", "Client"]
 
 
-def _install_proxy(client: Client, version: str, home: Path) -> None:
-    """Fetch an application for the JVM. Its program starts it, with kipwatch's own Python."""
-    organisation, module = client.package.split(":")
-    pins = home / "ivy.xml"
-    pins.write_text(_PROXY.format(organisation=organisation, module=module, version=version))
-    try:
-        retrieve(pins, home / "jars", _ignore)
-    except UserError as error:
-        raise MissingError(str(error)) from error
-
-
-def _proxy(client: Client, version: str, home: Path) -> Command:
-    return [sys.executable, FOLDER / client.folder / "client.py", home / "jars" / "application"]
-
-
-def _ignore(line: str) -> None:
-    """Report nothing."""
-
-
 def _class_path(version: str) -> str:
     try:
         return ":".join(map(str, jars_of(version)))
@@ -159,12 +110,5 @@ def _class_path(version: str) -> str:
         raise MissingError(str(error)) from error
 
 
-_INSTALL = {
-    "python": _install_python,
-    "node": _install_node,
-    "go": _install_go,
-    "java": _install_java,
-    "proxy": _install_proxy,
-    "rust": _install_rust,
-}
-_COMMAND = {"python": _python, "node": _node, "go": _go, "java": _java, "proxy": _proxy, "rust": _rust}
+_INSTALL = {"python": _install_python, "node": _install_node, "go": _install_go, "java": _install_java}
+_COMMAND = {"python": _python, "node": _node, "go": _go, "java": _java}

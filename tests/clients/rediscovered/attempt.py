@@ -49,8 +49,7 @@ def attempt(bug: Bug, version: str, command: Command, port: int, capture: Path) 
     """Play a program against the server at a port."""
     topic = f"t{uuid.uuid4().hex[:8]}"
     with captured(port, capture):
-        if not bug.server.own:
-            ask(port)
+        ask(port)
         failed = play([*command, f"{HOST}:{port}", topic, *bug.steps], capture.with_suffix(".output"))
     examination = examine(capture, default_schemas(), [port])
     return Attempt(
@@ -65,16 +64,11 @@ def attempt(bug: Bug, version: str, command: Command, port: int, capture: Path) 
 
 def ask(port: int) -> None:
     """Ask a server for its versions, by version 0, which every one supports."""
-    exchange(port, write_request(default_schemas(), "ApiVersions", 0, 1, "bystander", {}))
-
-
-def exchange(port: int, request: bytes) -> bytes:
-    """Send a request on a connection of its own. Returns the response, empty if the server closes instead."""
+    request = write_request(default_schemas(), "ApiVersions", 0, 1, "bystander", {})
     with socket.create_connection((HOST, port), PATIENCE) as connection:
         connection.sendall(_LENGTH.pack(len(request)) + request)
         stream = connection.makefile("rb")
-        length = stream.read(_LENGTH.size)
-        return stream.read(_LENGTH.unpack(length)[0]) if length else b""
+        stream.read(_LENGTH.unpack(stream.read(_LENGTH.size))[0])
 
 
 def outcome(bug: Bug, attempts: Sequence[Attempt]) -> str:

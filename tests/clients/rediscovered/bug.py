@@ -14,11 +14,10 @@ BUGS = Path(__file__).parent / "bugs"
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the program connects to: one of `release`, `knows` and `own` is set.
+    """What the program connects to: either `release` or `knows` is set.
 
     `release` is a real broker. `knows` is a scripted one: the versions that it serves by API. It answers
-    with `answers`, by API, and with the default of each field otherwise. The program of an `own` server
-    listens at the bootstrap address itself.
+    with `answers`, by API, and with the default of each field otherwise.
     """
 
     release: str = ""
@@ -27,14 +26,11 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     refusal: str = "range"
     """What the scripted broker sends beside error 35 to an unknown version of ApiVersions: the `range` that
     it has, an `empty` list, or a `newer` range that ends at the refused version."""
-    own: bool = False
 
     @property
     def name(self) -> str:
         """What a reader calls it."""
-        if self.release:
-            return f"Kafka {self.release}"
-        return "its own" if self.own else "scripted"
+        return f"Kafka {self.release}" if self.release else "scripted"
 
 
 class Bug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

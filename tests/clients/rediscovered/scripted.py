@@ -9,7 +9,7 @@ import socketserver
 import struct
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from decoders.codec.request import Request, read_request
@@ -83,11 +83,12 @@ def scripted(server: Server) -> Iterator[int]:
 
     class Connection(socketserver.StreamRequestHandler):
         def handle(self) -> None:
-            while len(length := self.rfile.read(_LENGTH.size)) == _LENGTH.size:
-                response = broker.respond(self.rfile.read(_LENGTH.unpack(length)[0]))
-                if response is None:
-                    return
-                self.wfile.write(_LENGTH.pack(len(response)) + response)
+            with suppress(ConnectionError):
+                while len(length := self.rfile.read(_LENGTH.size)) == _LENGTH.size:
+                    response = broker.respond(self.rfile.read(_LENGTH.unpack(length)[0]))
+                    if response is None:
+                        return
+                    self.wfile.write(_LENGTH.pack(len(response)) + response)
 
     with _Listener((HOST, port), Connection) as listener:
         threading.Thread(target=listener.serve_forever, args=(0.05,), daemon=True).start()
