@@ -1,8 +1,15 @@
-"""The report of one step of a bucket, which the driver publishes."""
+"""The report of one step of a bucket, which the driver publishes.
+
+Reports travel compressed: the driver holds those of a whole batch, and strangers decide how much there is to
+report.
+"""
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
+import zstandard
 
 from expectations.identity.claim import Claim
 from expectations.judging.finding import Finding
@@ -43,3 +50,18 @@ class Report(msgspec.Struct):
     usage: list[Usage] = []
     changes: Changes = msgspec.field(default_factory=Changes)
     claims: list[Claim] = []
+
+
+_DECODER: Final = msgspec.msgpack.Decoder(Report)
+_COMPRESSOR: Final = zstandard.ZstdCompressor(level=1)
+_DECOMPRESSOR: Final = zstandard.ZstdDecompressor()
+
+
+def pack_report(report: Report) -> bytes:
+    """Encode and compress a report."""
+    return _COMPRESSOR.compress(msgspec.msgpack.encode(report))
+
+
+def unpack_report(packed: bytes) -> Report:
+    """Return the report that was packed."""
+    return _DECODER.decode(_DECOMPRESSOR.decompress(packed))

@@ -21,6 +21,7 @@ from streaming.judging.report import Report
 from streaming.log import QUERY_LOG
 from streaming.metrics.exposition import Exposition, serve
 from streaming.query.application_metrics import ApplicationMetrics
+from streaming.query.batch_reports import BatchReports
 from streaming.query.exit_reason import UNKNOWN, explain
 from streaming.query.findings_sink import FindingsSink
 from streaming.query.kafka_watch import KafkaWatch
@@ -194,24 +195,20 @@ class Application:
         self._kafka_watch.record_wait()
 
     def _process_batch(self, session: SparkSession, batch_id: int, batch_reports: Iterator[Report]) -> None:
-        reports = list(batch_reports)
-        findings = [finding for report in reports for finding in report.findings]
-        self._metrics.findings_refused.inc(self._findings.write(findings))
+        batch = BatchReports(batch_reports, keeps_findings=self._archive is not None)
+        self._metrics.findings_refused.inc(self._findings.write(batch.findings()))
         if self._archive is not None and self._compaction is not None:
             # The session has one query, which is active before its first batch.
             query = str(session.streams.active[0].id)
-            day = self._archive.write(query, batch_id, reports)
+            day = self._archive.write(query, batch_id, batch.reports)
             self._compaction.after_batch(query, batch_id, day)
-        self._sink.add_batch(batch_id, reports)
+        self._sink.add_batch(batch_id, batch.reports)
         self._readiness.record_batch(batch_id, time.monotonic())
         self._latest_batch = batch_id
-        frames = sum(sum(kinds.values()) for report in reports for kinds in report.frames.values())
-        if frames:
+        if batch.frames:
             self._has_judged = True
-            undecodable = sum(sum(report.undecodable.values()) for report in reports)
-            QUERY_LOG.info(
-                "batch", batch=batch_id, frames=frames, findings=len(findings), undecodable=undecodable
-            )
+            counts = {"frames": batch.frames, "findings": batch.found, "undecodable": batch.undecodable}
+            QUERY_LOG.info("batch", batch=batch_id, **counts)
 
     def _is_healthy(self) -> bool:
         latest_batch_at, kafka_away_at = self._progress.latest_batch_at, self._kafka_watch.away_at

@@ -20,7 +20,7 @@ from streaming.judging.identity_step import (
     IdentityStep,
     bucket_of_identity,
 )
-from streaming.judging.report import Report
+from streaming.judging.report import Report, pack_report
 from streaming.query.partition_keys import bucket_of_key, key_of_bucket
 from streaming.query.value_state import StoredBytes
 from streaming.query.worker import begin_task, end_task
@@ -35,7 +35,7 @@ PASS_THROUGH_KEYS = 16
 
 
 class Stepped(msgspec.Struct):
-    """A row of the previous stage: a report to pass through, as msgpack, or claims to judge."""
+    """A row of the previous stage: a packed report to pass through, or claims to judge."""
 
     report: bytes | None = None
     claims: list[Claim] = []
@@ -50,9 +50,7 @@ def stepped_rows(report: Report, buckets: int) -> Iterator[Row]:
     for claim in report.claims:
         claims.setdefault(bucket_of_identity(claim.identity, buckets), []).append(claim)
     report.claims = []
-    yield _row(
-        key_of_bucket(report.bucket % PASS_THROUGH_KEYS), Stepped(report=msgspec.msgpack.encode(report))
-    )
+    yield _row(key_of_bucket(report.bucket % PASS_THROUGH_KEYS), Stepped(report=pack_report(report)))
     for number, claims_of_bucket in claims.items():
         yield _row(key_of_bucket(number), Stepped(claims=claims_of_bucket))
 
@@ -127,4 +125,4 @@ class IdentityProcessor(StatefulProcessor):
 
 
 def _report_row(report: Report) -> Row:
-    return Row(bucket=report.bucket, report=msgspec.msgpack.encode(report))
+    return Row(bucket=report.bucket, report=pack_report(report))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import msgspec
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StatefulProcessor
 
-from streaming.judging.report import Report
+from streaming.judging.report import Report, unpack_report
 from streaming.query.checkpoint import add_empty_batch, delete_orphaned_offsets
 from streaming.query.identity_stage import REPORT_SCHEMA, STEPPED_SCHEMA, IdentityProcessor
 from streaming.query.stages import INPUT_SCHEMA, BucketProcessor, decode_stage
@@ -21,7 +20,6 @@ from streaming.settings.release import table_text
 
 FETCH_WAIT = 20
 """Maximum milliseconds that a fetch waits at the broker. Kafka's default of 500 would delay short batches."""
-_REPORT = msgspec.msgpack.Decoder(Report)
 
 
 class BatchError(Exception):
@@ -63,7 +61,7 @@ def start_query(
             # Spark searches the text of a Py4JJavaError for signs of an interruption, with a pattern that
             # recurses for each character: stopping a query amid a batch would cause a StackOverflowError.
             raise BatchError(str(error)) from None
-        process(batch_id, (_REPORT.decode(bytes(row.report)) for row in rows))
+        process(batch_id, (unpack_report(bytes(row.report)) for row in rows))
 
     delete_orphaned_offsets(reports.sparkSession, configuration.checkpoint)
     add_empty_batch(reports.sparkSession, configuration.checkpoint)

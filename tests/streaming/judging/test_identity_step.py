@@ -16,7 +16,7 @@ from expectations.identity.claim import Claim, Identity, IdentityKind
 from expectations.judging.identity_judge import IdentityJudge, IdentityState
 from expectations.judging.terms import Terms
 from streaming.judging.identity_step import IdentityStep, bucket_of_identity
-from streaming.judging.report import Report
+from streaming.judging.report import Report, unpack_report
 from streaming.query.identity_stage import IdentityProcessor, Stepped, stepped_rows
 from streaming.query.partition_keys import bucket_of_key, key_of_bucket
 from streaming.state.bucket import Bucket
@@ -125,7 +125,7 @@ def clock(now: int) -> Any:
 
 
 def reports(rows: Iterator[Any]) -> list[Report]:
-    return [msgspec.msgpack.decode(row.report, type=Report) for row in rows]
+    return [unpack_report(row.report) for row in rows]
 
 
 def test_a_report_without_claims_passes_through_and_touches_no_state(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql import Row
 
@@ -13,7 +12,7 @@ from decoders.frame.record import Record, pack
 from decoders.retention import REPUBLISH_AFTER
 from expectations.judging.finding import Finding
 from expectations.judging.terms import Terms
-from streaming.judging.report import Report
+from streaming.judging.report import unpack_report
 from streaming.query.identity_stage import TICK_INTERVAL, IdentityProcessor
 from streaming.query.stages import BucketProcessor, decode_stage
 
@@ -120,7 +119,7 @@ class StandIn:
 
     def _add(self, rows: list[Row]) -> None:
         for row in rows:
-            report = msgspec.msgpack.decode(row.report, type=Report)
+            report = unpack_report(row.report)
             self.findings.update({finding.id: finding for finding in report.findings})
             for rule, verdicts in report.checks.items():
                 for verdict, count in verdicts.items():

@@ -16,7 +16,7 @@ from expectations.judging.outcome import SUPPRESSED
 from expectations.judging.terms import Terms
 from expectations.rules.base.rule import Level
 from streaming.judging.bucket_input import pack_input
-from streaming.judging.report import Report
+from streaming.judging.report import Report, unpack_report
 from streaming.query.identity_stage import Stepped
 from streaming.query.partition_keys import key_of_bucket
 from streaming.query.stages import SUMMARY_INTERVAL, BucketProcessor
@@ -92,7 +92,7 @@ def step(processor: Any, store: Store, sent: list[Window], number: int) -> Repor
         msgspec.msgpack.decode(row.stepped, type=Stepped)
         for row in processor.handleInputRows((key_of_bucket(number),), iter(rows), store)
     ]
-    (report,) = [msgspec.msgpack.decode(one.report, type=Report) for one in stepped if one.report]
+    (report,) = [unpack_report(one.report) for one in stepped if one.report]
     return report
 
 

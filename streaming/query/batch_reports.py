@@ -1,0 +1,41 @@
+"""The reports of a batch, read so that the findings of all of them are never in memory together.
+
+Strangers decide how many findings a batch has: a million of them, decoded, would take gigabytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from expectations.judging.finding import Finding
+from streaming.judging.report import Report
+
+
+class BatchReports:
+    """The reports of a batch. `findings` must be read to the end before `reports`."""
+
+    def __init__(self, reports: Iterable[Report], *, keeps_findings: bool = False) -> None:
+        """`reports` are made one by one as they are read. With `keeps_findings` they keep what they found."""
+        self._unread = reports
+        self._keeps_findings = keeps_findings
+        self.reports: list[Report] = []
+        self.found = 0
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield the findings of each report, and count them in `found`."""
+        for report in self._unread:
+            self.found += len(report.findings)
+            yield from report.findings
+            if not self._keeps_findings:
+                report.findings = []
+            self.reports.append(report)
+
+    @property
+    def frames(self) -> int:
+        """The number of frames that were judged."""
+        return sum(sum(kinds.values()) for report in self.reports for kinds in report.frames.values())
+
+    @property
+    def undecodable(self) -> int:
+        """The number of frames among them that could not be decoded."""
+        return sum(sum(report.undecodable.values()) for report in self.reports)
