@@ -23,6 +23,8 @@ from tests.exchange import advertisement
 BROKER: Final = SocketAddress(bytes([10, 67, 0, 2]), 9092)
 NAMES_OF_CONNECTION: Final = 10
 CONNECTIONS_OF_BLOCK: Final = 100
+FRAMES_OF_NAME: Final = 2
+"""Requests that say a name; one response a connection comes on top."""
 NAMES_OF_BLOCK: Final = NAMES_OF_CONNECTION * CONNECTIONS_OF_BLOCK
 STAYS_OPEN: Final = 10
 """Of so many blocks, the connections of one are never closed."""
