@@ -15,6 +15,7 @@ from expectations.conversation.observation import Observation
 from expectations.report.broker import Ranges, api_name
 from expectations.report.client import Client, Software, VersionUse
 from expectations.report.coverage import Checks, coverage_of
+from expectations.report.header_bytes import HeaderBytes
 from expectations.rules.base.negotiation_rule import FIRST_VERSION_WITH_SOFTWARE
 from expectations.rules.base.rule import Rule
 
@@ -40,11 +41,13 @@ class Activity(msgspec.Struct):
     not_random: dict[str, None] = {}
     versions: dict[int, dict[int, int]] = {}
     offered: dict[int, int] = {}
+    headers: HeaderBytes = msgspec.field(default_factory=HeaderBytes)
 
     def record(self, observation: Observation) -> None:
         """Record an observation of a connection. Only requests are counted."""
         if observation.kind is not Kind.REQUEST:
             return
+        self.headers.record(observation)
         self.requests += observation.count
         used = self.versions.setdefault(observation.api_key, {})
         used[observation.api_version] = used.get(observation.api_version, 0) + observation.count
@@ -64,6 +67,7 @@ class Activity(msgspec.Struct):
     def conclude(self, conversation: Conversation) -> None:
         """Complete the activity of a connection that has ended, with what its client did not send."""
         self.connections = 1
+        self.headers.conclude(conversation)
         if conversation.client_id is not None:
             _list(self.client_ids, conversation.client_id)
         asked = max(self.versions.get(API_VERSIONS, {}), default=None)
@@ -79,6 +83,7 @@ class Activity(msgspec.Struct):
         self.without_api_versions += other.without_api_versions
         self.old_api_versions += other.old_api_versions
         self.count(other.checks)
+        self.headers.add(other.headers)
         for names, more in ((self.client_ids, other.client_ids), (self.not_random, other.not_random)):
             for name in more:
                 _list(names, name)
@@ -101,6 +106,10 @@ class Activity(msgspec.Struct):
             old_api_versions=self.old_api_versions,
             not_random_member_ids=list(self.not_random),
             versions=[self._use(key, api_names) for key in sorted(self.versions)],
+            requests_on_header_v3=self.headers.on_header_v3,
+            client_id_bytes_repeated=self.headers.repeated,
+            client_id_bytes_saved=self.headers.saved,
+            instance_id_bytes=self.headers.instance_ids,
         )
 
     def _use(self, key: int, api_names: Mapping[int, str]) -> VersionUse:

@@ -31,7 +31,9 @@ class Client(msgspec.Struct):
 
     `without_api_versions` counts connections, seen from their beginning, on which requests were sent
     but never ApiVersions. `old_api_versions` counts those that sent ApiVersions only below version 3,
-    although the broker supports it.
+    although the broker supports it. `client_id_bytes_repeated` are the bytes of client IDs that were sent
+    after the first of a connection, `client_id_bytes_saved` those that null client IDs on header 3 saved, and
+    `instance_id_bytes` those of the client instance IDs there (KIP-1313).
     """
 
     client_software_name: str | None
@@ -44,6 +46,10 @@ class Client(msgspec.Struct):
     old_api_versions: int
     not_random_member_ids: list[str]
     versions: list[VersionUse]
+    requests_on_header_v3: int = 0
+    client_id_bytes_repeated: int = 0
+    client_id_bytes_saved: int = 0
+    instance_id_bytes: int = 0
 
     @property
     def software(self) -> Software:

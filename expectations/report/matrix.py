@@ -112,6 +112,7 @@ def facts_of(client: Client) -> Iterator[str]:
     if client.not_random_member_ids:
         ids = ", ".join(map(printable, client.not_random_member_ids))
         yield f"member IDs that are UUIDs, but not random ones: {ids}"
+    yield from _header_facts(client)
     behind = [
         f"{use.api} {use.versions[-1]} of {use.highest_offered}"
         for use in client.versions
@@ -119,6 +120,17 @@ def facts_of(client: Client) -> Iterator[str]:
     ]
     if behind:
         yield f"newest version used, of what a broker offered: {', '.join(behind)}"
+
+
+def _header_facts(client: Client) -> Iterator[str]:
+    """Yield what KIP-1313 saves this client software, or would save it."""
+    if client.requests_on_header_v3:
+        share = f"{client.requests_on_header_v3:,} of {counted(client.requests, 'request')}"
+        saved, costs = client.client_id_bytes_saved, client.instance_id_bytes
+        yield f"header 3: {share}; client IDs left out {saved:,} bytes, instance IDs take {costs:,}"
+    if client.client_id_bytes_repeated:
+        repeated = client.client_id_bytes_repeated
+        yield f"client IDs sent again on the same connection: {counted(repeated, 'byte')}"
 
 
 def feature_lines(use: FeatureUse) -> Iterator[str]:

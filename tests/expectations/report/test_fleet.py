@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 from decoders.schema.registry import default_schemas
+from expectations.judging.judge import open_connection
 from expectations.report.activity import LISTED_IDS, Activity
 from expectations.report.client import Client
+from expectations.report.header_bytes import HeaderBytes
+from expectations.report.matrix import facts_of
 from expectations.rules.catalogue import RULES
 from streaming.check.examination import Examination, examine
 from tests.captures import planted, real_clients
-from tests.exchange import SOFTWARE, Exchange, advertisement
+from tests.exchange import ID_A, SOFTWARE, Exchange, advertisement
 from tests.streaming.captures import write_capture
 
 RANDOM, NOT_RANDOM = "e24NXjHETwqbHS9qjD5dcQ", "AAECAwQFBgcICQoLDA0ODw"
@@ -119,3 +122,43 @@ def test_a_request_whose_api_was_not_captured_is_counted_under_none() -> None:
         ("unknown", None, (), 1),
         ("Metadata", 3, (), 1),
     ]
+
+
+def test_bytes_of_client_ids_are_counted_as_kip_1313_argues(tmp_path: Path) -> None:
+    """Sent once on header 3, again and again below it; each header 3 has 16 bytes of the instance."""
+    exchange = Exchange()
+    exchange.request("ApiVersions", 6, SOFTWARE, client_id="größe", instance_id=ID_A)
+    for _ in range(3):
+        exchange.request("Metadata", 14, instance_id=ID_A)
+    (client,) = clients_of(tmp_path, exchange)
+    assert client.requests_on_header_v3 == 4
+    assert (client.client_id_bytes_saved, client.instance_id_bytes) == (3 * len("größe".encode()), 4 * 16)
+    assert client.client_id_bytes_repeated == 0
+    assert "header 3: 4 of 4 requests; client IDs left out 21 bytes, instance IDs take 64" in facts_of(client)
+
+
+def test_a_client_below_header_3_repeats_its_id(tmp_path: Path) -> None:
+    exchange = Exchange()
+    exchange.negotiate(client_id="orders")
+    for client_id in ("orders", "orders", None):
+        exchange.request("Metadata", 12, client_id=client_id)
+    (client,) = clients_of(tmp_path, exchange)
+    assert (client.requests_on_header_v3, client.client_id_bytes_saved, client.instance_id_bytes) == (0, 0, 0)
+    assert client.client_id_bytes_repeated == 2 * len("orders")
+    assert "client IDs sent again on the same connection: 12 bytes" in facts_of(client)
+
+
+def test_bytes_of_a_software_are_the_sum_over_its_connections() -> None:
+    total = HeaderBytes()
+    for number in range(1, 3):
+        exchange, headers = Exchange(), HeaderBytes()
+        for _ in range(1 + number):
+            exchange.request("Metadata", 12, client_id="orders")
+        (window,) = exchange.windows()
+        state = open_connection(window.connection)
+        for observation in window.observations:
+            state.conversation.process(observation)
+            headers.record(observation)
+        headers.conclude(state.conversation)
+        total.add(headers)
+    assert total == HeaderBytes(requests=5, with_client_id=5, repeated=3 * len("orders"))
