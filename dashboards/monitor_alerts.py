@@ -100,7 +100,7 @@ def _lag_growing(places: Places) -> Alert:
         f"max by (job) ({lag}) > {GROWING_LAG} and {grows}",
         summary="Frames come faster than they are judged.",
         description=(
-            "{{ $value | humanize }} records wait to be judged, and their number keeps growing. What the "
+            "{{ $value | humanize }} frames wait to be judged, and their number keeps growing. What the "
             "topic no longer keeps is lost unjudged."
         ),
         runbook=places.section("kipwatchlaggrowing"),

@@ -1,4 +1,4 @@
-"""The record of the frames topic: a frame with its envelope, and what of a frame may be kept.
+"""The record: a frame with when and where it was seen, and what of a frame may be kept.
 
-`columnar` does the same for whole batches.
+`columnar` does the same for whole batches, and holds the blocks in which records travel.
 """

@@ -3,8 +3,8 @@
 The feeder does so before it publishes and `check` before it judges, so both judge the same bytes. Three
 things happen to a frame:
 
-- *cut*: it ends before the first byte of the first record payload, or after 256 KiB. Its true length stays
-  in the envelope, and nothing after the cut can be judged.
+- *cut*: it ends before the first byte of the first record payload, or after 256 KiB. Its record keeps
+  the true length, and nothing after the cut can be judged.
 - *blanked*: the content of a field is overwritten with zero bytes. The frame still decodes, and only that
   field has changed.
 - *distrusted*: if a guarded field cannot be located, nothing after that place is kept. A frame of a guarded

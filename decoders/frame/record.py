@@ -1,23 +1,20 @@
-"""The topic record: one frame, or one event of a connection, in an envelope of fixed layout.
+"""The record: one frame, or one event of a connection, with when, where and on which connection it was seen.
 
-The feeder writes these records to `kipwatch.frames`; the query and `check` read them. A frame can be decoded
-from its record alone: the envelope of a response names the request it was paired with, and that request's
-API and version.
+A frame can be decoded from its record alone: that of a response names the request it was paired with, and
+that request's API and version. The feeder publishes records to `kipwatch.frames` in blocks, see
+`columnar/block.py`.
 """
 
 from __future__ import annotations
 
 import enum
-import functools
 import ipaddress
-import struct
 from dataclasses import dataclass
 
-ENVELOPE_VERSION = 1
 NO_RECORD = 0
 """No record of a connection has this sequence number: they start at 1."""
 NAME_BYTES = 24
-"""The most bytes of a cluster's or feeder's name in UTF-8: the envelope has no room for more."""
+"""The most bytes of a cluster's or feeder's name in UTF-8. Every block and every finding repeats them."""
 
 
 class Kind(enum.IntEnum):
@@ -82,10 +79,6 @@ class Flag(enum.IntFlag):
     """On NOT_KAFKA: the server sent something, so it speaks that protocol."""
 
 
-class RecordError(ValueError):
-    """Bytes that are not a record of a known envelope version."""
-
-
 class Endpoint(str):
     """An address and port as people write them: `127.0.0.1:9092`, `[::1]:9092`."""
 
@@ -136,129 +129,3 @@ class Record:
     def is_cut(self) -> bool:
         """Whether bytes of the frame were not captured or were cut away."""
         return self.true_length > len(self.frame)
-
-
-ENVELOPE = (
-    ("version", "B"),
-    ("kind", "B"),
-    ("direction", "B"),
-    ("pairing", "B"),
-    ("closing", "B"),
-    ("flags", "B"),
-    ("run", "Q"),
-    ("sequence", "q"),
-    ("captured_at", "q"),
-    ("paired_sequence", "q"),
-    ("paired_api_key", "h"),
-    ("paired_api_version", "h"),
-    ("position", "q"),
-    ("true_length", "q"),
-    ("client_address", "16s"),
-    ("client_port", "H"),
-    ("server_address", "16s"),
-    ("server_port", "H"),
-    ("cluster", f"{NAME_BYTES}s"),
-    ("feeder", f"{NAME_BYTES}s"),
-    ("captured_length", "I"),
-)
-"""The fields of the envelope in order, each with its format code of the module `struct`; all big-endian."""
-_ENVELOPE = struct.Struct(">" + "".join(code for _, code in ENVELOPE))
-
-
-@functools.lru_cache(maxsize=100_000)
-def _address(endpoint: Endpoint) -> tuple[bytes, int]:
-    host, _, port = endpoint.rpartition(":")
-    address = ipaddress.ip_address(host.strip("[]"))
-    if isinstance(address, ipaddress.IPv4Address):
-        return bytes(10) + b"\xff\xff" + address.packed, int(port)
-    return address.packed, int(port)
-
-
-@functools.lru_cache(maxsize=100_000)
-def _endpoint(address: bytes, port: int) -> Endpoint:
-    mapped = ipaddress.IPv6Address(address).ipv4_mapped
-    return Endpoint.of(mapped.packed if mapped else address, port)
-
-
-def pack(record: Record) -> bytes:
-    """Encode a record as a topic value. The connection is not part of it, but the topic's key."""
-    return (
-        _ENVELOPE.pack(
-            ENVELOPE_VERSION,
-            record.kind,
-            record.direction,
-            record.pairing,
-            record.closing,
-            record.flags,
-            record.run,
-            record.sequence,
-            record.captured_at,
-            record.paired_sequence,
-            record.paired_api_key,
-            record.paired_api_version,
-            record.position,
-            record.true_length,
-            *_address(record.client),
-            *_address(record.server),
-            record.cluster.encode(),
-            record.feeder.encode(),
-            len(record.frame),
-        )
-        + record.frame
-    )
-
-
-def unpack(connection: bytes, value: bytes) -> Record:
-    """Decode a topic value. Raises RecordError if it is not a whole record of this envelope version."""
-    if len(value) < _ENVELOPE.size or value[0] != ENVELOPE_VERSION:
-        raise RecordError(f"not a record of envelope version {ENVELOPE_VERSION}: {value[:8].hex()}")
-    (
-        _,
-        kind,
-        direction,
-        pairing,
-        closing,
-        flags,
-        run,
-        sequence,
-        captured_at,
-        paired_sequence,
-        paired_api_key,
-        paired_api_version,
-        position,
-        true_length,
-        client_address,
-        client_port,
-        server_address,
-        server_port,
-        cluster,
-        feeder,
-        captured_length,
-    ) = _ENVELOPE.unpack_from(value)
-    frame = value[_ENVELOPE.size :]
-    if len(frame) != captured_length:
-        raise RecordError(f"the envelope says {captured_length} bytes, the frame has {len(frame)}")
-    try:
-        return Record(
-            kind=Kind(kind),
-            connection=connection,
-            run=run,
-            sequence=sequence,
-            captured_at=captured_at,
-            client=_endpoint(client_address, client_port),
-            server=_endpoint(server_address, server_port),
-            cluster=cluster.rstrip(b"\0").decode(),
-            feeder=feeder.rstrip(b"\0").decode(),
-            direction=Direction(direction),
-            pairing=Pairing(pairing),
-            closing=Closing(closing),
-            flags=Flag(flags),
-            paired_sequence=paired_sequence,
-            paired_api_key=paired_api_key,
-            paired_api_version=paired_api_version,
-            position=position,
-            true_length=true_length,
-            frame=frame,
-        )
-    except ValueError as error:
-        raise RecordError(f"not a record: {error}") from error

@@ -14,7 +14,8 @@ class Evidence(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where a frame is stored, and its first bytes.
 
     In a capture file: the file's name and the byte `position` of the packet. In a topic: its name, the
-    `partition` and the `offset` of the record. `beginning` holds the frame's first EVIDENCE_BYTES bytes.
+    `partition` and the `offset` of the block, and the `row` in that. `beginning` holds the frame's first
+    EVIDENCE_BYTES bytes.
     """
 
     source: str
@@ -22,6 +23,7 @@ class Evidence(msgspec.Struct, frozen=True, array_like=True, gc=False):
     position: int | None = None
     partition: int | None = None
     offset: int | None = None
+    row: int | None = None
 
     @classmethod
     def in_file(cls, name: str, record: Record) -> Evidence:
@@ -29,9 +31,9 @@ class Evidence(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return cls(name, beginning_of(record), record.position)
 
     @classmethod
-    def in_topic(cls, name: str, partition: int, offset: int, record: Record) -> Evidence:
-        """Point to a record of a topic."""
-        return cls(name, beginning_of(record), None, partition, offset)
+    def in_topic(cls, name: str, place: tuple[int, int, int], record: Record) -> Evidence:
+        """Point to a record of a topic by its partition, the offset of its block, and its row in that."""
+        return cls(name, beginning_of(record), None, *place)
 
 
 NO_EVIDENCE = Evidence("", b"")

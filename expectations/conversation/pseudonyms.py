@@ -13,7 +13,7 @@ A pseudonym is a keyed hash (BLAKE2b). With the key an identity can be recognise
 identity from its pseudonym.
 
 The address of a client may be replaced before: a feeder that has the key writes an address of its own kind,
-`Pseudonyms.client`, into the envelope of each record. It has the same name as the plain address.
+`Pseudonyms.client`, into each record. It has the same name as the plain address.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class PublishedEvidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only
     """Where the offending frame is stored, and its first bytes in hex.
 
     In a capture file: its name, the byte `position` of the packet and, in a report, its number, counted from
-    1. In a topic: its name, the `partition` and the `offset` of the record.
+    1. In a topic: its name, the `partition` and the `offset` of the block, and the `row` in that, from 0.
     """
 
     source: str
@@ -34,6 +34,7 @@ class PublishedEvidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only
     position: int | None = None
     partition: int | None = None
     offset: int | None = None
+    row: int | None = None
     packet: int | None = None
 
     @classmethod
@@ -45,6 +46,7 @@ class PublishedEvidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only
             position=evidence.position,
             partition=evidence.partition,
             offset=evidence.offset,
+            row=evidence.row,
         )
 
 

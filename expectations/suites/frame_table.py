@@ -1,4 +1,4 @@
-"""The frames topic as a table: one row per record, with its envelope and the decoded header."""
+"""The frames topic as a table: one row per record, with its place and the decoded header."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from decoders.schema.registry import Schemas
 COLUMNS = {
     "partition": "int32",
     "offset": "int64",
+    "row": "int32",
     "kind": "string",
     "pairing": "string",
     "closing": "string",
@@ -37,16 +38,22 @@ COLUMNS = {
 connection is hex, times are nanoseconds since the epoch; what a record does not hold is null."""
 
 
-def frame_table(schemas: Schemas, records: Iterable[tuple[int, int, Record]]) -> pandas.DataFrame:
-    """Return the table of records, each given with its partition and offset."""
+def frame_table(schemas: Schemas, records: Iterable[tuple[int, int, int, Record]]) -> pandas.DataFrame:
+    """Return the table of records, each given with its partition, the offset of its block, and its row."""
     rows = [
-        {"partition": partition, "offset": offset, **_envelope(record), **_decoded(schemas, record)}
-        for partition, offset, record in records
+        {
+            "partition": partition,
+            "offset": offset,
+            "row": row,
+            **_captured(record),
+            **_decoded(schemas, record),
+        }
+        for partition, offset, row, record in records
     ]
     return pandas.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
 
-def _envelope(record: Record) -> dict[str, Any]:
+def _captured(record: Record) -> dict[str, Any]:
     return {
         "kind": record.kind.name,
         "pairing": record.pairing.name,

@@ -39,8 +39,8 @@ def run_frames_suite(frames: pandas.DataFrame) -> SuiteResult:
 
 
 def frames_suite() -> list[Any]:
-    """Return the expectations: on the table, on identity and order, on envelopes, on decoding."""
-    return [*_of_the_table(), *_of_identity(), *_of_the_envelope(), *_of_decoding()]
+    """Return the expectations: on the table, on identity and order, on what was captured, on decoding."""
+    return [*_of_the_table(), *_of_identity(), *_of_the_capture(), *_of_decoding()]
 
 
 def _of_the_table() -> list[Any]:
@@ -77,7 +77,7 @@ def _of_identity() -> list[Any]:
     ]
 
 
-def _of_the_envelope() -> list[Any]:
+def _of_the_capture() -> list[Any]:
     endpoints = [
         expect.ExpectColumnValuesToMatchRegex(
             column=column, regex=ENDPOINT, **_label(f"{column}-is-endpoint", CRITICAL)

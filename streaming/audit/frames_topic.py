@@ -7,15 +7,20 @@ from types import MappingProxyType
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from decoders.frame.record import Record, RecordError, unpack
+from decoders.frame.columnar.block import BlockError
+from decoders.frame.columnar.block_reading import read_block
+from decoders.frame.record import Record
 from streaming.settings.kafka_client import Setting, librdkafka_settings, made
 from streaming.user_error import UserError
 
 PATIENCE = 10.0
 """Seconds to wait for the next response of Kafka."""
+_FIRST_BLOCKS = 2
+"""How many blocks of a partition are read at first; each further time it is twice as many."""
+_MOST_BLOCKS = 1_024
 
-Placed = tuple[int, int, Record]
-"""Partition, offset, and the record at it."""
+Placed = tuple[int, int, int, Record]
+"""Partition, offset of a block, row in it, and the record there."""
 
 
 def latest_records(
@@ -36,7 +41,13 @@ def latest_records(
         },
     )
     try:
-        return list(_latest(consumer, topic, limit))
+        ends = _ends(consumer, topic)
+        share = max(1, limit // len(ends))
+        return [
+            placed
+            for partition, (low, high) in ends.items()
+            for placed in _latest(consumer, TopicPartition(topic, partition), low, high, share)
+        ]
     except KafkaException as error:
         cause: KafkaError = error.args[0]
         raise UserError(f"cannot read the topic {topic} at {bootstrap}: {cause.str()}") from error
@@ -44,28 +55,31 @@ def latest_records(
         consumer.close()
 
 
-def _latest(consumer: Consumer, topic: str, limit: int) -> Iterator[Placed]:
-    """Read each partition up to its present end, so that the audit of a busy topic ends."""
-    ends = _ends(consumer, topic)
-    share = max(1, limit // len(ends))
-    unread = {partition: high for partition, (low, high) in ends.items() if low < high}
-    consumer.assign(
-        [
-            TopicPartition(topic, partition, max(ends[partition][0], high - share))
-            for partition, high in unread.items()
-        ]
-    )
-    while unread:
+def _latest(consumer: Consumer, where: TopicPartition, low: int, high: int, share: int) -> list[Placed]:
+    """Read a partition backwards from its present end, until there are enough records."""
+    found: list[Placed] = []
+    begin, blocks = high, _FIRST_BLOCKS
+    while begin > low and len(found) < share:
+        end, begin = begin, max(low, begin - blocks)
+        blocks = min(2 * blocks, _MOST_BLOCKS)
+        found = [*_between(consumer, where, begin, end), *found]
+    return found[-share:]
+
+
+def _between(consumer: Consumer, where: TopicPartition, begin: int, end: int) -> Iterator[Placed]:
+    """Read the records from one offset up to another one."""
+    consumer.assign([TopicPartition(where.topic, where.partition, begin)])
+    while True:
         message = consumer.poll(PATIENCE)
         if message is None:
-            raise UserError(
-                f"Kafka sent nothing of the topic {topic} for {PATIENCE:.0f} s; check that the broker runs"
-            )
-        partition, offset = message.partition(), message.offset()
-        if _is_record(message) and offset < unread.get(partition, 0):
-            yield partition, offset, _unpacked(message)
-        if offset >= unread.get(partition, 0) - 1:
-            unread.pop(partition, None)
+            silent = f"Kafka sent nothing of the topic {where.topic} for {PATIENCE:.0f} s"
+            raise UserError(f"{silent}; check that the broker runs")
+        offset = message.offset()
+        if _is_record(message) and offset < end:
+            for row, record in enumerate(_opened(message)):
+                yield where.partition, offset, row, record
+        if offset >= end - 1:
+            return
 
 
 def _ends(consumer: Consumer, topic: str) -> dict[int, tuple[int, int]]:
@@ -89,9 +103,9 @@ def _is_record(message: Message) -> bool:
     return False
 
 
-def _unpacked(message: Message) -> Record:
+def _opened(message: Message) -> list[Record]:
     try:
-        return unpack(message.key() or b"", message.value() or b"")
-    except RecordError as error:
+        return list(read_block(message.value() or b""))
+    except BlockError as error:
         place = f"{message.topic()}, partition {message.partition()}, offset {message.offset()}"
-        raise UserError(f"{place} holds no record of kipwatch: {error}; check --frames-topic") from error
+        raise UserError(f"{place} holds no frames of kipwatch: {error}; check --frames-topic") from error

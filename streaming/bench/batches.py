@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,11 +14,12 @@ from typing import Any, NamedTuple, Self
 import msgspec
 from pyspark.sql.streaming import StatefulProcessor
 
-from streaming.bench.traffic import Keyed, publish
+from decoders.wire.columnar.frames import FrameBatch
+from streaming.bench.publishing import publish_blocks, publish_records
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
 from streaming.judging.report import Report
-from streaming.query.query import read_frames, reports_of, start_query
+from streaming.query.query import read_topic, reports_of, start_query
 from streaming.query.session import spark_session
 from streaming.settings.configuration import Configuration
 from streaming.user_error import UserError
@@ -30,16 +31,16 @@ _COLUMNS = "key binary, value binary, topic string, partition int, offset long"
 
 
 class Batch(NamedTuple):
-    """The number of records of a batch, and the seconds from trigger to commit."""
+    """The number of frames of a batch, and the seconds from trigger to commit."""
 
-    records: int
+    frames: int
     seconds: float
 
 
 class Bench:
     """A broker, a Spark session and the queries that are measured on them; a context manager.
 
-    `topics` holds the number of records written to each topic.
+    `topics` holds the number of frames written to each topic.
     """
 
     def __init__(self) -> None:
@@ -60,35 +61,43 @@ class Bench:
     ) -> None:
         self._stack.close()
 
-    def fill(self, topic: str, records: Iterator[Keyed]) -> int:
-        """Write records to a topic, and return their number."""
+    def fill(self, topic: str, batches: Iterable[FrameBatch], *, plain: bool = False) -> int:
+        """Write frames to a topic, in blocks or, `plain`, one a record; return their number."""
         create_topics(self._broker.internal, topic, self.configuration.findings_topic)
-        count = publish(self._broker.internal, topic, records)
+        count = (publish_records if plain else publish_blocks)(self._broker.internal, topic, batches)
         self.topics[topic] = self.topics.get(topic, 0) + count
         return count
 
     def monitor(
         self,
         topic: str,
-        records: int,
+        frames: int,
         frames_per_batch: int,
         connections: StatefulProcessor | None = None,
-        take: Callable[[int, Iterator[Report]], None] | None = None,
+        take: Callable[[int, Sequence[Report]], None] | None = None,
     ) -> list[Batch]:
-        """Run the whole query on the first `records` of a topic; returns the batches with records."""
-        configuration = self._with(topic, frames_per_batch)
-        reports = reports_of(self._session, configuration, connections)
-        return _run_until(start_query(reports, configuration, take or _exhaust), records)
+        """Run the whole query on the first `frames` of a topic; returns the batches with frames."""
+        configuration, counted = self._with(topic, frames_per_batch), dict[int, int]()
 
-    def bare(self, topic: str, records: int, frames_per_batch: int) -> list[Batch]:
-        """Run a query that only passes the first `records` of a topic to Python and back."""
+        def process(batch: int, reports: Iterator[Report]) -> None:
+            found = list(reports)
+            counted[batch] = sum(sum(report.captured.values()) for report in found)
+            if take:
+                take(batch, found)
+
+        reports = reports_of(self._session, configuration, connections)
+        return _run_until(start_query(reports, configuration, process), frames, counted)
+
+    def bare(self, topic: str, records: int, records_per_batch: int) -> list[Batch]:
+        """Run a query that only passes the first `records` of a topic, a frame each, to Python and back."""
 
         # As a local function it is pickled by value; otherwise workers would import this module.
         def identity(batches: Iterator[Any]) -> Iterator[Any]:
             yield from batches
 
-        configuration = self._with(topic, frames_per_batch)
-        rows = read_frames(self._session, configuration).mapInArrow(identity, _COLUMNS)
+        configuration = self._with(topic, records_per_batch)
+        read = read_topic(self._session, configuration, records_per_batch)
+        rows = read.select("key", "value", "topic", "partition", "offset").mapInArrow(identity, _COLUMNS)
         writer = rows.writeStream.format("noop").option("checkpointLocation", configuration.checkpoint)
         return _run_until(writer.trigger(processingTime="1 seconds").start(), records)
 
@@ -102,10 +111,13 @@ class Bench:
         )
 
 
-def _run_until(query: Any, records: int) -> list[Batch]:
-    """Wait until a query has read `records`, stop it, and return its batches. Raises UserError."""
+def _run_until(query: Any, frames: int, counted: Mapping[int, int] | None = None) -> list[Batch]:
+    """Wait until a query has read `frames`, stop it, and return its batches. Raises UserError.
+
+    `counted` holds the frames of each batch; without it a record is a frame.
+    """
     deadline, seen = time.monotonic() + BATCH_SECONDS, 0
-    while sum(batch.records for batch in _batches(query)) < records:
+    while sum(batch.frames for batch in _batches(query, counted)) < frames:
         if not query.isActive:
             raise UserError(f"the measured query ended: {query.exception()}")
         if len(query.recentProgress) > seen:
@@ -113,20 +125,18 @@ def _run_until(query: Any, records: int) -> list[Batch]:
         if time.monotonic() > deadline:
             raise UserError(f"the measured query has had no batch for {BATCH_SECONDS:.0f} s")
         time.sleep(0.1)
-    batches = _batches(query)
+    batches = _batches(query, counted)
     query.stop()
     return batches
 
 
-def _batches(query: Any) -> list[Batch]:
+def _batches(query: Any, counted: Mapping[int, int] | None) -> list[Batch]:
     progress = [json.loads(update.json) for update in query.recentProgress]
     return [
-        Batch(update["numInputRows"], update["durationMs"]["triggerExecution"] / 1000)
+        Batch(
+            update["numInputRows"] if counted is None else counted[update["batchId"]],
+            update["durationMs"]["triggerExecution"] / 1000,
+        )
         for update in progress
         if update["numInputRows"]
     ]
-
-
-def _exhaust(_batch: int, reports: Iterator[Report]) -> None:
-    for _ in reports:
-        pass

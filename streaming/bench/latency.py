@@ -6,16 +6,18 @@ broker. A delay ends when the metrics of the batch are set, and is rounded up to
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from decoders.schema.registry import default_schemas
+from decoders.wire.columnar.frames import FrameBatch
 from streaming.bench.batches import Bench
 from streaming.bench.report import report
-from streaming.bench.traffic import FRAMES_IN_ROUND, Keyed, Traffic, captured_now
+from streaming.bench.traffic import Traffic, captured_now
 from streaming.judging.report import Report
 
 FRAMES_PER_SECOND: Final = 1_000
@@ -35,7 +37,7 @@ class Delays:
         self.counts: Counter[int] = Counter()
         self._start = time.time() + WARM_UP
 
-    def add(self, _batch: int, reports: Iterator[Report]) -> None:
+    def add(self, _batch: int, reports: Sequence[Report]) -> None:
         """Add the delays of a batch, now that its metrics are set."""
         captured = [report.captured for report in reports]
         now = time.time()
@@ -71,15 +73,11 @@ def measure(seconds: int = SECONDS, frames_per_second: int = FRAMES_PER_SECOND) 
     return report("latency", figures | {"frames_per_second": float(frames_per_second)}, {})
 
 
-def _paced(traffic: Traffic, frames: int, frames_per_second: int) -> Iterator[Keyed]:
-    """Yield `frames` frames, each when it is due."""
-    rounds = (
-        keyed
-        for number in range(frames // (CONNECTIONS * FRAMES_IN_ROUND) + 1)
-        for keyed in traffic.round(number)
-    )
+def _paced(traffic: Traffic, frames: int, frames_per_second: int) -> Iterator[FrameBatch]:
+    """Yield `frames` frames, each slice when it is due."""
     start, size = time.monotonic(), frames_per_second // _SLICES
-    for place in range(frames):
-        if place % size == 0:
-            time.sleep(max(0.0, start + place / frames_per_second - time.monotonic()))
-        yield from captured_now(iter([next(rounds)]))
+    batches = itertools.chain.from_iterable(map(traffic.round, itertools.count()))
+    slices = itertools.chain.from_iterable(batch.parts(size) for batch in batches)
+    for number, part in enumerate(itertools.islice(slices, frames // size)):
+        time.sleep(max(0.0, start + number / _SLICES - time.monotonic()))
+        yield from captured_now(iter([part]))

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Iterator
 from functools import cache
 from random import Random
 from typing import Any, Final
 
 import msgspec
 
-from decoders.frame.record import Record, unpack
 from decoders.schema.registry import Schemas, default_schemas
 from expectations.conversation.members import member_name
 from expectations.conversation.occurrence import Evidence
@@ -25,7 +23,7 @@ from expectations.judging.judge import ConnectionState, Judge, open_connection
 from expectations.judging.terms import Terms
 from streaming.bench.batches import Batch, Bench
 from streaming.bench.report import report
-from streaming.bench.traffic import FRAMES_IN_ROUND, Keyed, Traffic, connection_id
+from streaming.bench.traffic import FRAMES_IN_ROUND, Traffic, connection_id
 from streaming.query.stages import BucketProcessor, bucket_of
 from streaming.state.bucket import Bucket
 from streaming.state.bucket_layout import pack_bucket
@@ -42,15 +40,15 @@ _SECOND: Final = 1_000_000_000
 
 def measure(idle: int = IDLE, batches: int = BATCHES) -> dict[str, Any]:
     """Measure; figures are bytes per connection and seconds per batch."""
-    traffic = itertools.chain(
-        Traffic(default_schemas(), OPENING, _OPENING_RUN).opening(),
-        _active(Traffic(default_schemas(), ACTIVE), batches),
-    )
+    traffic = Traffic(default_schemas(), ACTIVE)
     with Bench() as bench:
-        records = bench.fill("frames", traffic)
+        frames = bench.fill("frames", Traffic(default_schemas(), OPENING, _OPENING_RUN).opening())
+        frames += bench.fill("frames", traffic.opening())
+        # Each round in blocks of its own, as many as a batch reads.
+        frames += sum(bench.fill("frames", traffic.round(number)) for number in range(batches))
         buckets = bench.configuration.buckets
-        alone = bench.monitor("frames", records, ACTIVE * FRAMES_IN_ROUND)
-        beside = bench.monitor("frames", records, ACTIVE * FRAMES_IN_ROUND, Crowded(buckets, idle))
+        alone = bench.monitor("frames", frames, ACTIVE * FRAMES_IN_ROUND)
+        beside = bench.monitor("frames", frames, ACTIVE * FRAMES_IN_ROUND, Crowded(buckets, idle))
     figures = {
         "bytes_per_connection": bytes_per_connection(),
         "batch_seconds_alone": _median(alone, batches),
@@ -129,10 +127,6 @@ def _shift(state: ConnectionState, nanoseconds: int, random: Random) -> None:
         identity.claimed_until += nanoseconds
 
 
-def _active(traffic: Traffic, batches: int) -> Iterator[Keyed]:
-    return itertools.chain(traffic.opening(), *(traffic.round(number) for number in range(batches)))
-
-
 def _median(batches: list[Batch], last: int) -> float:
     """The median of the batches of active connections alone, without the first two."""
     return statistics.median(batch.seconds for batch in batches[-last + 2 : -1])
@@ -150,9 +144,9 @@ def _idle_by_bucket(idle: int, buckets: int) -> dict[int, list[int]]:
 def _packed_consumer(schemas: Schemas) -> bytes:
     traffic = Traffic(schemas, 1)
     said = itertools.chain(traffic.opening(), *(traffic.round(number) for number in range(5)))
-    records: list[Record] = [unpack(key, value) for key, value in said]
+    records = [record for batch in said for record in batch.records()]
     (window,) = windows_of(
-        schemas, [(record, Evidence.in_topic("frames", 0, 0, record)) for record in records]
+        schemas, [(record, Evidence.in_topic("frames", (0, 0, 0), record)) for record in records]
     )
     state = open_connection(window.connection)
     Judge(schemas.api_names).judge(state, window)

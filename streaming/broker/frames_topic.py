@@ -34,12 +34,14 @@ _DEFINITE: Final = frozenset(
 class FramesTopic:
     """Finds out whether the frames topic exists, and creates it as configured if it does not.
 
-    Kafka may be away for as long as it likes. `is_created` is True if this object has created the topic.
+    Kafka may be away for as long as it likes. `is_created` is True if this object has created the topic,
+    `partitions` how many it has, 0 while that is not known.
     """
 
     def __init__(self, bootstrap: str, name: str, topics: Topics, settings: Mapping[str, Setting]) -> None:
         """Ask Kafka. `settings` is the table [kafka] of the configuration. Raises UserError."""
         self.is_created = False
+        self.partitions = 0
         self._bootstrap, self._name, self._topics = bootstrap, name, topics
         self._admin = admin_client(bootstrap, settings)
         self._problem, self._is_settled = "", False
@@ -83,19 +85,20 @@ class FramesTopic:
 
     def _read(self, answer: Future[Any]) -> None:
         try:
-            answer.result()
+            described = answer.result()
         except KafkaException as failure:
             self._react(failure.args[0])
         else:
             self.is_created = self._verb == "create"
+            self.partitions = self._topics.frames.partitions if self.is_created else len(described.partitions)
             self._is_settled = True
 
     def _react(self, error: KafkaError) -> None:
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART and self._verb == "use":
             self._answer = self._created()
         elif error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-            # Another process has created it meanwhile.
-            self._is_settled = True
+            # Another process has created it meanwhile, perhaps with other partitions.
+            self._answer = self._asked()
         elif error.code() in _DEFINITE:
             self._problem = reason(self._verb, self._name, self._bootstrap, error)
             self._is_settled = True

@@ -27,7 +27,7 @@ _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the flags."""
     parser.add_argument(
-        "--records", type=int, default=10_000, help="maximum number of records to read (default: 10000)"
+        "--records", type=int, default=10_000, help="maximum number of frames to read (default: 10000)"
     )
     parser.add_argument(
         "--archive",

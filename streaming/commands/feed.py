@@ -6,7 +6,7 @@ import argparse
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -44,22 +44,27 @@ SETTINGS = (
     "user",
     "ring_mebibytes",
     "queue_mebibytes",
+    "block_milliseconds",
     "max_request_bytes",
     "tls_keylog",
     "feeder_metrics_address",
     "schemas",
     "log_level",
 )
-POLL_SECONDS = 0.2
+POLL_SECONDS = 0.05
+"""How long the feeder waits for packets at a time: no longer than frames may wait for their block."""
 TOPIC_SECONDS = 3.0
 """How long the feeder waits at its start for Kafka to say whether the frames topic exists."""
 MEBIBYTE = 1024 * 1024
 
 
 class PacketSource(NamedTuple):
-    """The packets to feed, the ID of the run, and the capture if they are live."""
+    """The packets to feed, the ID of the run, and the capture if they are live.
 
-    batches: Batches
+    `batches` reads the packets, and calls a function again and again while it waits for some.
+    """
+
+    batches: Callable[[Callable[[], None]], Batches]
     run: int
     capture: InterfaceCapture | None = None
 
@@ -157,13 +162,15 @@ def _open(
         ring_bytes = configuration.ring_mebibytes * MEBIBYTE
         excluded = configuration.excluded_networks
         capture = InterfaceCapture(configuration.interface, configuration.ports, ring_bytes, excluded)
-        return PacketSource(_polls(stack.enter_context(capture)), time.time_ns(), capture)
+        entered = stack.enter_context(capture)
+        return PacketSource(lambda _: _polls(entered), time.time_ns(), capture)
     if name == "-":
-        return PacketSource(standard_input(stopping.is_set, key_log), time.time_ns())
+        return PacketSource(lambda idle: standard_input(stopping.is_set, idle, key_log), time.time_ns())
     path = Path(name)
     if path.is_dir():
-        return PacketSource(follow(path, key_log), run_of_file(path))
-    return PacketSource(stack.enter_context(open_capture(path, key_log)).batches(), run_of_file(path))
+        return PacketSource(lambda _: follow(path, key_log), run_of_file(path))
+    opened = stack.enter_context(open_capture(path, key_log))
+    return PacketSource(lambda _: opened.batches(), run_of_file(path))
 
 
 def _feed(
@@ -191,7 +198,8 @@ def _feed(
         forbid_core_dumps()
     # After the switch of the user: librdkafka connects at once, and must not do so as root.
     mark = own.mark.settings if own else {}
-    feeder.run(source.batches, DryRun() if dry else _publisher(configuration, feeder, mark))
+    outlet = DryRun() if dry else _publisher(configuration, feeder, mark)
+    feeder.run(source.batches(feeder.idle), outlet)
     return feeder.captured_bytes
 
 
@@ -222,7 +230,8 @@ def _publisher(configuration: Configuration, feeder: Feeder, mark: Mapping[str, 
         settings,
         configuration.queue_mebibytes * MEBIBYTE,
         feeder.waits,
-        topic_problem=topic.problem,
+        topic=topic,
+        block_seconds=configuration.block_milliseconds / 1000,
     )
 
 

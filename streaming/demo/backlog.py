@@ -1,4 +1,4 @@
-"""Counts the records of the frames topic that the query has not judged yet, by its checkpoint."""
+"""Counts the blocks of the frames topic that the query has not judged yet, by its checkpoint."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RESPONSE_SECONDS: Final = 10.0
 """How long Kafka may take to tell where the topic ends."""
 
 Offsets = dict[int, int]
-"""The offset after the last record, by partition."""
+"""The offset after the last block, by partition."""
 
 
 class Backlog:
@@ -48,7 +48,7 @@ class Backlog:
 
 
 def waiting(end: Offsets, judged: Offsets) -> int:
-    """Return how many records up to an end are not judged."""
+    """Return how many blocks up to an end are not judged."""
     return sum(max(0, offset - judged.get(partition, 0)) for partition, offset in end.items())
 
 

@@ -163,7 +163,7 @@ class Demo:
             self.show(0.5)
 
     def _await_judged(self) -> None:
-        """Wait until all records that the topic holds now are judged. Raises UserError if nothing moves."""
+        """Wait until all blocks that the topic holds now are judged. Raises UserError if nothing moves."""
         self._patience = Patience(time.monotonic(), STALLED_SECONDS)
         end = self._backlog.end()
         while end is None or waiting(end, self._backlog.judged()):

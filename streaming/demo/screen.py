@@ -44,7 +44,7 @@ class Screen:
     def progress(
         self, feeder: MetricsPage | None, query: MetricsPage | None, waits: int, notes: Sequence[str]
     ) -> None:
-        """Print how many bytes are captured, frames judged and records waiting, and `notes` on why.
+        """Print how many bytes are captured, frames judged and blocks waiting, and `notes` on why.
 
         Printed at once when there is a new note, otherwise every ten seconds, and only what has changed.
         """
@@ -52,7 +52,7 @@ class Screen:
         counts = [
             _counted(feeder, metrics.CAPTURE_BYTES, "bytes captured"),
             _counted(query, metrics.FRAMES, "frames judged") if judging else "",
-            f"{waits:,} records wait to be judged" if waits else "",
+            f"{waits:,} blocks wait to be judged" if waits else "",
             _counted(query, metrics.OPEN_CONNECTIONS, "connections open") if judging else "",
         ]
         self.progress_line = "; ".join([", ".join(filter(None, counts)), *notes])

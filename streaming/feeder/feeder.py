@@ -127,6 +127,11 @@ class Feeder:
         self._measure_if_due()
         return not self._stopping.is_set()
 
+    def idle(self) -> None:
+        """Do what is due while the source waits for packets. Raises UserError if none can be published."""
+        self._poll_outlet()
+        self._measure_if_due()
+
     def run(self, batches: Batches, outlet: Outlet) -> None:
         """Feed until the source ends or `stopping` is set, then flush the outlet.
 

@@ -1,21 +1,26 @@
-"""Publishes records to Kafka, keyed by connection, in order, exactly once.
+"""Publishes records to Kafka in blocks, those of a connection in order, exactly once.
 
-While a broker is slow or unreachable, records wait in memory, without a limit of time and up to a limit of
-bytes; further ones are shed (see `shedding`). Publishing blocks only when there is no room for closings
-either; then the ring fills, and the kernel counts the packets that it drops.
+Records are collected until they fill a block for each partition, or some milliseconds have passed. While a
+broker is slow or unreachable, they wait in memory, without a limit of time and up to a limit of bytes;
+further ones are shed (see `shedding`). Publishing blocks only when there is no room for closings either; then
+the ring fills, and the kernel counts the packets that it drops.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from decoders.frame.columnar.packing import PackedFrames
-from decoders.frame.record import Record, pack, unpack
+from decoders.frame.columnar.block import MOST_FRAMES, headers_of
+from decoders.frame.columnar.block_reading import read_block
+from decoders.frame.columnar.block_writing import Block
+from decoders.frame.record import Record
 from decoders.wire.columnar.frames import FrameBatch
+from streaming.feeder.collected import Collected
 from streaming.feeder.shedding import Shedding
 from streaming.log import FEEDER_LOG
 from streaming.settings.kafka_client import Setting, librdkafka_settings, made
@@ -24,9 +29,7 @@ from streaming.user_error import UserError
 SHED_ABOVE, RECOVER_BELOW = 0.8, 0.5
 """Shares of the buffer at which shedding begins and ends."""
 OVERHEAD = 512
-"""Approximate memory of a waiting record beside its own bytes."""
-POLL_EVERY = 256
-"""Records of a batch between two polls for delivery reports."""
+"""Approximate memory of a waiting block beside its own bytes."""
 FLUSH_STEP = 0.2
 """Seconds between two looks at the topic while the feeder waits for Kafka at its end."""
 
@@ -34,9 +37,21 @@ CLIENT_ID = "kipwatch-feeder"
 """The client ID of all Kafka clients of the feeder, by which another feeder may exclude them."""
 _DEFAULTS: Mapping[str, Setting] = {
     "client.id": CLIENT_ID,
-    "compression.type": "lz4",
-    "linger.ms": 20,
+    # Blocks are compressed, and large enough for a request each.
+    "compression.type": "none",
+    "linger.ms": 0,
 }
+
+
+class Topic(Protocol):
+    """The topic to publish to."""
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions it has, 0 while that is not known."""
+
+    def problem(self) -> str:
+        """Say why it cannot be published to; "" if it can, or that is not known. Called often."""
 
 
 class Publisher:
@@ -50,24 +65,28 @@ class Publisher:
     def __init__(
         self,
         bootstrap: str,
-        topic: str,
+        name: str,
         settings: Mapping[str, Setting],
         buffer_bytes: int,
         waits: Callable[[], bool],
         *,
-        topic_problem: Callable[[], str] = lambda: "",
+        topic: Topic,
+        block_seconds: float = 0.1,
     ) -> None:
-        """Connect. `settings` are librdkafka's, as `kafka_client` describes them.
+        """Connect. `name` is the topic's, `settings` are librdkafka's, as `kafka_client` describes them.
 
-        `waits` is called repeatedly while there is no room, and returns whether to go on waiting.
-        `topic_problem` is called often, and says why the topic cannot be published to, "" otherwise. Raises
-        UserError for settings that librdkafka refuses, or that the publisher itself must set.
+        `waits` is called repeatedly while there is no room, and returns whether to go on waiting. Records
+        wait `block_seconds` for others of their block. Raises UserError for settings that librdkafka refuses,
+        or that the publisher itself must set.
         """
         self.shedding = Shedding()
-        self.delivered, self.refused, self.waiting_bytes = 0, 0, 0
+        self.delivered, self.refused = 0, 0
         self.fatal = ""
-        self._topic, self._buffer_bytes, self._waits = topic, buffer_bytes, waits
-        self._topic_problem = topic_problem
+        self._name, self._buffer_bytes, self._waits = name, buffer_bytes, waits
+        self._topic, self._partitions = topic, 0
+        """Set once: a connection must not change its partition."""
+        self._collected = Collected(block_seconds)
+        self._queued_bytes = self._queued = 0
         self._overfull = self._unreachable = False
         self._logged: set[int] = set()
         """Codes of the errors that were logged since Kafka last accepted a record."""
@@ -82,6 +101,7 @@ class Publisher:
             "log_level": 0,
         }
         self._producer = _producer(bootstrap, settings, required)
+        self._check_topic()
 
     @property
     def is_accepting(self) -> bool:
@@ -98,28 +118,33 @@ class Publisher:
         """Bytes of the watched connections that were captured and not published."""
         return self.shedding.bytes
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Approximate memory of the records that wait, for their block or for Kafka."""
+        return self._queued_bytes + self._collected.bytes
+
     def publish(self, record: Record) -> None:
-        """Queue a record, or shed it."""
+        """Collect a record, or shed it."""
         for admitted in self.shedding.admit(record, overfull=self._overfull):
-            self._queue(admitted)
+            self._collect(admitted)
 
     def publish_batch(self, batch: FrameBatch) -> None:
-        """Queue or shed all records of a batch, polling in between."""
-        packed = PackedFrames(batch)
-        for number, record in enumerate(batch.in_order()):
-            if isinstance(record, Record):
-                self.publish(record)
-            elif self._overfull or not self.shedding.is_idle:
-                self.publish(batch.record(record))
+        """Collect or shed all records of a batch, polling in between."""
+        for part in batch.parts(MOST_FRAMES):
+            if self._overfull or not self.shedding.is_idle:
+                for record in part.records():
+                    self.publish(record)
             else:
-                self._send(packed.key(record), packed.value(record))
-            if number % POLL_EVERY == 0:
-                self.poll()
+                self._collected.add(part)
+                self._send_if_full()
+            self.poll()
 
     def poll(self) -> None:
-        """Process delivery reports, and begin or end shedding. To be called often."""
-        self._producer.poll(0)
+        """Send what is due, process delivery reports, begin or end shedding. To be called often."""
         self._check_topic()
+        if self._collected.is_due():
+            self._send_collected()
+        self._producer.poll(0)
         if self.waiting_bytes > SHED_ABOVE * self._buffer_bytes and not self._overfull:
             self._overfull = True
             FEEDER_LOG.warning("shedding", waiting_bytes=self.waiting_bytes)
@@ -141,46 +166,80 @@ class Publisher:
     def _flush_until(self, ends_at: float) -> int:
         while True:
             self._check_topic()
-            left = len(self._producer)
+            self._send_collected()
+            left = self._queued + self._collected.records
             if not left or self.fatal or time.monotonic() >= ends_at:
                 return left
-            self._producer.flush(FLUSH_STEP)
+            if self._queued:
+                self._producer.flush(FLUSH_STEP)
+            else:
+                time.sleep(FLUSH_STEP)
 
     def _check_topic(self) -> None:
-        self.fatal = self.fatal or self._topic_problem()
+        self.fatal = self.fatal or self._topic.problem()
+        self._partitions = self._partitions or self._topic.partitions
 
     def _recover(self) -> None:
         self._overfull = False
         for record in self.shedding.recover():
-            self._queue(record)
+            self._collect(record)
         FEEDER_LOG.info("recovered", shed_records=self.shedding.records, shed_bytes=self.shedding.bytes)
 
-    def _queue(self, record: Record) -> None:
-        self._send(record.connection, pack(record))
+    def _collect(self, record: Record) -> None:
+        self._collected.add_record(record)
+        self._send_if_full()
 
-    def _send(self, key: bytes, value: bytes) -> None:
+    def _send_if_full(self) -> None:
+        if self._collected.is_full(self._partitions or 1):
+            self._send_collected()
+        if not self._partitions and self.waiting_bytes >= self._buffer_bytes:
+            self._await_topic()
+
+    def _await_topic(self) -> None:
+        """Wait until the partitions of the topic are known; refuse what is collected if that is hopeless."""
+        while not self._partitions and not self.fatal and self._waits():
+            time.sleep(FLUSH_STEP)
+            self._check_topic()
+        if not self._partitions:
+            self.refused += self._collected.drop()
+
+    def _send_collected(self) -> None:
+        """Send what is collected, unless it is not known yet how many partitions there are."""
+        for block in self._collected.take(self._partitions) if self._partitions else ():
+            self._send(block)
+
+    def _send(self, block: Block) -> None:
         while True:
             try:
-                self._producer.produce(self._topic, key=key, value=value, on_delivery=self._on_delivery)
+                self._producer.produce(
+                    self._name,
+                    block.value,
+                    partition=block.partition,
+                    headers=headers_of(block.rows),
+                    on_delivery=partial(self._on_delivery, block.rows),
+                )
             except BufferError:
                 self._check_topic()
                 if self.fatal or not self._waits():
-                    self.refused += 1
+                    self.refused += block.rows
                     return
                 self._producer.poll(0.1)
             else:
-                self.waiting_bytes += len(value) + OVERHEAD
+                self._queued_bytes += len(block.value) + OVERHEAD
+                self._queued += block.rows
                 return
 
-    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
-        self.waiting_bytes -= len(message) + OVERHEAD
+    def _on_delivery(self, rows: int, error: KafkaError | None, message: Message) -> None:
+        self._queued_bytes -= len(message) + OVERHEAD
+        self._queued -= rows
         if error is None:
-            self.delivered += 1
+            self.delivered += rows
             self._on_accepted()
             return
-        self.refused += 1
+        self.refused += rows
         self._unreachable = True
-        self.shedding.refuse(unpack(message.key(), message.value()))
+        for record in read_block(message.value()):
+            self.shedding.refuse(record)
         self._on_error(error)
 
     def _on_accepted(self) -> None:

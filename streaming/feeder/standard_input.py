@@ -17,17 +17,19 @@ from streaming.user_error import UserError
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-POLL_MILLISECONDS = 200
+POLL_MILLISECONDS = 50
 _DESCRIPTOR = 0
 
 
-def standard_input(is_stopping: Callable[[], bool], key_log: KeyLog | None = None) -> Iterator[PacketBatch]:
+def standard_input(
+    is_stopping: Callable[[], bool], idle: Callable[[], None], key_log: KeyLog | None = None
+) -> Iterator[PacketBatch]:
     """Yield the packets of standard input as they arrive, as `tcpdump -w -` writes them.
 
-    Ends when `is_stopping`. Secrets of TLS in them are added to `key_log`. Raises UserError like
-    `open_capture`.
+    Ends when `is_stopping`. `idle` is called every 50 ms while no bytes arrive. Secrets of TLS in them are
+    added to `key_log`. Raises UserError like `open_capture`.
     """
-    raw = _Bytes(is_stopping)
+    raw = _Bytes(is_stopping, idle)
     try:
         stream = CaptureStream(io.BufferedReader(raw), "standard input", key_log)
     except UserError:
@@ -42,8 +44,8 @@ def standard_input(is_stopping: Callable[[], bool], key_log: KeyLog | None = Non
 class _Bytes(io.RawIOBase):
     """The bytes of descriptor 0, until its end or `is_stopping`."""
 
-    def __init__(self, is_stopping: Callable[[], bool]) -> None:
-        self._is_stopping = is_stopping
+    def __init__(self, is_stopping: Callable[[], bool], idle: Callable[[], None]) -> None:
+        self._is_stopping, self._idle = is_stopping, idle
         self._poll = select.poll()
         self._poll.register(_DESCRIPTOR, select.POLLIN)
 
@@ -56,6 +58,7 @@ class _Bytes(io.RawIOBase):
         while not self._is_stopping():
             if self._poll.poll(POLL_MILLISECONDS):
                 return os.readv(_DESCRIPTOR, [buffer])
+            self._idle()
         return 0
 
     def has_more(self) -> bool:

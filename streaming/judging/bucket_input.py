@@ -16,15 +16,17 @@ class BucketInput(msgspec.Struct):
     """The part of one Arrow batch that concerns one bucket.
 
     `said` holds the windows: their connection, the numbers of their statements, and their occurrences.
-    `statements` are those of all windows, by number. `unreadable` counts records that could not be unpacked.
-    `captured` counts the records of the whole batch by capture time, in tenths of a second since the epoch;
-    only one bucket of a batch gets it.
+    `statements` are those of all windows, by number. Only one bucket of a batch gets what concerns the whole
+    batch: `captured` counts the records by capture time, in tenths of a second since the epoch, `blocks` what
+    was read from the topic, and `unreadable` those of that which are no blocks, for the reason `refusal`.
     """
 
     statements: dict[int, Statement] = {}
     said: list[tuple[ConnectionKey, list[int], list[Occurrence]]] = []
     unreadable: int = 0
+    refusal: str = ""
     captured: dict[int, int] = {}
+    blocks: int = 0
 
     def add(self, window: Window) -> None:
         """Add a window and its statements."""

@@ -32,7 +32,9 @@ class Report(msgspec.Struct):
 
     `frames` counts by API name and kind, `undecodable` by reason, `checks` by rule and verdict.
     `ranges_changes` counts new advertisements by listener.
-    `captured` counts the records of whole batches by capture time, in tenths of a second since the epoch.
+    `captured` counts the records of whole batches by capture time, in tenths of a second since the epoch,
+    `blocks` the records of the topic that held them. `refusal` says why the last of those was refused that is
+    no block.
     `usage` and `changes` are empty unless they are archived.
     `claims` go to the step that judges identities; they do not reach the driver.
     """
@@ -45,6 +47,8 @@ class Report(msgspec.Struct):
     undecodable: dict[str, int] = {}
     ranges_changes: dict[str, int] = {}
     captured: dict[int, int] = {}
+    blocks: int = 0
+    refusal: str = ""
     open_connections: list[OpenConnections] = []
     state_bytes: int = 0
     usage: list[Usage] = []

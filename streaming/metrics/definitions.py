@@ -93,7 +93,7 @@ LAST_BATCH_TIMESTAMP = Metric(
 TOPIC_LAG = Metric(
     "kipwatch_topic_lag_records",
     MetricType.GAUGE,
-    "Records of the frames topic that wait to be judged.",
+    "Frames in the topic that wait to be judged, estimated from its blocks and what the latest ones held.",
 )
 QUERY_ENDINGS = Metric(
     "kipwatch_query_endings_total",

@@ -21,6 +21,7 @@ from streaming.judging.report import Report
 from streaming.log import QUERY_LOG
 from streaming.metrics.exposition import Exposition, serve
 from streaming.query.application_metrics import ApplicationMetrics
+from streaming.query.batch_limit import BatchLimit
 from streaming.query.batch_reports import BatchReports
 from streaming.query.exit_reason import UNKNOWN, explain
 from streaming.query.findings_sink import FindingsSink
@@ -65,7 +66,8 @@ class Application:
         folder = configuration.archive
         self._archive = Archive(folder, schemas.api_names) if folder else None
         self._compaction = DailyCompaction(self._archive) if self._archive else None
-        self._progress = ProgressListener(self._metrics)
+        self._limit = BatchLimit(configuration.frames_per_batch)
+        self._progress = ProgressListener(self._metrics, self._limit)
         self._started = False
         self._latest_batch = -1
         self._has_judged = False
@@ -153,6 +155,7 @@ class Application:
             reports_of(session, self._configuration),
             self._configuration,
             partial(self._process_batch, session),
+            self._limit,
         )
         QUERY_LOG.info("started", id=str(query.id), checkpoint=self._configuration.checkpoint)
         return query
@@ -205,6 +208,9 @@ class Application:
         self._sink.add_batch(batch_id, batch.reports)
         self._readiness.record_batch(batch_id, time.monotonic())
         self._latest_batch = batch_id
+        for report in batch.reports:
+            if report.refusal:
+                QUERY_LOG.warning("refused", batch=batch_id, line=f"a record of the topic: {report.refusal}")
         if batch.frames:
             self._has_judged = True
             counts = {"frames": batch.frames, "findings": batch.found, "undecodable": batch.undecodable}

@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql.streaming import StreamingQueryListener
 
 from streaming.query.application_metrics import ApplicationMetrics
+from streaming.query.batch_limit import BatchLimit
 
 ABSENT = ("None", "null")
 """PySpark's text for an unknown offset."""
@@ -17,9 +18,9 @@ ABSENT = ("None", "null")
 class ProgressListener(StreamingQueryListener):
     """Sets gauges of the engine. Spark calls it from a thread of its own, so it changes nothing else."""
 
-    def __init__(self, metrics: ApplicationMetrics) -> None:
+    def __init__(self, metrics: ApplicationMetrics, limit: BatchLimit) -> None:
         super().__init__()
-        self._metrics = metrics
+        self._metrics, self._limit = metrics, limit
         self.latest_batch_at = 0.0
 
     def onQueryStarted(self, event: Any) -> None:
@@ -28,7 +29,8 @@ class ProgressListener(StreamingQueryListener):
     def onQueryProgress(self, event: Any) -> None:
         """Set the gauges after a finished batch."""
         progress = event.progress
-        self._metrics.topic_lag.set(sum(_lag(source) for source in progress.sources))
+        blocks = sum(_lag(source) for source in progress.sources)
+        self._metrics.topic_lag.set(round(blocks * self._limit.frames_per_block))
         self._metrics.batch_duration.observe(progress.durationMs.get("triggerExecution", 0) / 1000)
         self._record_progress()
 
@@ -45,7 +47,7 @@ class ProgressListener(StreamingQueryListener):
 
 
 def _lag(source: Any) -> int:
-    """Count the records between the end of the batch and the end of the topic when the batch began."""
+    """Count the blocks between the end of the batch and the end of the topic when the batch began."""
     if source.endOffset in ABSENT or source.latestOffset in ABSENT:
         return 0
     ended, latest = _offsets(source.endOffset), _offsets(source.latestOffset)

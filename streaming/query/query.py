@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StatefulProcessor
 
 from streaming.judging.report import Report, unpack_report
+from streaming.query.batch_limit import BatchLimit
 from streaming.query.checkpoint import add_empty_batch, delete_orphaned_offsets
 from streaming.query.identity_stage import REPORT_SCHEMA, STEPPED_SCHEMA, IdentityProcessor
 from streaming.query.stages import INPUT_SCHEMA, BucketProcessor, decode_stage
@@ -34,7 +35,9 @@ def reports_of(
     Runs nothing and opens no connection to Kafka. Raises UserError if a secret is missing, or if a decision
     names an unknown rule or reading.
     """
-    frames, table = read_frames(session, configuration), table_text(configuration.schemas)
+    limit = BatchLimit(configuration.frames_per_batch)
+    frames = read_topic(session, configuration, limit.blocks).select("value", "topic", "partition", "offset")
+    table = table_text(configuration.schemas)
     buckets = configuration.buckets
     terms = Decisions(configuration).terms
     inputs = frames.mapInArrow(decode_stage(buckets, table, terms), INPUT_SCHEMA)
@@ -47,12 +50,17 @@ def reports_of(
 
 
 def start_query(
-    reports: DataFrame, configuration: Configuration, process: Callable[[int, Iterator[Report]], None]
+    reports: DataFrame,
+    configuration: Configuration,
+    process: Callable[[int, Iterator[Report]], None],
+    limit: BatchLimit | None = None,
 ) -> Any:
     """Start the query and call `process(batch_id, reports)` in the driver for each batch.
 
-    Returns Spark's StreamingQuery. Spark may repeat the latest batch: `process` is then called again.
+    `limit` follows the batches, of which `process` must read all reports. Returns Spark's StreamingQuery.
+    Spark may repeat the latest batch: `process` is then called again.
     """
+    limit, session = limit or BatchLimit(configuration.frames_per_batch), reports.sparkSession
 
     def process_batch(batch: DataFrame, batch_id: int) -> None:
         try:
@@ -61,10 +69,12 @@ def start_query(
             # Spark searches the text of a Py4JJavaError for signs of an interruption, with a pattern that
             # recurses for each character: stopping a query amid a batch would cause a StackOverflowError.
             raise BatchError(str(error)) from None
-        process(batch_id, (unpack_report(bytes(row.report)) for row in rows))
+        process(batch_id, limit.followed(unpack_report(bytes(row.report)) for row in rows))
+        # The session has one query, which is active before its first batch.
+        limit.apply(session.streams.active[0], session)
 
-    delete_orphaned_offsets(reports.sparkSession, configuration.checkpoint)
-    add_empty_batch(reports.sparkSession, configuration.checkpoint)
+    delete_orphaned_offsets(session, configuration.checkpoint)
+    add_empty_batch(session, configuration.checkpoint)
     return (
         reports.writeStream.queryName("kipwatch")
         .outputMode("append")
@@ -84,8 +94,8 @@ def _step(rows: DataFrame, key: str, processor: StatefulProcessor, schema: str) 
     )
 
 
-def read_frames(session: SparkSession, configuration: Configuration) -> DataFrame:
-    """Return the records of the frames topic: key, value, topic, partition, offset."""
+def read_topic(session: SparkSession, configuration: Configuration, records_per_batch: int) -> DataFrame:
+    """Return the records of the frames topic, with Spark's columns of Kafka records."""
     return (
         session.readStream.format("kafka")
         # A batch reads what is available: a fetch at the end of the topic must not wait for more.
@@ -94,7 +104,6 @@ def read_frames(session: SparkSession, configuration: Configuration) -> DataFram
         .option("subscribe", configuration.frames_topic)
         .option("startingOffsets", "earliest")
         .option("failOnDataLoss", str(not configuration.after_loss).lower())
-        .option("maxOffsetsPerTrigger", configuration.frames_per_batch)
+        .option("maxOffsetsPerTrigger", records_per_batch)
         .load()
-        .select("key", "value", "topic", "partition", "offset")
     )

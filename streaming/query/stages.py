@@ -6,7 +6,6 @@ Both run in Spark's Python workers. Each worker process loads the schemas once.
 from __future__ import annotations
 
 import functools
-import itertools
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -16,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from decoders.frame.columnar.envelopes import unpack_columns
+from decoders.frame.columnar.block_reading import BlockReader, Opened
 from decoders.schema.registry import schemas_of
 from expectations.conversation.columnar.arrival import Arrival
 from expectations.conversation.columnar.windows import ColumnarWindows
@@ -39,8 +38,10 @@ SUMMARY_INTERVAL = 60_000
 """Milliseconds between two summaries of a bucket."""
 TENTH = 100_000_000
 """Nanoseconds in a tenth of a second."""
-UNREADABLE_RECORDS_BUCKET = 0
-"""The bucket that counts records that are not in our format."""
+COUNTING_BUCKET = 0
+"""The bucket that counts what was read from the topic."""
+NO_BLOCK = "not-a-record"
+"""The reason under which a record of the topic that is no block counts as undecodable."""
 
 Naming = Callable[[Sequence[Window]], Sequence[Window]]
 """How windows name identities: `Terms.named`."""
@@ -50,36 +51,37 @@ _INPUT = pa.schema([("bucket", pa.int32()), ("input", pa.binary())])
 def decode_stage(
     buckets: int, table: str | None = None, terms: Terms | None = None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function for `mapInArrow`: Kafka records in, one row per bucket out.
+    """Return the function for `mapInArrow`: blocks in, batches of one row per bucket out.
 
-    Input columns: key and value (binary), topic (string), partition (int32), offset (int64). Output columns:
-    bucket (int32, the bucket's key) and input (binary, a packed `BucketInput`). `table` is the text of the
-    schemas to decode with, None for the committed ones, `terms` say how identities are named.
+    Input columns: value (binary), topic (string), partition (int32), offset (int64). Output columns: bucket
+    (int32, the bucket's key) and input (binary, a packed `BucketInput`). `table` is the text of the schemas
+    to decode with, None for the committed ones, `terms` say how identities are named.
     """
     named = (terms or Terms()).named
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task()
+        windows, reader = _columnar_windows(table), _block_reader()
         for batch in batches:
-            yield _decode_batch(_columnar_windows(table), batch, buckets, named)
+            places = [batch.column(name) for name in ("topic", "partition", "offset")]
+            for opened in reader.read(value.as_buffer() for value in batch.column("value")):
+                yield _decoded(windows, opened, Arrival.of_topic(opened, *places), buckets, named)
         end_task()
 
     return decode
 
 
-def _decode_batch(
-    columnar: ColumnarWindows, batch: pa.RecordBatch, buckets: int, named: Naming
+def _decoded(
+    columnar: ColumnarWindows, opened: Opened, arrival: Arrival, buckets: int, named: Naming
 ) -> pa.RecordBatch:
-    unpacked = unpack_columns(batch.column("key"), batch.column("value"))
-    places = (batch.column(name) for name in ("topic", "partition", "offset"))
-    arrival = Arrival.of_topic(unpacked, *places)
     inputs: dict[int, BucketInput] = {}
     for window in named(columnar.windows_of(arrival)):
         inputs.setdefault(bucket_of(window.connection.id, buckets), BucketInput()).add(window)
-    for first in itertools.islice(inputs.values(), 1):
-        first.captured = _captured(arrival)
-    if unpacked.unreadable:
-        inputs.setdefault(UNREADABLE_RECORDS_BUCKET, BucketInput()).unreadable = unpacked.unreadable
+    if opened.size:
+        counting = next(iter(inputs.values()), None) or inputs.setdefault(COUNTING_BUCKET, BucketInput())
+        counting.captured, counting.blocks = _captured(arrival), opened.size
+        counting.unreadable = len(opened.refused)
+        counting.refusal = next(reversed(opened.refused.values()), "")
     keys = pa.array(map(key_of_bucket, inputs), pa.int32())
     rows = pa.array(map(pack_input, inputs.values()), pa.binary())
     return pa.RecordBatch.from_arrays([keys, rows], schema=_INPUT)
@@ -96,10 +98,26 @@ def bucket_of(connection: bytes, buckets: int) -> int:
     return int.from_bytes(connection[:4]) % buckets
 
 
+def _count(report: Report, part: BucketInput) -> None:
+    """Add what concerns a whole batch of blocks."""
+    for tenth, count in part.captured.items():
+        report.captured[tenth] = report.captured.get(tenth, 0) + count
+    report.blocks += part.blocks
+    if part.unreadable:
+        refused = report.undecodable.get(NO_BLOCK, 0)
+        report.undecodable[NO_BLOCK] = refused + part.unreadable
+        report.refusal = part.refusal
+
+
 @functools.cache
 def _columnar_windows(table: str | None) -> ColumnarWindows:
     """Return the worker's instance, so that its caches survive from batch to batch."""
     return ColumnarWindows(schemas_of(table))
+
+
+@functools.cache
+def _block_reader() -> BlockReader:
+    return BlockReader()
 
 
 class BucketProcessor(StatefulProcessor):
@@ -151,11 +169,7 @@ class BucketProcessor(StatefulProcessor):
         windows = [window for part in inputs for window in part.windows()]
         report = self._step.process(number, bucket, windows)
         for part in inputs:
-            for tenth, count in part.captured.items():
-                report.captured[tenth] = report.captured.get(tenth, 0) + count
-        unreadable = sum(part.unreadable for part in inputs)
-        if unreadable:
-            report.undecodable["not-a-record"] = unreadable
+            _count(report, part)
         if not bucket.scheduled:
             now = timerValues.getCurrentProcessingTimeInMs()
             bucket.scheduled, bucket.republished_at = True, now

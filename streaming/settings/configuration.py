@@ -117,6 +117,10 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     queue_mebibytes: Annotated[
         int, Described(description="MiB of records that may wait while Kafka is slow or unreachable", ge=1)
     ] = 256
+    block_milliseconds: Annotated[
+        int,
+        Described(description="milliseconds after which the feeder sends frames that fill no block", ge=1),
+    ] = 100
     kafka: Annotated[
         dict[str, str | int | bool],
         Described(description="settings of kipwatch's own Kafka clients, by librdkafka's names"),
@@ -174,7 +178,7 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     identities: Annotated[
         Literal["plain", "keyed-hash"],
         Described(
-            description="how clients are named: plain, or as keyed-hash in envelopes (addresses), state, "
+            description="how clients are named: plain, or as keyed-hash in the topic (addresses), state, "
             "findings and reports (addresses and IDs)"
         ),
     ] = "plain"
@@ -206,7 +210,7 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         return (lambda client_id: matches(client_id) is not None) if globs else None
 
     def __post_init__(self) -> None:
-        """Refuse names that do not fit into the envelope of records."""
+        """Refuse names that are too long for records."""
         for name in ("cluster", "feeder"):
             if len(getattr(self, name).encode()) > NAME_BYTES:
                 raise ValueError(f"at most {NAME_BYTES} bytes are allowed - at `$.{name}`")

@@ -1,4 +1,4 @@
-"""A frame as one object: its envelope, header, body, remarks, and why it could not be decoded."""
+"""A frame as one object: its record, header, body, remarks, and why it could not be decoded."""
 
 from __future__ import annotations
 

@@ -11,9 +11,11 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
-from decoders.frame.record import Kind, unpack
+from decoders.frame.record import Kind
 from decoders.schema.registry import default_schemas
-from streaming.bench.traffic import Keyed, Traffic, publish
+from decoders.wire.columnar.frames import FrameBatch
+from streaming.bench.publishing import publish_blocks
+from streaming.bench.traffic import Traffic
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
@@ -28,11 +30,12 @@ CONNECTIONS = 40
 
 def test_an_archive_of_a_killed_query_holds_each_request_once(tmp_path: Path) -> None:
     traffic, sent = Traffic(default_schemas(), CONNECTIONS), 0
-    parts: list[list[Keyed]] = [list(traffic.opening()), *(list(traffic.round(number)) for number in (1, 2))]
+    parts: list[list[FrameBatch]] = [list(traffic.opening())]
+    parts += [list(traffic.round(number)) for number in (1, 2)]
     with EmbeddedBroker() as broker:
         create_topics(broker.internal, "kipwatch.frames", "kipwatch.findings", ONE_PARTITION)
         for number, part in enumerate(parts):
-            publish(broker.internal, "kipwatch.frames", iter(part))
+            publish_blocks(broker.internal, "kipwatch.frames", part)
             sent += requests(part)
             command = ["run", "--bootstrap", broker.internal, "--checkpoint", str(tmp_path / "checkpoint")]
             command += ["--metrics-address", f"127.0.0.1:{free_ports(1)[0]}", "--buckets", "2"]
@@ -59,8 +62,8 @@ def test_an_archive_of_a_killed_query_holds_each_request_once(tmp_path: Path) ->
 ONE_PARTITION = Topics(frames=FramesTopicSettings(partitions=1))
 
 
-def requests(records: list[Keyed]) -> int:
-    return sum(unpack(key, value).kind is Kind.REQUEST for key, value in records)
+def requests(batches: list[FrameBatch]) -> int:
+    return sum(int((batch.frames.kinds == Kind.REQUEST).sum()) for batch in batches)
 
 
 def usage(folder: Path) -> list[dict[str, object]]:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from decoders.schema.registry import default_schemas
-from streaming.bench.traffic import Traffic, publish
+from streaming.bench.publishing import publish_blocks
+from streaming.bench.traffic import Traffic
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
@@ -67,8 +68,8 @@ def test_frames_are_judged_on_workers_that_share_no_environment(master: str, tmp
     with EmbeddedBroker() as broker:
         create_topics(broker.internal, "kipwatch.frames", "kipwatch.findings")
         traffic = Traffic(default_schemas(), CONNECTIONS)
-        publish(broker.internal, "kipwatch.frames", traffic.opening())
-        publish(broker.internal, "kipwatch.frames", traffic.round(0))
+        publish_blocks(broker.internal, "kipwatch.frames", traffic.opening())
+        publish_blocks(broker.internal, "kipwatch.frames", traffic.round(0))
         command = ["run", "--config", str(configuration), "--bootstrap", broker.internal]
         command += [
             "--metrics-address",

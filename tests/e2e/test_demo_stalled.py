@@ -66,7 +66,7 @@ def test_a_demo_that_stands_still_shows_and_keeps_what_there_is(
     with stopping_the_query(scratch, recording):
         assert main(["demo", "--recording", str(recording)]) == MISUSE
     shown = capsys.readouterr()
-    assert "records wait to be judged; the query is loading" in shown.out
+    assert "blocks wait to be judged; the query is loading" in shown.out
     assert "Found so far\nnothing" in shown.out
     (line,) = shown.err.splitlines()
     assert "nothing has moved for" in line

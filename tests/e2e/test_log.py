@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from decoders.schema.registry import default_schemas
-from streaming.bench.traffic import Traffic, publish
+from streaming.bench.publishing import publish_blocks
+from streaming.bench.traffic import Traffic
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
@@ -26,7 +27,7 @@ def test_every_line_is_json_with_time_level_and_event(tmp_path: Path, level: str
     (port,) = free_ports(1)
     with EmbeddedBroker() as broker:
         create_topics(broker.internal, "kipwatch.frames", "kipwatch.findings")
-        publish(broker.internal, "kipwatch.frames", Traffic(default_schemas(), 10).opening())
+        publish_blocks(broker.internal, "kipwatch.frames", Traffic(default_schemas(), 10).opening())
         command = ["run", "--bootstrap", broker.internal, "--metrics-address", f"127.0.0.1:{port}"]
         command += ["--buckets", "4", "--checkpoint", str(tmp_path / "checkpoint"), "--log-level", level]
         with Child(command, tmp_path / "run.log") as query:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from decoders.schema.registry import default_schemas
-from streaming.bench.traffic import Traffic, publish
+from streaming.bench.publishing import publish_blocks
+from streaming.bench.traffic import Traffic
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
@@ -79,14 +80,14 @@ def test_an_outage_of_kafka_is_healthy_and_a_query_that_hangs_is_not(tmp_path: P
     address, traffic = f"127.0.0.1:{port}", Traffic(default_schemas(), 10)
     with FreezableBroker() as broker:
         create_topics(broker.internal, FRAMES, FINDINGS)
-        publish(broker.internal, FRAMES, traffic.opening())
+        publish_blocks(broker.internal, FRAMES, traffic.opening())
         command = ["run", "--bootstrap", broker.internal, "--metrics-address", address, "--buckets", "4"]
         with Child([*command, "--checkpoint", str(tmp_path / "checkpoint")], tmp_path / "run.log") as query:
             query.wait_for('"frames": ', STARTED)
             with broker.frozen():
                 assert stays_healthy(address, OUTAGE)
             query.wait_for('"query": "kafka-back"', JUDGED)
-            publish(broker.internal, FRAMES, traffic.round(0))
+            publish_blocks(broker.internal, FRAMES, traffic.round(0))
             await_batches(query, 2)
             with frozen_jvms(query.process_id):
                 assert not stays_healthy(address, OUTAGE)

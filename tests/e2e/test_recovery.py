@@ -13,7 +13,8 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from decoders.schema.registry import default_schemas
-from streaming.bench.traffic import Traffic, publish
+from streaming.bench.publishing import publish_blocks
+from streaming.bench.traffic import Traffic
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
@@ -78,7 +79,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoppedQuery]:
 def prepare(stopped: StoppedQuery, topic: str, checkpoint: Path) -> None:
     """Let a query judge the opening of all connections and two invalid records, then stop it."""
     create_topics(stopped.broker.internal, topic, "kipwatch.findings", ONE_PARTITION)
-    publish(stopped.broker.internal, topic, stopped.traffic.opening())
+    publish_blocks(stopped.broker.internal, topic, stopped.traffic.opening())
     producer = Producer({"bootstrap.servers": stopped.broker.internal})
     for value in (b"", b"poison"):
         producer.produce(topic, value, b"key")
@@ -132,7 +133,7 @@ def test_orphaned_offsets_of_a_kill_in_the_first_batch_are_removed(stopped: Stop
 
 
 def test_another_number_of_buckets_is_refused(stopped: StoppedQuery) -> None:
-    publish(stopped.broker.internal, stopped.topic, stopped.traffic.round(0))
+    publish_blocks(stopped.broker.internal, stopped.topic, stopped.traffic.round(0))
     error = stopped.error_line(stopped.topic, stopped.copied("other-buckets"), "--buckets", "3")
     assert "made with 4 buckets, not 3: run with --buckets 4" in error
 
@@ -152,7 +153,7 @@ def test_expired_frames_are_an_error_and_may_be_skipped(stopped: StoppedQuery) -
     create_topics(stopped.broker.internal, "expired", "kipwatch.findings", ONE_PARTITION)
     checkpoint = stopped.folder / "expired"
     prepare(stopped, "expired", checkpoint)
-    count = publish(stopped.broker.internal, "expired", stopped.traffic.round(0))
+    count = publish_blocks(stopped.broker.internal, "expired", stopped.traffic.round(0))
     admin = AdminClient({"bootstrap.servers": stopped.broker.internal})
     begin = CONNECTIONS * 7 + 2 + count // 2
     for deleted in admin.delete_records([TopicPartition("expired", 0, begin)]).values():

@@ -16,6 +16,7 @@ from rich.console import Console
 from decoders.codec.request import read_request
 from decoders.frame.record import Kind, Record
 from decoders.schema.registry import default_schemas
+from expectations.conversation.occurrence import EVIDENCE_BYTES
 from expectations.judging.finding import Finding
 from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.catalogue import rule_named
@@ -45,10 +46,15 @@ class Played:
     findings: list[Finding]
     page: MetricsPage
     examination: Examination
-    records: list[Record]
+    placed: dict[tuple[int, int, int], Record]
     logged: list[LoggedRequest]
     watched_port: int
     planted: dict[str, PlantedOffence]
+
+    @property
+    def records(self) -> list[Record]:
+        """The records of the frames topic."""
+        return list(self.placed.values())
 
 
 @pytest.fixture(scope="module", params=WAYS)
@@ -69,13 +75,23 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
                 findings=demo.findings(),
                 page=demo.page(),
                 examination=examine(road.recording, road.schemas),
-                records=[record for _, _, record in records],
+                placed={(partition, offset, row): record for partition, offset, row, record in records},
                 logged=list(read_request_log(road.broker.request_log)),
                 watched_port=int(road.watched.rpartition(":")[2]),
                 planted=demo.played,
             )
         finally:
             demo.close()
+
+
+def test_evidence_names_the_place_of_its_frame_in_the_topic(played: Played) -> None:
+    assert played.findings
+    for finding in played.findings:
+        evidence = finding.evidence
+        assert evidence.partition is not None and evidence.offset is not None and evidence.row is not None
+        record = played.placed[evidence.partition, evidence.offset, evidence.row]
+        assert (record.connection.hex(), record.sequence) == (finding.connection, finding.sequence)
+        assert record.frame[:EVIDENCE_BYTES].hex() == evidence.bytes
 
 
 def test_all_that_was_planted_is_found(played: Played) -> None:

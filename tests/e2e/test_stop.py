@@ -13,7 +13,8 @@ from pyspark import cloudpickle
 
 from decoders.schema.registry import default_schemas
 from expectations.judging.terms import Terms
-from streaming.bench.traffic import Traffic, publish
+from streaming.bench.publishing import publish_blocks
+from streaming.bench.traffic import Traffic
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
@@ -68,7 +69,7 @@ def test_a_query_stopped_within_a_batch_ends_with_the_error_of_that_batch(tmp_pa
     started, taken = tmp_path / "started", list[int]()
     with EmbeddedBroker() as broker:
         create_topics(broker.internal, "frames", "findings", ONE_PARTITION)
-        publish(broker.internal, "frames", Traffic(default_schemas(), 4).opening())
+        publish_blocks(broker.internal, "frames", Traffic(default_schemas(), 4).opening())
         configuration = Configuration(
             bootstrap=broker.internal,
             frames_topic="frames",

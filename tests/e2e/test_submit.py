@@ -13,7 +13,8 @@ import pyspark
 import pytest
 
 from decoders.schema.registry import default_schemas
-from streaming.bench.traffic import Traffic, publish
+from streaming.bench.publishing import publish_blocks
+from streaming.bench.traffic import Traffic
 from streaming.broker import child_guard
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.jars import jars
@@ -34,7 +35,7 @@ SPARK_HOME = Path(pyspark.__file__).parent
 def broker() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker() as broker:
         create_topics(broker.internal, "kipwatch.frames", "kipwatch.findings")
-        publish(broker.internal, "kipwatch.frames", Traffic(default_schemas(), CONNECTIONS).opening())
+        publish_blocks(broker.internal, "kipwatch.frames", Traffic(default_schemas(), CONNECTIONS).opening())
         yield broker
 
 

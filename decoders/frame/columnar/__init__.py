@@ -1,1 +1,1 @@
-"""Topic records packed, unpacked, cut and joined in batches."""
+"""Records in batches: cut, joined, written as blocks of the frames topic and read from them."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from decoders.frame.columnar.pieces import gathered
 from decoders.frame.record import Record
-from decoders.wire.columnar.frames import FrameBatch, FrameColumns
+from decoders.wire.columnar.frames import FrameBatch, FrameBatchBuilder, FrameColumns
 
 ENOUGH: Final = 128 * 1024 * 1024
 """Bytes of frames from which on a batch is not enlarged."""
@@ -21,17 +21,19 @@ def joined(batches: Iterable[FrameBatch], least: int) -> Iterator[FrameBatch]:
 
     Frames are copied, so a batch may be overwritten as soon as the next one is requested.
     """
-    joining = _Joining()
+    joining = Joining()
     for batch in batches:
         joining.add(batch)
         if joining.size >= least or joining.bytes >= ENOUGH:
             yield joining.batch()
-            joining = _Joining()
+            joining = Joining()
     if joining.size:
         yield joining.batch()
 
 
-class _Joining:
+class Joining:
+    """Collects batches and records. `size` counts the records, `bytes` adds up the frames among them."""
+
     def __init__(self) -> None:
         self.size = 0
         self.bytes = 0
@@ -42,7 +44,10 @@ class _Joining:
         self._numbers: dict[bytes, int] = {}
 
     def add(self, batch: FrameBatch) -> None:
+        """Add a batch. What is kept of it is copied."""
         frames = batch.frames
+        if not len(frames.starts) and not batch.events:
+            return
         content, offsets = gathered(batch.data, frames.starts, frames.lengths)
         moved = frames._replace(starts=offsets[:-1] + self.bytes, connections=self._renumbered(batch))
         self._data.append(content)
@@ -50,6 +55,12 @@ class _Joining:
         self._events += batch.events
         self.bytes += len(content)
         self.size += len(frames.starts) + len(batch.events)
+
+    def add_record(self, record: Record) -> None:
+        """Add a record, a frame or an event."""
+        builder = FrameBatchBuilder(np.empty(len(record.frame), np.uint8), 0, 1)
+        builder.add(record, 0)
+        self.add(builder.build([record]))
 
     def _renumbered(self, batch: FrameBatch) -> NDArray[np.int32]:
         """Return the connections of a batch by their numbers in the joined batch."""
@@ -64,5 +75,6 @@ class _Joining:
         return number
 
     def batch(self) -> FrameBatch:
+        """Return all that was added as one batch."""
         columns = FrameColumns(*map(np.concatenate, zip(*self._columns, strict=True)))
         return FrameBatch(np.concatenate(self._data), columns, self._events, self._openings)

@@ -84,15 +84,24 @@ class FrameBatch:
         """Yield frames and events as records, in their order."""
         return merge(self._frame_records(), self.events, key=attrgetter("sequence"))
 
-    def in_order(self) -> Iterator[int | Record]:
-        """Yield the rows of frames, and events, in their order."""
-        reached = 0
-        places = np.searchsorted(self.frames.sequences, [event.sequence for event in self.events])
-        for event, place in zip(self.events, places.tolist(), strict=True):
-            yield from range(reached, place)
-            yield event
-            reached = place
-        yield from range(reached, len(self.frames.sequences))
+    def order(self) -> NDArray[np.int64]:
+        """Number the records, the frames first and then the events, and return the numbers by sequence."""
+        events = np.array([event.sequence for event in self.events], np.int64)
+        order: NDArray[np.int64] = np.argsort(np.concatenate((self.frames.sequences, events)), kind="stable")
+        return order
+
+    def parts(self, size: int) -> Iterator[FrameBatch]:
+        """Yield batches of at most `size` records each, in their order, which share the data."""
+        count = len(self.frames.sequences)
+        if count + len(self.events) <= size:
+            yield self
+            return
+        order = self.order()
+        for begin in range(0, len(order), size):
+            numbers = order[begin : begin + size]
+            frames = FrameColumns(*_columns(column[numbers[numbers < count]] for column in self.frames))
+            events = [self.events[number - count] for number in numbers[numbers >= count].tolist()]
+            yield dataclasses.replace(self, frames=frames, events=events)
 
     def record(self, row: int) -> Record:
         """Return the frame of a row as a record."""

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from decoders.frame.columnar.envelopes import Unpacked
+from decoders.frame.columnar.block_reading import Opened
 from decoders.frame.columnar.pieces import gathered
 from decoders.frame.record import Kind
 from decoders.wire.columnar.frames import FrameBatch
@@ -36,38 +36,35 @@ class Arrival:
     @classmethod
     def of_file(cls, batch: FrameBatch, name: str) -> Arrival:
         """Wrap a batch of one capture file, whose sequences are in order of arrival."""
-        sequences = [*batch.frames.sequences.tolist(), *(event.sequence for event in batch.events)]
 
         def point(numbers: _Integers, beginnings: Sequence[bytes]) -> list[Evidence]:
             positions = batch.frames.positions[numbers].tolist()
             places = zip(beginnings, positions, strict=True)
             return [Evidence(name, beginning, position) for beginning, position in places]
 
-        order = np.argsort(np.array(sequences, np.int64), kind="stable")
         events = [Evidence(name, beginning_of(event), event.position) for event in batch.events]
-        return cls(batch, order, point, events)
+        return cls(batch, batch.order(), point, events)
 
     @classmethod
-    def of_topic(
-        cls, unpacked: Unpacked, topics: pa.Array, partitions: pa.Array, offsets: pa.Array
-    ) -> Arrival:
-        """Wrap a batch of topic records, given the topic, partition and offset of each row."""
+    def of_topic(cls, opened: Opened, topics: pa.Array, partitions: pa.Array, offsets: pa.Array) -> Arrival:
+        """Wrap a batch of blocks, given the topic, partition and offset of each."""
         named = topics.dictionary_encode()
-        names, rows = named.dictionary.to_pylist(), unpacked.rows
+        names, blocks, rows = named.dictionary.to_pylist(), opened.blocks, opened.rows
         places = (named.indices.to_numpy(), partitions.to_numpy(), offsets.to_numpy())
 
         def point(numbers: _Integers, beginnings: Sequence[bytes]) -> list[Evidence]:
-            columns = zip(beginnings, *(place[rows[numbers]].tolist() for place in places), strict=True)
+            columns = [place[blocks[numbers]].tolist() for place in places]
             return [
-                Evidence(names[name], beginning, None, partition, offset)
-                for beginning, name, partition, offset in columns
+                Evidence(names[name], beginning, None, partition, offset, row)
+                for beginning, name, partition, offset, row in zip(
+                    beginnings, *columns, rows[numbers].tolist(), strict=True
+                )
             ]
 
-        events = unpacked.batch.events
+        events = opened.batch.events
         event_numbers = np.arange(len(rows) - len(events), len(rows))
         beginnings = [beginning_of(event) for event in events]
-        order = np.argsort(rows, kind="stable")
-        return cls(unpacked.batch, order, point, point(event_numbers, beginnings))
+        return cls(opened.batch, np.lexsort((rows, blocks)), point, point(event_numbers, beginnings))
 
     def column(self, of_frames: NDArray[Any], of_events: str) -> NDArray[Any]:
         """Return one value per record, by number: a column of the frames, then an attribute of the events."""

@@ -15,10 +15,12 @@ from random import Random
 
 import pytest
 
-from decoders.frame.record import Record, pack, unpack
+from decoders.frame.columnar.block_reading import read_block
+from decoders.frame.record import Record
 from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapReader
 from decoders.wire.tracker import Tracker
+from tests.decoders.frame.columnar.batches import block
 from tests.decoders.wire.columnar.equality import batches_of, columnar, placed
 from tests.decoders.wire.conversation import EVENTS, balances, new_tracker, packets_of
 from tests.decoders.wire.links import LINKS, carried
@@ -130,8 +132,7 @@ def examine(random: Random, packets: list[Packet]) -> None:
     assert columnar_records == records
     assert ledger == tracker.ledger
     assert all(earlier.sequence < later.sequence for earlier, later in pairwise(records))
-    for record in records:
-        unpack(record.connection, pack(record))
+    assert list(read_block(block(records))) == records
 
 
 def fuzz(seconds: float) -> int:

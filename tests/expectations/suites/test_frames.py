@@ -55,7 +55,7 @@ def conversation() -> pandas.DataFrame:
         replace(OPENED, kind=Kind.GAP, sequence=4, true_length=100),
         replace(OPENED, kind=Kind.CLOSED, sequence=5, closing=Closing.FIN),
     ]
-    return frame_table(SCHEMAS, [(0, offset, record) for offset, record in enumerate(records)])
+    return frame_table(SCHEMAS, [(0, offset, 0, record) for offset, record in enumerate(records)])
 
 
 def run_suite(frames: pandas.DataFrame) -> SuiteResult:
@@ -129,7 +129,7 @@ def test_each_fault_fails_its_own_expectation_and_no_other(expectation: str) -> 
 
 
 def test_what_decoding_says_of_a_frame_stands_in_its_row() -> None:
-    """The request's header and the refusal's layout are read, not copied from the envelope."""
+    """The request's header and the refusal's layout are read, not copied from the record."""
     frames = conversation()
     request, response = frames.loc[1], frames.loc[2]
     assert (request.api_key, request.api_version, request.header_version, request.correlation_id) == (

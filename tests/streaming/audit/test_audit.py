@@ -12,13 +12,16 @@ import pytest
 from confluent_kafka import Producer
 from rich.console import Console
 
-from decoders.frame.record import Endpoint, Kind, Record, pack
+from decoders.frame.record import Endpoint, Kind, Record
 from streaming.audit import frames_topic
 from streaming.user_error import UserError
+from tests.decoders.frame.columnar.batches import block
 
 pytestmark = pytest.mark.slow  # Great Expectations takes seconds to load
 
 TOPIC = "kipwatch.frames"
+PARTITIONS = 4
+"""Those of a topic of the mock broker."""
 
 
 @pytest.fixture
@@ -46,9 +49,10 @@ def opened(sequence: int) -> Record:
 
 
 def publish(broker: Producer, count: int) -> None:
-    for sequence in range(1, count + 1):
-        record = opened(sequence)
-        broker.produce(TOPIC, key=record.connection, value=pack(record))
+    """In blocks of three records, over all partitions."""
+    for number, begin in enumerate(range(1, count + 1, 3)):
+        records = [opened(sequence) for sequence in range(begin, begin + 3)]
+        broker.produce(TOPIC, value=block(records), partition=number % PARTITIONS)
     assert broker.flush(5) == 0
 
 
@@ -65,8 +69,7 @@ def test_no_more_than_the_limit_is_read_however_long_the_topic(
 ) -> None:
     """The duration of an audit does not depend on the age of the topic."""
     publish(broker, 200)
-    partitions = len(broker.list_topics(TOPIC, timeout=5).topics[TOPIC].partitions)
-    assert auditing.audit(address(broker), TOPIC, 5 * partitions).rows == 5 * partitions
+    assert auditing.audit(address(broker), TOPIC, 5 * PARTITIONS).rows == 5 * PARTITIONS
 
 
 def test_what_does_not_hold_is_shown_with_the_number_of_rows(auditing: ModuleType, broker: Producer) -> None:
@@ -87,7 +90,7 @@ def test_a_topic_of_other_records_is_one_line_that_names_the_place(
     """The user may have named the wrong topic."""
     broker.produce("orders", key=b"k", value=b"not a frame")
     assert broker.flush(5) == 0
-    with pytest.raises(UserError, match=r"orders, partition .* holds no record of kipwatch"):
+    with pytest.raises(UserError, match=r"orders, partition .* holds no frames of kipwatch"):
         auditing.audit(address(broker), "orders", 10)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from decoders.frame.record import Kind, unpack
+from decoders.frame.record import Kind
 from decoders.schema.registry import default_schemas
 from expectations.conversation.occurrence import Evidence
 from expectations.conversation.record_windows import windows_of
@@ -46,9 +46,9 @@ def test_connections_differ() -> None:
 def test_the_traffic_is_complete_and_conforms() -> None:
     names, traffic, bucket = default_schemas().api_names, Traffic(default_schemas(), 5), Bucket()
     published = itertools.chain(traffic.opening(), *(traffic.round(number) for number in range(3)))
-    records = [unpack(key, value) for key, value in published]
+    records = [record for batch in published for record in batch.records()]
     assert len(records) == 5 * (7 + 3 * FRAMES_IN_ROUND)
-    placed = [(record, Evidence.in_topic("frames", 0, 0, record)) for record in records]
+    placed = [(record, Evidence.in_topic("frames", (0, 0, 0), record)) for record in records]
     report = BucketStep(Judge(names), names).process(0, bucket, windows_of(default_schemas(), placed))
     assert report.findings == [] and report.undecodable == {}
     assert len(bucket.connections) == 5
@@ -59,8 +59,8 @@ def test_the_traffic_is_complete_and_conforms() -> None:
 
 def test_traffic_can_have_the_present_capture_time() -> None:
     traffic = Traffic(default_schemas(), 1)
-    before = [unpack(key, value) for key, value in traffic.round(0)]
-    after = [unpack(key, value) for key, value in captured_now(traffic.round(0))]
+    before = [record for batch in traffic.round(0) for record in batch.records()]
+    after = [record for batch in captured_now(traffic.round(0)) for record in batch.records()]
     assert [record.frame for record in after] == [record.frame for record in before]
     assert all(record.captured_at != old.captured_at for record, old in zip(after, before, strict=True))
     responses = [record for record in after if record.kind is Kind.RESPONSE]

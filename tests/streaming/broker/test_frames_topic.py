@@ -80,13 +80,16 @@ def test_a_replication_factor_that_the_cluster_cannot_have_is_told(broker: Embed
 
 @pytest.mark.jvm
 def test_a_topic_that_exists_is_no_problem(broker: EmbeddedBroker) -> None:
-    assert FramesTopic(broker.internal, "twice", Topics(), {}).wait(PATIENCE) == ""
+    """It has the partitions that it was created with, whatever is configured now."""
+    three = Topics(frames=FramesTopicSettings(partitions=3))
+    created = FramesTopic(broker.internal, "twice", three, {})
+    assert (created.wait(PATIENCE), created.is_created, created.partitions) == ("", True, 3)
     again = FramesTopic(broker.internal, "twice", Topics(), {})
-    assert (again.wait(PATIENCE), again.is_created) == ("", False)
+    assert (again.wait(PATIENCE), again.is_created, again.partitions) == ("", False, 3)
 
 
 def test_while_kafka_is_away_there_is_no_problem_with_the_topic() -> None:
     """The feeder goes on, and records wait."""
     topic = FramesTopic("127.0.0.1:1", "frames", Topics(), {})
     assert topic.wait(0.2) == ""
-    assert topic.problem() == ""
+    assert (topic.problem(), topic.partitions) == ("", 0)

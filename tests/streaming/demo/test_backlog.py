@@ -1,4 +1,4 @@
-"""How many records wait, by the checkpoint's files. The e2e tests compare them with those of a real query."""
+"""How many blocks wait, by the checkpoint's files. The e2e tests compare them with those of a real query."""
 
 from __future__ import annotations
 

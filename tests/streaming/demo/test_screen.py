@@ -25,11 +25,11 @@ def test_a_new_reason_to_wait_is_shown_at_once_and_the_same_one_is_not_repeated(
     output = io.StringIO()
     screen = Screen(Console(file=output, width=80))
     screen.progress(FEEDER, None, 379, ["Spark starts"])
-    assert shown(screen, output) == ["68,910 bytes captured, 379 records wait to be judged; Spark starts"]
+    assert shown(screen, output) == ["68,910 bytes captured, 379 blocks wait to be judged; Spark starts"]
     screen.progress(FEEDER, None, 380, ["Spark starts"])
     assert shown(screen, output) == []
     screen.progress(FEEDER, None, 380, ["Spark runs"])
-    assert shown(screen, output) == ["68,910 bytes captured, 380 records wait to be judged; Spark runs"]
+    assert shown(screen, output) == ["68,910 bytes captured, 380 blocks wait to be judged; Spark runs"]
 
 
 def test_once_frames_are_judged_they_are_counted() -> None:

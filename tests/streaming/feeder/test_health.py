@@ -21,6 +21,7 @@ from streaming.feeder.publisher import Publisher
 from streaming.metrics.exposition import Exposition, serve
 from streaming.settings.configuration import Configuration
 from streaming.user_error import UserError
+from tests.streaming.feeder.known_topic import KnownTopic
 from tests.streaming.feeder.test_feeder import FakeCapture, FakeOutlet, packets
 from tests.streaming.feeder.test_publisher import NOWHERE
 
@@ -55,7 +56,8 @@ def test_while_kafka_is_unreachable_the_feeder_is_healthy_and_not_ready(
 
     def run() -> None:
         try:
-            feeder.run(batches(), Publisher(NOWHERE, "frames", {}, 100_000, feeder.waits))
+            publisher = Publisher(NOWHERE, "frames", {}, 100_000, feeder.waits, topic=KnownTopic())
+            feeder.run(batches(), publisher)
         except UserError as error:
             failures.append(error)
 

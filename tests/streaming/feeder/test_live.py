@@ -70,7 +70,7 @@ def watched_port(broker: EmbeddedBroker) -> int:
 
 
 def published(broker: EmbeddedBroker) -> list[Record]:
-    return [record for _, _, record in latest_records(broker.internal, FRAMES, EVERYTHING)]
+    return [record for *_, record in latest_records(broker.internal, FRAMES, EVERYTHING)]
 
 
 def play(broker: EmbeddedBroker) -> None:

@@ -1,13 +1,14 @@
-"""With keyed hashes no envelope names the address of a client, and all is judged alike."""
+"""With keyed hashes no block names the address of a client, and all is judged alike."""
 
 from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from decoders.frame.record import Record, pack
+from decoders.frame.record import Endpoint, Record
 from decoders.schema.registry import default_schemas
 from expectations.conversation.pseudonyms import SHORTEST_KEY, Pseudonyms
 from expectations.judging.terms import Terms
@@ -17,6 +18,7 @@ from streaming.feeder.source import open_capture
 from streaming.settings.configuration import Configuration
 from streaming.user_error import UserError
 from tests.captures import planted
+from tests.decoders.frame.columnar.batches import block
 from tests.decoders.wire.conversation import CLIENT
 from tests.streaming.captures import violating, write_capture
 from tests.streaming.feeder.test_feeder import FakeOutlet, batches, packets
@@ -42,13 +44,16 @@ def fed(capture: Path, configuration: Configuration) -> list[Record]:
     return outlet.records
 
 
-def test_no_envelope_holds_the_address_of_a_client() -> None:
+def test_no_block_holds_the_address_of_a_client() -> None:
     outlet = FakeOutlet()
     Feeder(keyed(), run=1).run(batches(packets()), outlet)
     assert len(outlet.records) == 2
     for record in outlet.records:
         assert record.client == PSEUDONYMS.client(CLIENT).endpoint
-        assert CLIENT.address not in pack(record)
+    columns = str(pa.ipc.open_stream(block(outlet.records)).read_all().to_pydict())
+    plain = Endpoint.of(CLIENT.address, CLIENT.port)
+    assert PSEUDONYMS.client(CLIENT).endpoint in columns
+    assert plain.rpartition(":")[0] not in columns and str(CLIENT.address) not in columns
 
 
 def test_the_id_of_a_connection_does_not_tell_the_address() -> None:

@@ -4,26 +4,40 @@ from __future__ import annotations
 
 import json
 import time
+from typing import NamedTuple
 
 import pytest
 from confluent_kafka import KafkaError, Message
 
-from decoders.frame.record import Kind, pack
+from decoders.frame.columnar.block import MOST_FRAMES
+from decoders.frame.columnar.block_reading import read_block
+from decoders.frame.record import Kind, Record
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
-from streaming.feeder.publisher import OVERHEAD, POLL_EVERY, Publisher
+from streaming.feeder.publisher import Publisher
 from streaming.settings.kafka_client import Setting
 from streaming.user_error import UserError
+from tests.decoders.frame.columnar.batches import block
 from tests.decoders.wire.columnar.equality import packets_between
 from tests.decoders.wire.conversation import SCHEMAS, exchanges
+from tests.streaming.feeder.known_topic import KnownTopic
 from tests.streaming.feeder.test_shedding import record
 
 NOWHERE = "127.0.0.1:1"
 BUFFER = 100_000
 
 
-def publisher(settings: dict[str, Setting] | None = None, buffer: int = BUFFER) -> Publisher:
-    return Publisher(NOWHERE, "frames", settings or {}, buffer, lambda: False)
+def publisher(
+    settings: dict[str, Setting] | None = None,
+    buffer: int = BUFFER,
+    topic: KnownTopic | None = None,
+    *,
+    block_seconds: float = 0.0,
+) -> Publisher:
+    topic = topic or KnownTopic()
+    return Publisher(
+        NOWHERE, "frames", settings or {}, buffer, lambda: False, topic=topic, block_seconds=block_seconds
+    )
 
 
 def test_without_a_broker_it_buffers_and_then_sheds_and_logs_that(capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,6 +59,7 @@ def test_a_wait_for_room_ends_when_the_feeder_is_to_stop() -> None:
     full = publisher()
     for sequence in range(1, 1_000):
         full.publish(record(Kind.CLOSED, sequence))
+        full.poll()
     assert full.fates["refused"] > 0
 
 
@@ -70,30 +85,109 @@ def test_client_settings_pass_through() -> None:
 
 def test_after_a_record_was_refused_it_is_not_ready_until_one_is_accepted() -> None:
     refusing = publisher()
-    request = record(Kind.REQUEST, 1)
-    report = Message(topic="frames", key=request.connection, value=pack(request))
-    refusing._on_delivery(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), report)
+    requests = [record(Kind.REQUEST, sequence, size=10) for sequence in (1, 2, 3)]
+    report = Message(topic="frames", value=block(requests))
+    refusing._on_delivery(3, KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), report)
     assert not refusing.is_accepting
-    assert refusing.fates["refused"] == 1
-    refusing._on_delivery(None, report)
-    assert refusing.is_accepting
+    assert refusing.fates["refused"] == 3
+    assert refusing.shed_bytes == 3 * 14
+    refusing._on_delivery(3, None, report)
+    assert refusing.is_accepting and refusing.fates["delivered"] == 3
 
 
-def test_a_batch_is_shed_from_its_first_record_without_room() -> None:
+def test_a_batch_is_shed_from_its_first_part_without_room() -> None:
     """Frames that go from columns to the topic count like their records."""
-    packets = packets_between(exchanges(600), close=False)
+    packets = packets_between(exchanges(6_000), close=False)
     batch = ColumnarTracker(SCHEMAS, ports={9092}, run=7).feed(PacketBatch.of(packets))
-    away, records = publisher(buffer=4 * BUFFER), list(batch.records())
+    away, records = publisher(buffer=BUFFER, block_seconds=9.0), list(batch.records())
     away.publish_batch(batch)
     admitted = len(records) - away.fates["shed"]
-    assert POLL_EVERY <= admitted < len(records)
-    assert away.waiting_bytes == sum(len(pack(record)) + OVERHEAD for record in records[:admitted])
+    assert admitted == MOST_FRAMES < len(records)
     assert away.shed_bytes == sum(record.true_length + 4 for record in records[admitted:])
+
+
+class Sent(NamedTuple):
+    """What was handed to Kafka's client."""
+
+    partition: int
+    records: list[Record]
+    headers: list[tuple[str, bytes]]
+
+
+class RecordingProducer:
+    """Stands for Kafka's client."""
+
+    def __init__(self) -> None:
+        self.sent: list[Sent] = []
+
+    def produce(
+        self, _name: str, value: bytes, *, partition: int, headers: list[tuple[str, bytes]], **_: object
+    ) -> None:
+        self.sent.append(Sent(partition, list(read_block(value)), headers))
+
+    def poll(self, _seconds: float) -> None:
+        """Nothing is ever delivered."""
+
+
+def recorded(topic: KnownTopic, block_seconds: float) -> tuple[Publisher, RecordingProducer]:
+    publishing = publisher(topic=topic, block_seconds=block_seconds, buffer=1 << 24)
+    publishing._producer = producer = RecordingProducer()
+    return publishing, producer
+
+
+def test_records_wait_for_others_of_their_block_as_long_as_they_may() -> None:
+    """A connection has its partition by its ID, and a block tells how many frames it has."""
+    publishing, producer = recorded(KnownTopic(2), 0.2)
+    records = [record(Kind.REQUEST, number, bytes([0, 0, 0, number]) * 4, 10) for number in range(1, 5)]
+    for each in records:
+        publishing.publish(each)
+        publishing.poll()
+    assert producer.sent == []
+    time.sleep(0.25)
+    publishing.poll()
+    assert producer.sent == [
+        Sent(0, records[1::2], [("kipwatch-block", b"1"), ("kipwatch-frames", b"2")]),
+        Sent(1, records[::2], [("kipwatch-block", b"1"), ("kipwatch-frames", b"2")]),
+    ]
+
+
+def test_a_full_block_waits_for_nothing() -> None:
+    publishing, producer = recorded(KnownTopic(1), 60.0)
+    for number in range(1, MOST_FRAMES):
+        publishing.publish(record(Kind.REQUEST, number))
+    (sent,) = producer.sent
+    assert 0.9 * MOST_FRAMES <= len(sent.records) < MOST_FRAMES
+
+
+def test_while_the_partitions_are_not_known_records_wait_and_then_keep_their_order() -> None:
+    """Kafka is away when the feeder starts. With more partitions later, connections stay in theirs."""
+    topic = KnownTopic(0)
+    publishing, producer = recorded(topic, 0.0)
+    records = [record(Kind.REQUEST, number, bytes([0, 0, 0, 1]) * 4) for number in range(1, 8)]
+    for each in records[:4]:
+        publishing.publish(each)
+        publishing.poll()
+    assert producer.sent == [] and publishing.waiting_bytes > 0
+    for partitions, later in ((2, records[4:6]), (3, records[6:])):
+        topic.partitions = partitions
+        for each in later:
+            publishing.publish(each)
+        publishing.poll()
+    assert [sent.partition for sent in producer.sent] == [1, 1]
+    assert [each for sent in producer.sent for each in sent.records] == records
+
+
+def test_without_partitions_a_full_memory_refuses_what_is_collected() -> None:
+    """Closings are never shed, so they may fill it."""
+    away = publisher(topic=KnownTopic(0))
+    for sequence in range(1, 2_000):
+        away.publish(record(Kind.CLOSED, sequence))
+    assert away.fates["refused"] > 0 and away.waiting_bytes < BUFFER
 
 
 def test_a_topic_that_cannot_be_published_to_ends_the_waiting() -> None:
     """At once, whether the feeder waits for room or for Kafka to accept what is left."""
-    full = Publisher(NOWHERE, "frames", {}, BUFFER, lambda: True, topic_problem=lambda: "no such topic")
+    full = Publisher(NOWHERE, "frames", {}, BUFFER, lambda: True, topic=KnownTopic(2, "no such topic"))
     for sequence in range(1, 1_000):
         full.publish(record(Kind.CLOSED, sequence))
     started = time.monotonic()

@@ -15,6 +15,7 @@ from streaming.broker.topics import create_topics
 from streaming.feeder.publisher import Publisher
 from streaming.settings.kafka_client import Setting
 from tests.streaming.commands.ran import run_process
+from tests.streaming.feeder.known_topic import KnownTopic
 from tests.streaming.feeder.live import FRAMES
 from tests.streaming.secure_broker import PASSWORD, PASSWORD_VARIABLE, USER, SecureBroker
 
@@ -63,7 +64,8 @@ def test_a_feeder_that_kafka_refuses_logs_that_and_is_not_ready(
     broker: SecureBroker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(PASSWORD_VARIABLE, "guessed")
-    publisher = Publisher(broker.sasl, FRAMES, broker.login(USER), 1_000_000, lambda: True)
+    login, topic = broker.login(USER), KnownTopic()
+    publisher = Publisher(broker.sasl, FRAMES, login, 1_000_000, lambda: True, topic=topic)
     deadline = time.monotonic() + PATIENCE
     while publisher.is_accepting:
         assert time.monotonic() < deadline

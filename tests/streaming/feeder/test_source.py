@@ -71,6 +71,10 @@ def test_a_missing_file_is_a_user_error(tmp_path: Path) -> None:
         run_of_file(tmp_path / "missing")
 
 
+def nothing() -> None:
+    """Nothing is due while no bytes arrive."""
+
+
 @contextmanager
 def piped() -> Iterator[int]:
     """A pipe in place of standard input; yields the end to write to."""
@@ -87,7 +91,7 @@ def piped() -> Iterator[int]:
 def test_standard_input_is_read_as_it_arrives(path: Path) -> None:
     content = path.read_bytes()
     with piped() as writing:
-        batches = standard_input(lambda: False)
+        batches = standard_input(lambda: False, nothing)
         os.write(writing, content[:-10])
         first = next(batches)
         assert first.size == COUNT - 1
@@ -102,12 +106,12 @@ def test_an_error_of_standard_input_names_it(path: Path) -> None:
         os.write(writing, b"text")
         os.close(writing)
         with pytest.raises(UserError, match="standard input: not a pcap file"):
-            next(standard_input(lambda: False))
+            next(standard_input(lambda: False, nothing))
     with piped() as writing:
         os.write(writing, path.read_bytes()[:-1])
         os.close(writing)
         with pytest.raises(TruncatedCaptureError, match="standard input ends inside a packet"):
-            list(standard_input(lambda: False))
+            list(standard_input(lambda: False, nothing))
 
 
 @pytest.mark.parametrize("written", [0, 24, -10], ids=["nothing", "a header", "part of a packet"])
@@ -116,5 +120,7 @@ def test_an_idle_pipe_ends_when_the_feeder_stops(path: Path, written: int) -> No
     with piped() as writing:
         os.write(writing, path.read_bytes()[:written] if written else b"")
         threading.Timer(0.3, stopping.set).start()
-        list(standard_input(stopping.is_set))
+        idle: list[None] = []
+        list(standard_input(stopping.is_set, lambda: idle.append(None)))
+        assert len(idle) >= 2, "what is due meanwhile is done every 50 ms"
         os.close(writing)

@@ -8,16 +8,18 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Row
 
-from decoders.frame.record import Record, pack
+from decoders.frame.record import Record
 from decoders.retention import REPUBLISH_AFTER
 from expectations.judging.finding import Finding
 from expectations.judging.terms import Terms
 from streaming.judging.report import unpack_report
 from streaming.query.identity_stage import TICK_INTERVAL, IdentityProcessor
 from streaming.query.stages import BucketProcessor, decode_stage
+from tests.decoders.frame.columnar.batches import block
 
 NOW = 1_800_000_000_000
 BUCKETS = 4
+BLOCK_ROWS = 100
 
 
 class Value:
@@ -127,12 +129,11 @@ class StandIn:
 
 
 def _batch(records: Sequence[Record]) -> pa.RecordBatch:
-    rows = len(records)
+    blocks = [block(records[at : at + BLOCK_ROWS]) for at in range(0, len(records), BLOCK_ROWS)]
     columns = [
-        pa.array([record.connection for record in records], pa.binary()),
-        pa.array([pack(record) for record in records], pa.binary()),
-        pa.array(["kipwatch.frames"] * rows),
-        pa.array([0] * rows, pa.int32()),
-        pa.array(range(rows), pa.int64()),
+        pa.array(blocks, pa.binary()),
+        pa.array(["kipwatch.frames"] * len(blocks)),
+        pa.array([0] * len(blocks), pa.int32()),
+        pa.array(range(len(blocks)), pa.int64()),
     ]
-    return pa.RecordBatch.from_arrays(columns, names=["key", "value", "topic", "partition", "offset"])
+    return pa.RecordBatch.from_arrays(columns, names=["value", "topic", "partition", "offset"])

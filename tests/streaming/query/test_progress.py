@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql.streaming.listener import QueryIdleEvent, QueryProgressEvent, StreamingQueryProgress
 
 from streaming.query.application_metrics import ApplicationMetrics
+from streaming.query.batch_limit import BatchLimit
 from streaming.query.progress import ProgressListener
 
 
@@ -51,7 +52,8 @@ class Listening:
 
     def __init__(self) -> None:
         self._metrics = ApplicationMetrics([], version="0.1.0", kafka="4.4.0")
-        self.listener = ProgressListener(self._metrics)
+        self.limit = BatchLimit(1_000_000)
+        self.listener = ProgressListener(self._metrics, self.limit)
 
     def value(self, name: str) -> float | None:
         return self._metrics.registry.get_sample_value(f"kipwatch_{name}")
@@ -66,11 +68,12 @@ def offsets(**partitions: int) -> dict[str, dict[str, int]]:
     return {"kipwatch.frames": {name.removeprefix("p"): offset for name, offset in partitions.items()}}
 
 
-def test_the_lag_is_the_number_of_records_after_the_batch(listening: Listening) -> None:
-    """All records count of a partition that the batch has not begun."""
+def test_the_lag_is_the_frames_that_the_blocks_after_the_batch_may_hold(listening: Listening) -> None:
+    """All blocks count of a partition that the batch has not begun, each as those of the batch."""
+    listening.limit.follow(frames=250, blocks=100)
     event = progress(source(offsets(p0=90, p1=50), offsets(p0=100, p1=50, p2=7)))
     listening.listener.onQueryProgress(event)
-    assert listening.value("topic_lag_records") == 17
+    assert listening.value("topic_lag_records") == round(17 * 2.5)
 
 
 @pytest.mark.parametrize("absent", [None, "None"])

@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Sequence
 
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoders.frame.record import Kind, Record, pack
+from decoders.frame.record import Kind, Record
+from expectations.conversation.occurrence import EVIDENCE_BYTES
 from streaming.judging.bucket_input import BucketInput, unpack_input
 from streaming.query.partition_keys import bucket_of_key
-from streaming.query.stages import TENTH, bucket_of, decode_stage
+from streaming.query.stages import COUNTING_BUCKET, TENTH, bucket_of, decode_stage
+from tests.decoders.frame.columnar.batches import block
 from tests.exchange import Exchange
 
 BUCKETS = 8
-Row = tuple[bytes | None, bytes | None]
 
 
-def batch_of(rows: list[Row], first_offset: int = 100) -> pa.RecordBatch:
-    keys, values = zip(*rows, strict=True)
+def batch_of(values: Sequence[bytes | None], first_offset: int = 100) -> pa.RecordBatch:
+    """Records of the topic, of which a block has a bytes value."""
     return pa.RecordBatch.from_arrays(
         [
-            pa.array(keys, pa.binary()),
             pa.array(values, pa.binary()),
-            pa.array(["kipwatch.frames"] * len(rows)),
-            pa.array([1] * len(rows), pa.int32()),
-            pa.array(range(first_offset, first_offset + len(rows)), pa.int64()),
+            pa.array(["kipwatch.frames"] * len(values)),
+            pa.array([1] * len(values), pa.int32()),
+            pa.array(range(first_offset, first_offset + len(values)), pa.int64()),
         ],
-        names=["key", "value", "topic", "partition", "offset"],
+        names=["value", "topic", "partition", "offset"],
     )
 
 
@@ -52,15 +53,15 @@ def records() -> list[Record]:
     return exchange.records
 
 
-def on(connection: bytes, record: Record) -> Row:
-    return connection, pack(dataclasses.replace(record, connection=connection))
+def on(connection: bytes, record: Record) -> Record:
+    return dataclasses.replace(record, connection=connection)
 
 
 def test_a_batch_becomes_a_row_for_each_of_its_buckets() -> None:
-    """Two connections of one bucket share a row, and steady traffic folds."""
+    """Two connections of one bucket share a row, and steady traffic folds, in however many blocks it is."""
     one, two, three = (number.to_bytes(4) * 4 for number in (1, 1 + BUCKETS, 2))
-    rows = [on(connection, record) for record in records() for connection in (one, two, three)]
-    (inputs,) = decoded(batch_of(rows))
+    sent = [on(connection, record) for record in records() for connection in (one, two, three)]
+    (inputs,) = decoded(batch_of([block(sent[:50]), block(sent[50:])]))
     assert inputs.keys() == {1, 2}
     assert [window.connection.id for window in inputs[1].windows()] == [one, two]
     (window,) = inputs[2].windows()
@@ -68,40 +69,45 @@ def test_a_batch_becomes_a_row_for_each_of_its_buckets() -> None:
     assert sum(seen.count for seen in window.observations) == len(records())
     assert len(window.observations) < 8
     assert inputs[1].unreadable == inputs[2].unreadable == 0
+    assert inputs[1].blocks + inputs[2].blocks == 2
 
 
-def test_an_unreadable_record_is_counted_and_affects_no_other() -> None:
-    """It counts in the first bucket; the evidence of other records keeps their own offsets."""
+def test_a_record_that_is_no_block_is_counted_and_affects_no_other() -> None:
+    """Its reason is told; the evidence of other records keeps their own places."""
     connection = (3).to_bytes(4) * 4
-    good = [on(connection, record) for record in records()[:2]]
-    foreign: list[Row] = [
-        (b"key", b"not a frame"),
-        (None, None),
-        (b"", good[0][1][:-1] if good[0][1] else b""),
-    ]
-    (inputs,) = decoded(batch_of([good[0], *foreign, good[1]]))
-    assert inputs[0].unreadable == 3
-    assert inputs[0].said == []
+    first, second, third = (on(connection, record) for record in records()[:3])
+    good = block([first])
+    (inputs,) = decoded(batch_of([good, b"not a frame", None, good[:-9], block([second, third])]))
+    assert inputs[3].unreadable == 3 and inputs[3].blocks == 5
+    assert inputs[3].refusal.startswith("damaged: ")
     (window,) = inputs[3].windows()
-    assert [seen.kind for seen in window.observations] == [Kind.OPENED, Kind.REQUEST]
-    evidence = window.observations[1].evidence
-    assert (evidence.source, evidence.partition, evidence.offset) == ("kipwatch.frames", 1, 104)
-    assert evidence.beginning == records()[1].frame
+    assert [seen.kind for seen in window.observations] == [Kind.OPENED, Kind.REQUEST, Kind.RESPONSE]
+    evidence = window.observations[2].evidence
+    assert (evidence.source, evidence.partition) == ("kipwatch.frames", 1)
+    assert (evidence.offset, evidence.row) == (104, 1)
+    assert evidence.beginning == records()[2].frame[:EVIDENCE_BYTES]
+
+
+def test_nothing_but_foreign_records_is_counted_in_a_bucket_of_its_own() -> None:
+    (inputs,) = decoded(batch_of([b"not a frame", None]))
+    assert inputs.keys() == {COUNTING_BUCKET}
+    assert inputs[0].unreadable == 2 and inputs[0].said == []
 
 
 def test_every_record_is_counted_once_at_its_own_time_of_capture() -> None:
     """In tenths of a second, although most are folded; one of the rows has the counts of all."""
     sent = records()
     connections = [number.to_bytes(4) * 4 for number in (1, 2)]
-    (inputs,) = decoded(batch_of([on(connection, record) for record in sent for connection in connections]))
+    both = block([on(connection, record) for record in sent for connection in connections])
+    (inputs,) = decoded(batch_of([both]))
     expected = Counter(record.captured_at // TENTH for record in sent)
     (captured,) = [part.captured for part in inputs.values() if part.captured]
     assert captured == {tenth: 2 * count for tenth, count in expected.items()}
 
 
 def test_each_arrow_batch_yields_one() -> None:
-    rows = [on(b"\0" * 16, record) for record in records()]
-    first, empty, second = decoded(batch_of(rows[:3]), batch_of(rows).slice(0, 0), batch_of(rows[3:]))
+    values = [block([on(bytes(16), record)]) for record in records()]
+    first, empty, second = decoded(batch_of(values[:3]), batch_of(values).slice(0, 0), batch_of(values[3:]))
     assert (len(first), len(empty), len(second)) == (1, 0, 1)
 
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from decoders.frame.record import pack
 from decoders.schema.registry import COMMITTED_TABLE, default_schemas
 from streaming.feeder.feeder import Feeder
 from streaming.judging.bucket_input import unpack_input
@@ -18,6 +17,7 @@ from streaming.query.stages import decode_stage
 from streaming.settings.configuration import Configuration
 from streaming.settings.release import COMMITTED, load_schemas, load_table, table_text
 from streaming.user_error import UserError
+from tests.decoders.frame.columnar.batches import block
 from tests.exchange import Exchange
 
 
@@ -58,9 +58,8 @@ def known(table: str | None) -> list[bool]:
     exchange.request("Metadata", 12)
     exchange.request("ApiVersions", 0)
     records = exchange.records[1:]
-    keys, values = [record.connection for record in records], [pack(record) for record in records]
-    columns = [pa.array(keys), pa.array(values), pa.array(["t"] * 2), pa.array([0] * 2), pa.array([0, 1])]
-    batch = pa.RecordBatch.from_arrays(columns, names=["key", "value", "topic", "partition", "offset"])
+    columns = [pa.array([block(records)]), pa.array(["t"]), pa.array([0]), pa.array([0])]
+    batch = pa.RecordBatch.from_arrays(columns, names=["value", "topic", "partition", "offset"])
     stage = pickle.loads(cloudpickle.dumps(decode_stage(4, table)))
     (inputs,) = stage(iter([batch]))
     (row,) = map(unpack_input, inputs.column("input").to_pylist())

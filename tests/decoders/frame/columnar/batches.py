@@ -6,27 +6,45 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
+import numpy as np
 from hypothesis import strategies as st
 
-from decoders.frame.columnar.envelopes import Unpacked, unpack_columns
-from decoders.frame.record import Direction, Endpoint, Flag, Kind, Pairing, Record, pack
+from decoders.frame.columnar.block_reading import BlockReader, Opened
+from decoders.frame.columnar.block_writing import write_block
+from decoders.frame.columnar.joining import Joining
+from decoders.frame.record import Direction, Endpoint, Flag, Kind, Pairing, Record
 from decoders.schema.registry import Api
 from decoders.wire.columnar.frames import FrameBatch
 from tests.decoders.codec.test_columnar_equality import damaged, requests, responses
 
 MATCHED_MOSTLY = [Pairing.MATCHED] * 6 + list(Pairing)
+ROWS = 1_000
+"""The rows of a block of `opened`."""
 
 
-def unpacked(records: Sequence[Record]) -> Unpacked:
-    """The records packed as topic values, then unpacked as columns."""
-    keys = pa.array([record.connection for record in records], pa.binary())
-    return unpack_columns(keys, pa.array([pack(record) for record in records], pa.binary()))
+def block(records: Sequence[Record]) -> bytes:
+    """The records as one block, in their order."""
+    joining = Joining()
+    for record in records:
+        joining.add_record(record)
+    is_event = np.array([record.kind not in (Kind.REQUEST, Kind.RESPONSE) for record in records], np.bool_)
+    # The number of each record in the joined batch: the frames first.
+    numbers = np.empty(len(records), np.int64)
+    numbers[np.argsort(is_event, kind="stable")] = np.arange(len(records))
+    return write_block(joining.batch(), numbers)
+
+
+def opened(records: Sequence[Record]) -> Opened:
+    """The records written as blocks, then read again."""
+    blocks = [block(records[at : at + ROWS]) for at in range(0, len(records), ROWS)]
+    (found,) = BlockReader().read(blocks)
+    assert not found.refused
+    return found
 
 
 def batch_of(records: Sequence[Record]) -> FrameBatch:
     """The records as a batch whose data may be written to."""
-    batch = unpacked(records).batch
+    batch = opened(records).batch
     return dataclasses.replace(batch, data=batch.data.copy())
 
 

@@ -19,7 +19,7 @@ from expectations.conversation.columnar.reading import ObservationReader
 from expectations.conversation.columnar.statement_cache import StatementCache
 from expectations.conversation.observe import observe
 from expectations.conversation.occurrence import NO_EVIDENCE, Evidence
-from tests.decoders.frame.columnar.batches import record_of, unpacked
+from tests.decoders.frame.columnar.batches import opened, record_of
 from tests.examples import examples
 
 SCHEMAS = default_schemas()
@@ -80,7 +80,7 @@ def response(sequence: int, api: Api, said: Mapping[str, Any]) -> Record:
 )
 def test_columns_tell_what_is_read(api: Api, said: list[tuple[Any, Mapping[str, Any]]]) -> None:
     records = [write(sequence, api, body) for sequence, (write, body) in enumerate(said, 1)]
-    read = READER.read(unpacked(records).batch)
+    read = READER.read(opened(records).batch)
     assert read.heartbeats.all()
     assert not read.plain.any()
     bodies = [observe(SCHEMAS, record, NO_EVIDENCE).body for record in records]
@@ -90,7 +90,7 @@ def test_columns_tell_what_is_read(api: Api, said: list[tuple[Any, Mapping[str, 
 def test_a_response_may_name_nobody() -> None:
     (consumer, *_) = APIS
     said = {"memberId": None, "errorCode": 25, "heartbeatIntervalMs": 0, "assignment": None}
-    read = READER.read(unpacked([response(1, consumer, said)]).batch)
+    read = READER.read(opened([response(1, consumer, said)]).batch)
     (body,) = read.bodies(np.arange(1))
     assert (body.member_id, body.error_code, body.heartbeat_interval) == (None, 25, 0)  # type: ignore[union-attr]
 
@@ -107,7 +107,7 @@ def test_members_are_learnt_without_reading_each(monkeypatch: pytest.MonkeyPatch
         return observe(schemas, record, evidence)
 
     monkeypatch.setattr("expectations.conversation.columnar.statement_cache.observe", noted)
-    batch = unpacked(records).batch
+    batch = opened(records).batch
     known = StatementCache(SCHEMAS).of_frames(batch, READER.read(batch), np.arange(len(records)))
     assert len(observed) == 1
     assert [each.statement.body.member_id for each in known] == [f"m-{number}" for number in range(1, 9)]  # type: ignore[union-attr]

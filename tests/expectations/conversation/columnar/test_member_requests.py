@@ -17,7 +17,7 @@ from expectations.conversation.columnar.member_requests import member_requests
 from expectations.conversation.columnar.reading import ObservationReader
 from expectations.conversation.observe import observe
 from expectations.conversation.occurrence import NO_EVIDENCE
-from tests.decoders.frame.columnar.batches import record_of, unpacked
+from tests.decoders.frame.columnar.batches import opened, record_of
 from tests.examples import examples
 from tests.expectations.conversation.columnar.test_windows import at_once
 
@@ -49,7 +49,7 @@ def requests(draw: st.DrawFn) -> tuple[int, int, dict[str, Any]]:
 @given(st.lists(requests(), max_size=8))
 def test_columns_tell_which_member_sends(said: list[tuple[int, int, dict[str, Any]]]) -> None:
     records = [request(sequence, *one) for sequence, one in enumerate(said, 1)]
-    read = READER.read(unpacked(records).batch)
+    read = READER.read(opened(records).batch)
     assert read.plain.all()
     bodies = [observe(SCHEMAS, record, NO_EVIDENCE).body for record in records]
     assert member_requests(read.decoded, read.member_places, np.arange(len(records))) == bodies

@@ -32,7 +32,7 @@ from expectations.conversation.window import ConnectionKey, Window
 from streaming.feeder.source import open_capture
 from tests.captures import planted, real_clients
 from tests.decoders.codec.test_columnar_equality import APIS
-from tests.decoders.frame.columnar.batches import record_of, traffic, unpacked
+from tests.decoders.frame.columnar.batches import ROWS, opened, record_of, traffic
 from tests.examples import examples
 from tests.exchange import Exchange
 from tests.expectations.conversation.test_fold import SCRIPTS, STEPS
@@ -45,11 +45,15 @@ few_examples = examples(3, suppress_health_check=list(HealthCheck), database=Non
 
 def of_records(records: Sequence[Record], said: Said | None = None) -> list[Window]:
     """The scalar path: records of a topic, from offset 100 on."""
-    return windows_of(
-        SCHEMAS,
-        [(record, Evidence.in_topic("t", 1, 100 + row, record)) for row, record in enumerate(records)],
-        said,
-    )
+    return windows_of(SCHEMAS, placed(records), said)
+
+
+def placed(records: Sequence[Record]) -> list[tuple[Record, Evidence]]:
+    """The records at their places in the topic, whose blocks have ROWS rows."""
+    return [
+        (record, Evidence.in_topic("t", (1, 100 + number // ROWS, number % ROWS), record))
+        for number, record in enumerate(records)
+    ]
 
 
 def unheard(records: Sequence[Record]) -> list[Record]:
@@ -63,9 +67,11 @@ def unheard(records: Sequence[Record]) -> list[Record]:
 
 def arrival(records: Sequence[Record]) -> Arrival:
     """The same records in one batch of the topic."""
-    rows = len(records)
-    partitions, offsets = pa.array([1] * rows, pa.int32()), pa.array(range(100, 100 + rows), pa.int64())
-    return Arrival.of_topic(unpacked(records), pa.array(["t"] * rows), partitions, offsets)
+    found = opened(records)
+    offsets = pa.array(range(100, 100 + found.size), pa.int64())
+    return Arrival.of_topic(
+        found, pa.array(["t"] * found.size), pa.array([1] * found.size, pa.int32()), offsets
+    )
 
 
 def at_once(records: Sequence[Record], windows: ColumnarWindows = WINDOWS) -> list[Window]:
@@ -99,9 +105,8 @@ def test_conversations_fold_alike(scripts: list[list[str]], random: object, size
     random.shuffle(records)  # type: ignore[attr-defined]
     records, said = unheard([*records, *records[:3]]), Said()
     slices = [contents(windows) for windows in WINDOWS.slices_of(arrival(records), size)]
-    placed = [(record, Evidence.in_topic("t", 1, 100 + row, record)) for row, record in enumerate(records)]
-    begins = range(0, len(placed), size)
-    assert slices == [contents(windows_of(SCHEMAS, placed[at : at + size], said)) for at in begins]
+    at_places, begins = placed(records), range(0, len(records), size)
+    assert slices == [contents(windows_of(SCHEMAS, at_places[at : at + size], said)) for at in begins]
     assert contents(at_once(records)) == contents(of_records(records, said))
 
 

@@ -1,0 +1,102 @@
+"""Writes the traffic of the benches to topics: in blocks as a feeder does, or one frame a record.
+
+The second is what kipwatch published before there were blocks: an envelope of fixed size, then the frame. The
+bare query of the pipeline bench reads it, so that its figures stay comparable from release to release.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import numpy as np
+from confluent_kafka import Producer
+
+from decoders.frame.columnar.block import headers_of
+from decoders.frame.columnar.block_writing import blocks_of, is_enough
+from decoders.frame.columnar.joining import Joining
+from decoders.wire.columnar.frames import FrameBatch
+from streaming.user_error import UserError
+
+BLOCK_SECONDS: Final = 0.1
+_ENVELOPE: Final = np.dtype(
+    [("start", "V6"), ("run", ">u8"), ("sequence", ">i8"), ("captured_at", ">i8"), ("rest", "V116")]
+)
+"""The size and the most varied fields of the former envelope."""
+
+
+def publish_blocks(bootstrap: str, topic: str, batches: Iterable[FrameBatch]) -> int:
+    """Write batches to a topic, and return the number of their records. Raises UserError."""
+    producer = _producer(bootstrap, "none")
+    partitions = len(producer.list_topics(topic, timeout=30).topics[topic].partitions)
+    count, collected, since = 0, Joining(), time.monotonic()
+    for batch in batches:
+        collected.add(batch)
+        is_full = is_enough(collected.size, collected.bytes, partitions)
+        if is_full or time.monotonic() - since >= BLOCK_SECONDS:
+            count += _send(producer, topic, collected, partitions)
+            collected, since = Joining(), time.monotonic()
+    count += _send(producer, topic, collected, partitions)
+    _flush(producer, topic)
+    return count
+
+
+def publish_records(bootstrap: str, topic: str, batches: Iterable[FrameBatch]) -> int:
+    """Write each frame of batches as a record, and return their number. Raises UserError."""
+    producer, count = _producer(bootstrap, "lz4"), 0
+    for batch in batches:
+        for key, value in _records(batch):
+            _produce(producer, topic, value, key=key)
+            count += 1
+    _flush(producer, topic)
+    return count
+
+
+def _send(producer: Producer, topic: str, collected: Joining, partitions: int) -> int:
+    for block in blocks_of(collected.batch(), partitions):
+        _produce(producer, topic, block.value, partition=block.partition, headers=headers_of(block.rows))
+    return collected.size
+
+
+def _records(batch: FrameBatch) -> Iterator[tuple[bytes, bytes]]:
+    frames = batch.frames
+    envelopes = np.zeros(len(frames.starts), _ENVELOPE)
+    envelopes["run"], envelopes["sequence"], envelopes["captured_at"] = (
+        1,
+        frames.sequences,
+        frames.captured_at,
+    )
+    packed, size, data = envelopes.tobytes(), _ENVELOPE.itemsize, batch.data.data
+    rows = zip(frames.connections.tolist(), frames.starts.tolist(), frames.lengths.tolist(), strict=True)
+    for row, (connection, start, length) in enumerate(rows):
+        envelope = packed[row * size : (row + 1) * size]
+        yield batch.openings[connection].connection, b"".join((envelope, data[start : start + length]))
+
+
+def _producer(bootstrap: str, compression: str) -> Producer:
+    return Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 20,
+            "batch.size": 1_000_000,
+            "queue.buffering.max.messages": 200_000,
+            "compression.type": compression,
+        }
+    )
+
+
+def _produce(producer: Producer, topic: str, value: bytes, **what: Any) -> None:
+    while True:
+        try:
+            producer.produce(topic, value, **what)
+            producer.poll(0)
+        except BufferError:
+            producer.poll(0.1)
+        else:
+            return
+
+
+def _flush(producer: Producer, topic: str) -> None:
+    if producer.flush(60):
+        raise UserError(f"the broker of the bench did not accept all records of {topic}")

@@ -1,0 +1,283 @@
+"""What is written as blocks is read again unchanged, and other bytes are refused with one line."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import defaultdict
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+
+from decoders.frame.columnar import block_writing
+from decoders.frame.columnar.block import COLUMNS, SCHEMA, BlockError, headers_of
+from decoders.frame.columnar.block_reading import BlockReader, Opened, read_block
+from decoders.frame.columnar.block_writing import blocks_of, partition_of
+from decoders.frame.columnar.joining import Joining
+from decoders.frame.record import Closing, Direction, Endpoint, Flag, Kind, Pairing, Record
+from decoders.wire.columnar.packets import PacketBatch
+from decoders.wire.columnar.tracker import ColumnarTracker
+from decoders.wire.segment import SocketAddress
+from tests.decoders.frame.columnar.batches import block, record_of
+from tests.decoders.wire.columnar.equality import batches_of, interleaved, packets_between
+from tests.decoders.wire.conversation import EVENTS, SCHEMAS, SERVER
+from tests.examples import examples
+
+PORTS = st.integers(0, 0xFFFF)
+ENDPOINTS = st.builds(lambda address, port: Endpoint.of(address.packed, port), st.ip_addresses(), PORTS)
+NAMES = st.text(st.characters(codec="utf-8"), max_size=6)
+UINT64, INT64 = st.integers(0, (1 << 64) - 1), st.integers(-(1 << 63), (1 << 63) - 1)
+INT16 = st.integers(-(1 << 15), (1 << 15) - 1)
+RECORDS = st.builds(
+    Record,
+    kind=st.sampled_from(Kind),
+    connection=st.sampled_from([b"a" * 16, b"b" * 16, bytes(16)]),
+    run=UINT64,
+    sequence=INT64,
+    captured_at=INT64,
+    client=ENDPOINTS,
+    server=ENDPOINTS,
+    cluster=NAMES,
+    feeder=NAMES,
+    direction=st.sampled_from(Direction),
+    pairing=st.sampled_from(Pairing),
+    closing=st.sampled_from(Closing),
+    flags=st.integers(0, 31).map(Flag),
+    paired_sequence=INT64,
+    paired_api_key=INT16,
+    paired_api_version=INT16,
+    position=INT64,
+    true_length=INT64,
+    frame=st.binary(max_size=64),
+)
+FRAMES = {Kind.REQUEST, Kind.RESPONSE}
+REQUEST = record_of(Kind.REQUEST, 1, connection=bytes(16), frame=b"request", true_length=7)
+BLOCK = block([REQUEST, record_of(Kind.CLOSED, 2, connection=bytes(16))])
+
+
+def told(record: Record, before: dict[bytes, Record]) -> Record:
+    """The record as a feeder can make it: frames close nothing, and speak on one connection of their ID."""
+    if record.kind not in FRAMES:
+        return record
+    first = before.setdefault(record.connection, record)
+    shared = {name: getattr(first, name) for name in ("run", "client", "server", "cluster", "feeder")}
+    return dataclasses.replace(record, closing=Closing.NONE, **shared)
+
+
+@examples(150)
+@given(st.lists(RECORDS, max_size=12))
+def test_what_is_written_comes_back(given_records: list[Record]) -> None:
+    """Every field and its type, whatever the order; an event may tell another identity of its connection."""
+    known: dict[bytes, Record] = {}
+    records = [told(record, known) for record in given_records]
+    found = list(read_block(block(records)))
+    assert found == records
+    for record, wanted in zip(found, records, strict=True):
+        assert [type(getattr(record, name)) for name in Record.__slots__] == [
+            type(getattr(wanted, name)) for name in Record.__slots__
+        ]
+
+
+@given(
+    st.integers(0, 1_000_000_000).map(Random),
+    st.lists(st.integers(0, 10_000), max_size=6),
+    st.sampled_from([7, 100, 60_000]),
+    st.floats(0, 0.2),
+    st.sampled_from([(3, 100), (4_096, 300), (2, 1_000_000)]),
+)
+@examples(30, suppress_health_check=list(HealthCheck))
+def test_every_batch_of_a_tracker_is_cut_into_blocks_within_their_limits(
+    random: Random, cuts: list[int], size: int, loss: float, limits: tuple[int, int]
+) -> None:
+    """Each record is in one block, in the partition of its connection, and in order there."""
+    addresses = (b"\x0a\0\0\1", bytes(15) + b"\1")
+    clients = [SocketAddress(random.choice(addresses), 40_000 + number) for number in range(3)]
+    conversations = [
+        packets_between(EVENTS, client, SocketAddress(client.address, SERVER.port), segment=size)
+        for client in clients
+    ]
+    packets = [packet for packet in interleaved(conversations, random) if random.random() >= loss]
+    tracker = ColumnarTracker(SCHEMAS, ports={SERVER.port}, run=7, cluster="orders", feeder="rack-1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block_writing, "MOST_FRAMES", limits[0])
+        patch.setattr(block_writing, "MOST_BYTES", limits[1])
+        for part in batches_of(packets, cuts):
+            batch = tracker.feed(PacketBatch.of(part))
+            partitions: defaultdict[int, list[Record]] = defaultdict(list)
+            for made in blocks_of(batch, 3):
+                held = list(read_block(made.value))
+                assert 0 < made.rows == len(held) <= limits[0]
+                assert len(held) == 1 or sum(len(record.frame) for record in held) <= limits[1]
+                partitions[made.partition] += held
+            wanted: defaultdict[int, list[Record]] = defaultdict(list)
+            for record in batch.records():
+                wanted[partition_of(record.connection, 3)].append(record)
+            assert partitions == wanted
+
+
+def test_what_is_collected_becomes_few_blocks_of_nearly_equal_size() -> None:
+    """A frame more than fits makes two halves, not a full block and a rest."""
+    joining = Joining()
+    for number in range(1, 4_098):
+        joining.add_record(record_of(Kind.REQUEST, number, connection=bytes(16), frame=b"x", true_length=1))
+    made = list(blocks_of(joining.batch(), 2))
+    assert [(each.partition, each.rows) for each in made] == [(0, 2_049), (0, 2_048)]
+
+
+def test_headers_tell_the_version_and_the_number_of_rows() -> None:
+    assert headers_of(4_096) == [("kipwatch-block", b"1"), ("kipwatch-frames", b"4096")]
+
+
+def test_others_read_it_as_a_table_of_arrow() -> None:
+    table = pa.ipc.open_stream(BLOCK).read_all()
+    assert table.column_names == list(COLUMNS)
+    first = table.slice(0, 1).to_pylist()[0]
+    assert first["connection"] == {"id": bytes(16), "client": "10.0.0.1:40000"}
+    assert (first["server"], first["frame"], first["kind"]) == ("10.0.0.2:9092", b"request", 1)
+
+
+def test_the_page_about_the_topic_describes_every_column_and_number() -> None:
+    page = Path("docs/frames-topic.md").read_text()
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `")]
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row[0])} == set(COLUMNS)
+    told = {row[0].strip("| `"): dict(re.findall(r"(\d) ([a-zA-Z ]+)", row[2])) for row in rows}
+    for name, numbers in (
+        ("kind", Kind),
+        ("direction", Direction),
+        ("pairing", Pairing),
+        ("closing", Closing),
+    ):
+        assert set(told[name]) == {str(each.value) for each in numbers if each}
+
+
+def all_records(found: list[Opened]) -> list[Record]:
+    return [record for each in found for record in each.batch.records()]
+
+
+def test_values_that_are_no_blocks_are_refused_and_affect_no_other() -> None:
+    """The old format is refused, too: an envelope of 146 bytes, then the frame."""
+    old = bytes([1, int(Kind.REQUEST)]) + bytes(144) + b"frame"
+    (found,) = BlockReader().read([BLOCK, old, None, b"", BLOCK[:-200], BLOCK])
+    assert len(all_records([found])) == 4
+    assert found.blocks.tolist() == [0, 5, 0, 5] and found.rows.tolist() == [0, 0, 1, 1]
+    assert found.refused.keys() == {1, 2, 3, 4} and found.size == 6
+    assert found.refused[1] == "no Arrow IPC stream"
+
+
+def test_blocks_are_read_into_batches_of_bounded_size() -> None:
+    """Their numbers go on."""
+    found = list(BlockReader().read([BLOCK] * 5, enough=4))
+    assert [each.blocks.tolist() for each in found] == [[0, 1, 0, 1], [2, 3, 2, 3], [4, 4]]
+    assert [each.size for each in found] == [2, 2, 1]
+
+
+def test_a_frame_that_claims_another_identity_keeps_it() -> None:
+    """In a later block, or one read later: it is not an ordinary frame of that connection."""
+    other = dataclasses.replace(REQUEST, run=2, sequence=2)
+    reader = BlockReader()
+    (found,) = reader.read([block([REQUEST]), block([other])])
+    assert all_records([found]) == [REQUEST, other] and found.batch.events == [other]
+    (later,) = reader.read([block([other])])
+    assert all_records([later]) == [other] and later.batch.events == []
+
+
+@examples(200)
+@given(st.data())
+def test_a_changed_block_is_read_or_refused_but_never_anything_else(data: st.DataObject) -> None:
+    value = bytearray(BLOCK)
+    for at in data.draw(st.lists(st.integers(0, len(value) - 1), max_size=4)):
+        value[at] = data.draw(st.integers(0, 255))
+    value = value[: data.draw(st.integers(0, len(value)) | st.just(len(value)))]
+    try:
+        assert all(isinstance(record, Record) for record in read_block(bytes(value)))
+    except BlockError as error:
+        assert "\n" not in str(error)
+
+
+@given(st.binary(max_size=200))
+def test_foreign_bytes_are_no_block(value: bytes) -> None:
+    for start in (b"", b"\xff\xff\xff\xff", BLOCK[:300]):
+        with pytest.raises(BlockError):
+            list(read_block(start + value))
+
+
+def written(schema: pa.Schema, batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, schema, options=options) as stream:
+        stream.write_batch(batch)
+    value: bytes = sink.getvalue().to_pybytes()
+    return value
+
+
+def with_column(name: str, column: Any) -> bytes:
+    """A block of one request with another column."""
+    batch = pa.ipc.open_stream(block([REQUEST])).read_next_batch()
+    columns = [column if each == name else batch.column(each) for each in COLUMNS]
+    fields = [pa.field(each, part.type, nullable=False) for each, part in zip(COLUMNS, columns, strict=True)]
+    schema = pa.schema(fields, metadata=SCHEMA.metadata)
+    return written(schema, pa.RecordBatch.from_arrays(columns, schema=schema))
+
+
+def dictionary(value: str | None) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), pa.array([value], pa.utf8()))
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "line"),
+    [
+        ("kind", pa.array([99], pa.uint8()), "an unknown kind"),
+        ("kind", pa.array([0], pa.uint8()), "an unknown kind"),
+        ("pairing", pa.array([9], pa.uint8()), "an unknown pairing"),
+        ("closing", pa.array([9], pa.uint8()), "an unknown closing"),
+        ("kind", pa.array([1], pa.int64()), "a block with other columns"),
+        ("flags", pa.array([None], pa.uint8()), "damaged: a value is missing"),
+        ("server", dictionary(None), "damaged: a name is missing"),
+        ("server", dictionary("nowhere"), "a client or server that is no address and port"),
+        ("server", dictionary("10.0.0.1:099"), "a client or server that is no address and port"),
+        ("cluster", dictionary("x" * 25), "a name that is too long"),
+        ("frame", pa.array([bytes(9_000_000)], pa.binary()), "it declares 90[0-9]+ bytes of columns"),
+    ],
+)
+def test_what_no_feeder_writes_is_refused(name: str, column: Any, line: str) -> None:
+    with pytest.raises(BlockError, match=line):
+        list(read_block(with_column(name, column)))
+
+
+def test_a_version_that_is_not_known_is_refused_by_its_name() -> None:
+    batch = pa.ipc.open_stream(BLOCK).read_next_batch()
+    schema = SCHEMA.with_metadata({"kipwatch-block": "2"})
+    with pytest.raises(BlockError, match=r"a block of version '2'; this kipwatch reads version 1"):
+        list(read_block(written(schema, batch.replace_schema_metadata(schema.metadata))))
+    with pytest.raises(BlockError, match="no block of kipwatch"):
+        list(read_block(written(SCHEMA.remove_metadata(), batch.replace_schema_metadata(None))))
+
+
+def test_a_small_record_that_declares_much_is_refused_before_it_is_opened() -> None:
+    """A gigabyte of zeros compresses to a few bytes, and rows of nothing to none."""
+    rows = 5_000
+    batch = pa.ipc.open_stream(block([REQUEST])).read_next_batch()
+    many = batch.take(pa.array(np.zeros(rows, np.int64)))
+    with pytest.raises(BlockError, match="it declares 5000 rows"):
+        list(read_block(written(SCHEMA, many)))
+    size = BLOCK.rfind(b"\x28\xb5\x2f\xfd", 0, BLOCK.index(b"request")) - 8
+    assert BLOCK[size : size + 8] == (7).to_bytes(8, "little")
+    bomb = BLOCK[:size] + (1 << 40).to_bytes(8, "little") + BLOCK[size + 8 :]
+    with pytest.raises(BlockError, match=r"it declares 1099511\d+ bytes"):
+        list(read_block(bomb))
+
+
+def test_a_stream_of_two_batches_is_no_block() -> None:
+    batch = pa.ipc.open_stream(BLOCK).read_next_batch()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, SCHEMA) as stream:
+        stream.write_batch(batch)
+        stream.write_batch(batch)
+    with pytest.raises(BlockError, match="not the messages of one record batch"):
+        list(read_block(sink.getvalue().to_pybytes()))

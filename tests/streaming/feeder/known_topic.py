@@ -1,0 +1,13 @@
+"""A topic to publish to, without Kafka."""
+
+from __future__ import annotations
+
+
+class KnownTopic:
+    """A topic with some partitions, 0 while they are not known, and a problem."""
+
+    def __init__(self, partitions: int = 2, problem: str = "") -> None:
+        self.partitions, self._problem = partitions, problem
+
+    def problem(self) -> str:
+        return self._problem

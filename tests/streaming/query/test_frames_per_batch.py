@@ -1,0 +1,68 @@
+"""`frames_per_batch` is a promise about frames on a real broker, whatever blocks they come in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+from decoders.frame.columnar.block_writing import blocks_of
+from decoders.schema.registry import default_schemas
+from decoders.wire.columnar.frames import FrameBatch
+from streaming.bench.batches import Batch, Bench
+from streaming.bench.traffic import FRAMES_IN_ROUND, Traffic
+
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.timeout(300)]
+CONNECTIONS, PARTITIONS = 400, 2
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    with Bench() as running:
+        yield running
+
+
+def rounds(count: int, connections: int = CONNECTIONS) -> Iterator[FrameBatch]:
+    traffic = Traffic(default_schemas(), connections)
+    for number in range(count):
+        yield from traffic.round(number)
+
+
+def fill_in_small_blocks(bench: Bench, topic: str, batches: Iterator[FrameBatch]) -> None:
+    """Write each batch in blocks of its own, as many feeders do that have little to say."""
+    bench.fill(topic, [])
+    producer = Producer({"bootstrap.servers": bench.configuration.bootstrap})
+    for batch in batches:
+        for block in blocks_of(batch, PARTITIONS):
+            producer.produce(topic, block.value, partition=block.partition)
+            bench.topics[topic] += block.rows
+        producer.poll(0)
+    assert producer.flush(30) == 0
+
+
+def measured(bench: Bench, topic: str, frames_per_batch: int) -> list[Batch]:
+    return bench.monitor(topic, bench.topics[topic], frames_per_batch)
+
+
+def test_a_backlog_of_full_blocks_is_read_in_batches_of_the_frames_that_are_wanted(bench: Bench) -> None:
+    bench.fill("full", rounds(60))
+    batches = measured(bench, "full", 40_000)
+    assert sum(batch.frames for batch in batches) == 60 * CONNECTIONS * FRAMES_IN_ROUND
+    assert batches[0].frames <= 50_000
+    assert all(30_000 <= batch.frames <= 50_000 for batch in batches[1:-1])
+
+
+def test_small_blocks_are_read_in_such_batches_too(bench: Bench) -> None:
+    fill_in_small_blocks(bench, "small", rounds(8, connections=1_000))
+    batches = measured(bench, "small", 20_000)
+    assert batches[0].frames < 5_000
+    assert all(15_000 <= batch.frames <= 25_000 for batch in batches[1:-1])
+
+
+def test_blocks_of_three_frames_are_read_as_fast_as_fifty_feeders_send_them(bench: Bench) -> None:
+    """Ten times a second to both partitions: a thousand blocks. A batch may take more than a second."""
+    fill_in_small_blocks(bench, "tiny", (part for batch in rounds(2) for part in batch.parts(6)))
+    batches = measured(bench, "tiny", 1_000_000)
+    assert batches[0].frames < 1_500
+    assert max(batch.frames for batch in batches) > 2_000
