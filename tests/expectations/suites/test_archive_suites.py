@@ -186,6 +186,7 @@ def failed(auditing: ModuleType, table: str, rows: pandas.DataFrame) -> dict[str
     return {outcome.id: outcome.severity for outcome in result.outcomes if not outcome.success}
 
 
+@pytest.mark.slow
 def test_what_is_written_meets_every_expectation_and_each_is_asked(
     archive: Path, auditing: ModuleType
 ) -> None:
