@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -96,9 +96,11 @@ def test_a_dry_run_of_the_query_finds_the_pins_of_its_jars(wheel: Path, tmp_path
     python = tmp_path / "venv/bin/python"
     subprocess.run([*PIP, "--python", str(python), "install", "--no-deps", str(wheel)], check=True)
     (installed,) = (tmp_path / "venv/lib").glob("python*/site-packages")
-    (installed / "borrowed.pth").write_text(sysconfig.get_path("purelib"))
+    spark = find_spec("pyspark")
+    assert spark is not None and spark.origin is not None
+    (installed / "borrowed.pth").write_text(str(Path(spark.origin).parents[1]))
     command = [str(tmp_path / "venv/bin/kipwatch"), "run", "--dry-run"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     assert str(ROOT) not in done.stdout + done.stderr
     assert '"frames_topic": "kipwatch.frames"' in done.stdout and "== Physical Plan ==" in done.stdout
