@@ -88,12 +88,16 @@ def _add_piece(state: FastPathState, at: Any, end: Any) -> Any:
     else:
         if stream.filled + piece > stream.capacity:
             capacity = min(stream.size, max(_MIN_CAPACITY, 2 * (stream.filled + piece)))
-            if totals.top + capacity > len(data):
+            # The frame that was assembled last grows where it is.
+            is_last = stream.capacity > 0 and stream.start + stream.capacity == totals.top
+            start = stream.start if is_last else totals.top
+            if start + capacity > len(data):
                 return -1
-            start = totals.top
-            copy_bytes(data[stream.start : stream.start + stream.filled], data[start : start + stream.filled])
+            if not is_last:
+                begun = data[stream.start : stream.start + stream.filled]
+                copy_bytes(begun, data[start : start + stream.filled])
             stream.start, stream.capacity = start, capacity
-            totals.top += capacity
+            totals.top = start + capacity
         target = stream.start + stream.filled
         copy_bytes(data[at : at + piece], data[target : target + piece])
     stream.filled += piece
