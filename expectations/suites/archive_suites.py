@@ -12,6 +12,7 @@ from expectations.suites.archived_rows import EXTRA_COLUMNS, FILE_COLUMNS
 from expectations.suites.brokers import brokers_expectations
 from expectations.suites.connections import connections_expectations
 from expectations.suites.coverage import coverage_expectations
+from expectations.suites.errors import errors_expectations
 from expectations.suites.every_table import of_every_table
 from expectations.suites.expectation import Suite
 from expectations.suites.findings import findings_expectations
@@ -32,6 +33,7 @@ def archive_suites(
     """Return a suite a table. No capture is later than `latest`, `version` is that of the tables."""
     own = {
         "usage": usage_expectations(schemas),
+        "errors": errors_expectations(schemas),
         "findings": findings_expectations(),
         "coverage": coverage_expectations(),
         "connections": connections_expectations(),

@@ -17,6 +17,7 @@ FILE_COLUMNS: Final = ("file", "query", "is_merged", "day", "row_day", "table_ve
 of its folder, the day of the row's own time, and the version in the file's metadata, -1 if it has none."""
 EXTRA_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "usage": ("call", "headed_call", "is_checked"),
+    "errors": (),
     "findings": ("is_counted",),
     "coverage": ("is_found", "is_used"),
     "connections": ("is_told",),
@@ -116,6 +117,7 @@ def _pairs(rows: pandas.DataFrame) -> pandas.Series[Any]:
 
 _EXTRA: Final = {
     "usage": _usage,
+    "errors": _nothing,
     "findings": _findings,
     "coverage": _coverage,
     "connections": _connections,

@@ -52,18 +52,22 @@ def _of_counts() -> tuple[Expectation, ...]:
     )
 
 
+def api_known(schemas: Schemas) -> Expectation:
+    """Expect that APIs have the names of the schemas."""
+    return expected(
+        expect.ExpectColumnValuesToBeInSet,
+        "api-known",
+        CRITICAL,
+        "APIs have the names of the schemas; those that no schema has are `unknown`.",
+        "Audit with the --schemas that the query runs with.",
+        column="api",
+        value_set=[*schemas.api_names.values(), UNKNOWN],
+    )
+
+
 def _of_calls(schemas: Schemas) -> tuple[Expectation, ...]:
-    names = [*schemas.api_names.values(), UNKNOWN]
     return (
-        expected(
-            expect.ExpectColumnValuesToBeInSet,
-            "api-known",
-            CRITICAL,
-            "APIs have the names of the schemas; those that no schema has are `unknown`.",
-            "Audit with the --schemas that the query runs with.",
-            column="api",
-            value_set=names,
-        ),
+        api_known(schemas),
         expected(
             expect.ExpectColumnValuesToBeInSet,
             "version-in-schema",

@@ -109,6 +109,14 @@ OWN: dict[str, dict[str, Change]] = {
         "api-not-unknown": every("api", "unknown"),
         "software-known": every("client_software_name", pandas.NA),
     },
+    "errors": {
+        "time-plausible": value("minute", SOON),
+        "responses-counted": value("responses", 0),
+        "errors-once": twice,
+        "api-known": value("api", "Fetsch"),
+        "error-is-one": value("error_code", 0),
+        "error-has-code": value("error_code", None),
+    },
     "findings": {
         "time-plausible": value("last_captured_at", SOON),
         "finding-id": value("id", "9836"),

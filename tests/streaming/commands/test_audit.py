@@ -37,10 +37,10 @@ def test_the_archive_of_planted_offences_is_whole(kipwatch: Kipwatch, archive: P
     """Offences of clients are no damage to the data."""
     ran = kipwatch("audit", "--archive", archive, "--junit", tmp_path / "audit.xml")
     assert ran.status == 0, ran.output
-    for table in ("usage", "findings", "coverage", "connections", "groups", "brokers"):
+    for table in ("usage", "errors", "findings", "coverage", "connections", "groups", "brokers"):
         assert re.search(rf"^{table}, [1-9]\d* rows$", ran.output, flags=re.MULTILINE)
     suites = ET.fromstring((tmp_path / "audit.xml").read_bytes())
-    assert len(suites) == 6
+    assert len(suites) == 7
     assert {suite.get("failures") for suite in suites} == {"0"}
 
 
