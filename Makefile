@@ -2,6 +2,9 @@
 
 PYTHON ?= python3
 HELM ?= helm
+# Docker, podman: what builds images for a release. Without one a release has none.
+ENGINE ?=
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 BIN := .venv/bin
 # What kipwatch runs with is installed first and by its digests; what only developers need comes on top.
 RUNS := .venv/runs
@@ -72,7 +75,7 @@ docs: $(READY) ## write generated files anew: dashboards, alerts, runbook, setti
 site: docs ## the documentation as a site, in the folder site: open site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-release: $(READY) ## wheel, Helm chart, what they are made of (SBOM) and checksums, in the folder dist
+release: $(READY) ## wheel, Helm chart, what they are made of (SBOM), checksums in dist; images, too: make release ENGINE=docker
 	@command -v $(HELM) >/dev/null || { echo "helm is missing: install it, or name it: make release HELM=PATH"; exit 2; }
 	rm -rf dist
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
@@ -80,7 +83,14 @@ release: $(READY) ## wheel, Helm chart, what they are made of (SBOM) and checksu
 	cp docs/finding.schema.json requirements-run.lock dist
 	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
 		--output-file dist/kipwatch.cdx.json requirements-run.lock
+	$(if $(ENGINE),$(call image,feeder))
+	$(if $(ENGINE),$(call image,application))
 	cd dist && sha256sum * > SHA256SUMS
+
+define image
+	$(ENGINE) build --build-arg PART=$(1) --file deploy/image/Dockerfile --tag kipwatch-$(1):$(VERSION) .
+	$(ENGINE) save --output dist/kipwatch-$(1)-$(VERSION).tar kipwatch-$(1):$(VERSION)
+endef
 
 rule: docs ## what a rule still needs, all at once: make rule RULE=kip511/connection-kept
 	@[ -n "$(RULE)" ] || { echo "name the rule: make rule RULE=kip511/connection-kept"; exit 2; }

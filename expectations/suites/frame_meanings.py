@@ -36,8 +36,20 @@ FRAME_MEANINGS: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "closing-of-closed": ("A record of a connection's end says how it ended, and no other does.", _FAULT),
     "captured-at-nanoseconds": (
-        "Capture times are nanoseconds since the epoch.",
+        "Capture times are nanoseconds since the epoch, and not in the future.",
         "Set the clock of the host that captures, with NTP.",
+    ),
+    "sequence-ascending": (
+        "The records of a connection are in the order of their numbers.",
+        "A capture was fed twice, or another program writes to the topic: what comes late is not judged.",
+    ),
+    "request-present": (
+        "The request of each response is in the topic, if earlier records of its connection are.",
+        "Records are missing: look for lost partitions. Verdicts on that time are incomplete.",
+    ),
+    "clock-not-set-back": (
+        "The records of a connection are in the order of time.",
+        "The clock of the host that captures was set back: use NTP that slews.",
     ),
     "captured-within-true-length": ("No more of a frame is kept than it had.", _FAULT),
     "header-version-exists": ("A header has one of the versions 0 to 3.", _FAULT),

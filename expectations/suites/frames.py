@@ -1,7 +1,6 @@
 """The suite over the frames topic: expectations on the quality of our own data, not on the clients.
 
-It checks a bounded slice, as `frame_table` makes it: single rows, pairs of columns, and keys. What
-depends on the order of records is left to the rules.
+It checks a bounded slice, as `frame_table` and `with_order` make it: single rows, pairs of columns, and keys.
 """
 
 from __future__ import annotations
@@ -16,11 +15,16 @@ from decoders.codec.failure import Reason
 from decoders.frame.record import Closing, Kind, Pairing
 from expectations.suites.expectation import CRITICAL, WARNING, Expectation, Suite
 from expectations.suites.frame_meanings import FRAME_MEANINGS
+from expectations.suites.frame_order import ORDER_COLUMNS
 from expectations.suites.frame_table import COLUMNS
 from expectations.suites.validation import SuiteResult, validate
 
 FIRST_PLAUSIBLE_TIME = 10**18
 """September 2001 in nanoseconds; a time in another unit is earlier."""
+LATEST = 2**63 - 1
+"""The last time that the record can hold, in nanoseconds: in the year 2262."""
+MOST_SET_BACK = 1_000_000_000
+"""Nanoseconds: packets of two directions may be captured out of order by less."""
 CONNECTION_ID = r"^[0-9a-f]{32}$"
 REQUEST_LEAD = 8
 """Bytes of a request up to its correlation ID, which every version of every API has."""
@@ -29,24 +33,33 @@ ENDPOINT = r"^(?:\d+\.\d+\.\d+\.\d+|\[[0-9a-f:.]+\]):\d+$"
 _FRAME = Column("kind").is_in([Kind.REQUEST.name, Kind.RESPONSE.name])
 
 
-def run_frames_suite(frames: pandas.DataFrame) -> SuiteResult:
-    """Validate a table of frames. Writes no file and uses no network."""
+def run_frames_suite(frames: pandas.DataFrame, latest: int = LATEST) -> SuiteResult:
+    """Validate a table of frames, with the columns of their order. Writes no file and uses no network.
+
+    No frame was captured later than `latest`, in nanoseconds since the epoch.
+    """
     expectations = tuple(
         Expectation(check.meta["id"], check.severity, *FRAME_MEANINGS[check.meta["id"]], check)
-        for check in frames_suite()
+        for check in frames_suite(latest)
     )
     return validate(Suite("frames", expectations), frames)
 
 
-def frames_suite() -> list[Any]:
+def frames_suite(latest: int = LATEST) -> list[Any]:
     """Return the expectations: on the table, on identity and order, on what was captured, on decoding."""
-    return [*_of_the_table(), *_of_identity(), *_of_the_capture(), *_of_decoding()]
+    return [
+        *_of_the_table(),
+        *_of_identity(),
+        *_of_order(latest),
+        *_of_the_capture(),
+        *_of_decoding(),
+    ]
 
 
 def _of_the_table() -> list[Any]:
     return [
         expect.ExpectTableColumnsToMatchSet(
-            column_set=list(COLUMNS), exact_match=True, **_label("columns-complete", CRITICAL)
+            column_set=[*COLUMNS, *ORDER_COLUMNS], exact_match=True, **_label("columns-complete", CRITICAL)
         ),
         expect.ExpectTableRowCountToBeBetween(min_value=1, **_label("slice-not-empty", CRITICAL)),
     ]
@@ -77,6 +90,30 @@ def _of_identity() -> list[Any]:
     ]
 
 
+def _of_order(latest: int) -> list[Any]:
+    return [
+        expect.ExpectColumnPairValuesAToBeGreaterThanB(
+            column_A="sequence",
+            column_B="previous_sequence",
+            or_equal=True,
+            ignore_row_if="either_value_is_missing",
+            **_label("sequence-ascending", WARNING),
+        ),
+        expect.ExpectColumnValuesToBeInSet(
+            column="lacks_request", value_set=[False], **_label("request-present", CRITICAL)
+        ),
+        expect.ExpectColumnValuesToBeBetween(
+            column="captured_at",
+            min_value=FIRST_PLAUSIBLE_TIME,
+            max_value=latest,
+            **_label("captured-at-nanoseconds", WARNING),
+        ),
+        expect.ExpectColumnValuesToBeBetween(
+            column="set_back", max_value=MOST_SET_BACK, **_label("clock-not-set-back", WARNING)
+        ),
+    ]
+
+
 def _of_the_capture() -> list[Any]:
     endpoints = [
         expect.ExpectColumnValuesToMatchRegex(
@@ -97,9 +134,6 @@ def _of_the_capture() -> list[Any]:
             column_B="closing",
             value_pairs_set=_pairs(Kind.CLOSED, Closing),
             **_label("closing-of-closed", CRITICAL),
-        ),
-        expect.ExpectColumnValuesToBeBetween(
-            column="captured_at", min_value=FIRST_PLAUSIBLE_TIME, **_label("captured-at-nanoseconds", WARNING)
         ),
         expect.ExpectColumnPairValuesAToBeGreaterThanB(
             column_A="true_length",

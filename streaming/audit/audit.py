@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from rich.table import Table
 
 from decoders.schema.registry import Schemas
+from expectations.suites.frame_order import with_order
 from expectations.suites.frame_table import frame_table
 from expectations.suites.frames import run_frames_suite
 from expectations.suites.validation import SuiteResult
 from streaming.audit.frames_topic import latest_records
 from streaming.settings.kafka_client import Setting
+
+CLOCKS = 300 * 1_000_000_000
+"""Nanoseconds: how far clocks of hosts may differ."""
 
 
 def audit(
@@ -23,7 +28,9 @@ def audit(
     Raises UserError if Kafka cannot be reached, the topic does not exist, or it holds other records.
     """
     records = latest_records(bootstrap, topic, limit, settings)
-    return run_frames_suite(frame_table(Schemas.load(), records))
+    frames = frame_table(Schemas.load(), records)
+    ordered = with_order(frames, [record.paired_sequence for *_, record in records])
+    return run_frames_suite(ordered, time.time_ns() + CLOCKS)
 
 
 def audit_table(result: SuiteResult) -> Table:

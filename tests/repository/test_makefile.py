@@ -62,3 +62,15 @@ def test_compiled_modules_are_kept_whatever_the_environment_says() -> None:
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=60
     ).stdout
     assert "PATH=" in shown and "PYTHONDONTWRITEBYTECODE" not in shown
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_release_has_images_if_an_engine_is_named() -> None:
+    """Before the checksums, which cover them."""
+    assert "build-arg" not in dry_run("release", "HELM=true")
+    commands = dry_run("release", "HELM=true", "ENGINE=podman").splitlines()
+    saved = [
+        re.findall(r"--output dist/(\S+)-\d\S*\.tar kipwatch", line) for line in commands if " save " in line
+    ]
+    assert saved == [["kipwatch-feeder"], ["kipwatch-application"]]
+    assert "sha256sum" in commands[-1]

@@ -15,7 +15,12 @@ import pytest
 from decoders.codec.request import write_request
 from decoders.frame.record import Closing, Endpoint, Kind, Pairing, Record
 from decoders.schema.registry import Schemas
+from expectations.suites.frame_order import ORDER_COLUMNS, with_order
 from expectations.suites.frame_table import COLUMNS, frame_table
+from streaming.check.evidence_packets import keepable
+from streaming.check.examination import records_of
+from streaming.feeder.source import open_capture
+from tests.captures import planted, real_clients
 
 if TYPE_CHECKING:
     from expectations.suites.validation import SuiteResult
@@ -55,7 +60,12 @@ def conversation() -> pandas.DataFrame:
         replace(OPENED, kind=Kind.GAP, sequence=4, true_length=100),
         replace(OPENED, kind=Kind.CLOSED, sequence=5, closing=Closing.FIN),
     ]
-    return frame_table(SCHEMAS, [(0, offset, 0, record) for offset, record in enumerate(records)])
+    return table_of(records)
+
+
+def table_of(records: list[Record]) -> pandas.DataFrame:
+    frames = frame_table(SCHEMAS, [(0, offset, 0, record) for offset, record in enumerate(records)])
+    return with_order(frames, [record.paired_sequence for record in records])
 
 
 def run_suite(frames: pandas.DataFrame) -> SuiteResult:
@@ -82,7 +92,7 @@ def twice(row: int) -> Callable[[pandas.DataFrame], pandas.DataFrame]:
 
     def change(frames: pandas.DataFrame) -> pandas.DataFrame:
         again = frames.iloc[[row]].assign(sequence=len(frames) + 1)
-        return pandas.concat([frames, again], ignore_index=True).astype(COLUMNS)
+        return pandas.concat([frames, again], ignore_index=True).astype(COLUMNS | ORDER_COLUMNS)
 
     return change
 
@@ -95,6 +105,9 @@ BROKEN: dict[str, tuple[Callable[[pandas.DataFrame], pandas.DataFrame], int]] = 
     "record-unique": (with_value("sequence", 2, 2), 2),
     "opened-once": (twice(0), 2),
     "closed-once": (twice(4), 2),
+    "sequence-ascending": (with_value("previous_sequence", 2, 9), 1),
+    "request-present": (with_value("lacks_request", 2, True), 1),
+    "clock-not-set-back": (with_value("set_back", 2, 2_000_000_000), 1),
     "client-is-endpoint": (with_value("client", 3, "localhost"), 1),
     "server-is-endpoint": (with_value("server", 3, "::1:9092"), 1),
     "pairing-of-responses": (with_value("pairing", 1, "UNOWED"), 1),
@@ -150,3 +163,83 @@ def test_an_audit_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Monk
     run_suite(conversation())
     assert list(tmp_path.iterdir()) == []
     assert os.environ["GX_ANALYTICS_ENABLED"] == "false"
+
+
+def long_conversation() -> list[Record]:
+    """A connection with ten requests and their responses."""
+    records = [OPENED]
+    for number in range(1, 11):
+        asked = replace(
+            OPENED,
+            kind=Kind.REQUEST,
+            sequence=2 * number,
+            captured_at=OPENED.captured_at + number * 1_000_000_000,
+            frame=REQUEST,
+            true_length=len(REQUEST),
+        )
+        records.append(asked)
+        records.append(
+            replace(
+                asked,
+                kind=Kind.RESPONSE,
+                sequence=asked.sequence + 1,
+                pairing=Pairing.MATCHED,
+                paired_sequence=asked.sequence,
+                paired_api_key=18,
+                paired_api_version=3,
+                frame=REFUSAL,
+                true_length=len(REFUSAL),
+            )
+        )
+    return records
+
+
+def swapped(records: list[Record]) -> list[Record]:
+    return [*records[:5], records[6], records[5], *records[7:]]
+
+
+def dropped(records: list[Record]) -> list[Record]:
+    """Without the records 6 to 9 of the topic, which hold two requests and the response to an earlier one."""
+    return [*records[:5], *records[8:]]
+
+
+def on_a_wrong_clock(records: list[Record]) -> list[Record]:
+    late = [replace(record, captured_at=record.captured_at - 3_600_000_000_000) for record in records[9:]]
+    return [*records[:9], *late]
+
+
+def of_the_future(records: list[Record]) -> list[Record]:
+    return [replace(record, captured_at=record.captured_at + 10**18) for record in records]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("damage", "expectation"),
+    [
+        (swapped, "sequence-ascending"),
+        (dropped, "request-present"),
+        (on_a_wrong_clock, "clock-not-set-back"),
+        (of_the_future, "captured-at-nanoseconds"),
+    ],
+)
+def test_planted_damage_is_named(damage: Callable[[list[Record]], list[Record]], expectation: str) -> None:
+    from expectations.suites.frames import run_frames_suite  # noqa: PLC0415
+
+    latest = OPENED.captured_at + 3_600_000_000_000
+    assert failed(run_frames_suite(table_of(long_conversation()), latest)) == {}
+    assert failed(run_frames_suite(table_of(damage(long_conversation())), latest)).keys() == {expectation}
+
+
+def test_the_beginning_of_a_slice_is_no_damage() -> None:
+    """A response whose request lies before the slice is not accused."""
+    for begin in range(21):
+        assert not table_of(long_conversation()[begin:])["lacks_request"].any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("capture", [real_clients.CAPTURE, planted.CAPTURE], ids=["real", "planted"])
+def test_what_the_feeder_reads_of_real_connections_is_undamaged(capture: Path) -> None:
+    """Offences of clients and brokers are no damage to the data."""
+    with open_capture(capture) as packets:
+        records, _ = records_of(SCHEMAS, packets, (), 1)
+        assert failed(run_suite(table_of([keepable(SCHEMAS, record) for record in records]))) == {}

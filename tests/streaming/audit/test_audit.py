@@ -45,7 +45,7 @@ def address(broker: Producer) -> str:
 
 def opened(sequence: int) -> Record:
     ends = Endpoint("127.0.0.1:40000"), Endpoint("127.0.0.1:9092")
-    return Record(Kind.OPENED, sequence.to_bytes(16, "big"), 9, sequence, 1_800_000_000_000_000_000, *ends)
+    return Record(Kind.OPENED, sequence.to_bytes(16, "big"), 9, sequence, 1_700_000_000_000_000_000, *ends)
 
 
 def publish(broker: Producer, count: int) -> None:
