@@ -21,7 +21,7 @@ COMPILE_LOCK = CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --s
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fetched rule site release layout demo check test clients corpus long bench lint docs lock clean packages
+.PHONY: help setup fetched rule site release layout compatibility demo check test clients corpus long bench lint docs lock clean packages
 .NOTPARALLEL:
 
 help:
@@ -102,6 +102,9 @@ rule: docs ## what a rule still needs, all at once: make rule RULE=kip511/connec
 
 layout: $(READY) ## write the stored bytes of the state's layout anew, after a rule got new state
 	$(BIN)/python -m tests.streaming.state.write_layout
+
+compatibility: $(READY) fetched ## keep what this version stores, for the test that later ones read it
+	$(BIN)/python -m tests.compatibility.write
 
 lock: $(READY) ## write all locks anew from pyproject.toml
 	$(COMPILE_LOCK) --all-extras --output-file requirements.lock pyproject.toml

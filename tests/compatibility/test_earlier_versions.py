@@ -1,0 +1,116 @@
+"""This version reads what earlier ones wrote: the topic from its beginning, and on from their checkpoint."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from importlib.metadata import version
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from decoders.schema.registry import default_schemas
+from expectations.judging.finding import Finding
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.broker.findings_topic import FindingsTopic
+from streaming.broker.ports import free_ports
+from streaming.broker.topics import create_topics
+from streaming.check.examination import examine
+from streaming.demo.child import Child
+from streaming.state.bucket_layout import STATE_VERSION
+from tests.compatibility.earlier import BUCKETS, Earlier, relocate, versions
+from tests.compatibility.week import PORT, week
+from tests.compatibility.write import FRAMES, ONE_PARTITION
+from tests.streaming.captures import write_packets
+
+pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(600)]
+
+JUDGED, SETTLED = 150.0, 4.0
+
+Likenesses = Counter[tuple[object, ...]]
+
+
+class Restored:
+    """A broker with the topic of an earlier version."""
+
+    def __init__(self, broker: EmbeddedBroker, earlier: Earlier, folder: Path) -> None:
+        self.earlier, self.folder, self._bootstrap = earlier, folder, broker.internal
+        create_topics(broker.internal, FRAMES, "unused", ONE_PARTITION)
+        producer = Producer({"bootstrap.servers": broker.internal})
+        for key, value in earlier.topic():
+            producer.produce(FRAMES, value, key)
+        assert producer.flush(30) == 0
+
+    def query(self, checkpoint: Path, findings: str) -> Child:
+        command = ["run", "--bootstrap", self._bootstrap, "--buckets", str(BUCKETS)]
+        command += ["--checkpoint", str(checkpoint), "--findings-topic", findings]
+        command += ["--metrics-address", f"127.0.0.1:{free_ports(1)[0]}"]
+        return Child(command, self.folder / f"{findings}.log")
+
+    def refusal(self, checkpoint: Path, findings: str) -> str:
+        """What a query says that ends by itself."""
+        with self.query(checkpoint, findings) as query:
+            query.wait(JUDGED)
+        return query.log.read_text()
+
+    def found(
+        self, checkpoint: Path, expected: Counter[tuple[object, ...]], topic: str
+    ) -> Counter[tuple[object, ...]]:
+        """The findings of a query, some seconds after those expected have come."""
+        create_topics(self._bootstrap, FRAMES, topic, ONE_PARTITION)
+        with (
+            self.query(checkpoint, topic) as query,
+            closing(FindingsTopic(self._bootstrap, topic)) as findings,
+        ):
+            deadline = time.monotonic() + JUDGED
+            while likenesses(findings.findings.values()) != expected and time.monotonic() < deadline:
+                query.check_running()
+                findings.poll(1.0)
+            findings.poll(SETTLED)
+            return likenesses(findings.findings.values())
+
+
+@pytest.fixture(scope="module", params=versions())
+def restored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restored]:
+    with EmbeddedBroker() as broker:
+        yield Restored(broker, Earlier(request.param), tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> list[Finding]:
+    """The findings of `check` on what was captured."""
+    path = tmp_path_factory.mktemp("captured") / "week.pcap"
+    captured = write_packets(path, chain.from_iterable(week()))
+    return examine(captured, default_schemas(), [PORT]).findings
+
+
+def likenesses(findings: Iterable[Finding]) -> Likenesses:
+    return Counter(finding.likeness() for finding in findings)
+
+
+def test_its_topic_is_judged_from_the_beginning(restored: Restored, checked: list[Finding]) -> None:
+    expected = likenesses(checked)
+    assert restored.found(restored.folder / "new", expected, "anew") == expected
+
+
+def test_the_query_goes_on_from_its_checkpoint(restored: Restored, checked: list[Finding]) -> None:
+    """Or refuses it in one line, if the layout of the state is another one."""
+    checkpoint = restored.earlier.unpack_checkpoint(restored.folder)
+    assert "can only be used there: put it back at that path" in restored.refusal(checkpoint, "moved")
+    relocate(checkpoint)
+    if restored.earlier.about.state_version != STATE_VERSION:
+        assert "the checkpoint holds state of version" in restored.refusal(checkpoint, "refused")
+        return
+    until = restored.earlier.about.judged_until
+    assert any(each.first_captured_at <= until < each.last_captured_at for each in checked)
+    expected = likenesses(each for each in checked if each.last_captured_at > until)
+    assert restored.found(checkpoint, expected, "continued") == expected
+
+
+def test_the_version_under_development_is_kept() -> None:
+    """So that the next one has something to read."""
+    assert version("kipwatch") in versions()
