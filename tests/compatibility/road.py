@@ -1,8 +1,10 @@
-"""A query, and a feeder that reads packets as they come."""
+"""A query, and a feeder that reads packets as they come; both can be stopped, killed and started again."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Final
@@ -15,26 +17,50 @@ from streaming.broker.ports import free_ports
 from streaming.demo.child import Child
 from streaming.demo.page import MetricsPage, scrape
 from tests.compatibility.week import PORT
+from tests.e2e.process_tree import children
 
 STARTED: Final = 240.0
 
 
 class Road:
-    """Both, until the stack ends."""
+    """A query and a feeder that reads packets as they come; each can be restarted."""
 
     def __init__(self, stack: ExitStack, folder: Path, broker: EmbeddedBroker, buckets: int) -> None:
         self.checkpoint = folder / "checkpoint"
-        self._stack, self._folder = stack, folder
+        self._stack, self._folder, self._broker = stack, folder, broker
         self._page_at, feeder_page = (f"127.0.0.1:{port}" for port in free_ports(2))
         kafka = ["--bootstrap", broker.internal]
-        run = ["run", *kafka, "--metrics-address", self._page_at, "--buckets", str(buckets)]
-        self.query = self._start([*run, "--checkpoint", str(self.checkpoint)])
+        self._run = ["run", *kafka, "--metrics-address", self._page_at, "--buckets", str(buckets)]
+        self._run += ["--checkpoint", str(self.checkpoint)]
+        self._feed = ["feed", "-", *kafka, "--ports", str(PORT), "--feeder-metrics-address", feeder_page]
+        self.logs: list[Path] = []
+        self.start_query()
+        self.start_feeder()
+
+    def start_query(self) -> None:
+        """Start the query with the checkpoint as it is."""
+        self.query = self._start(self._run)
         self.query.wait_for('"query": "started"', STARTED)
-        feed = ["feed", "-", *kafka, "--ports", str(PORT), "--feeder-metrics-address", feeder_page]
+
+    def restart_query(self, backup: Path | None = None) -> None:
+        """Stop it, copy its checkpoint if that is asked for, and start it again."""
+        self.query.stop()
+        if backup:
+            shutil.copytree(self.checkpoint, backup)
+        self.start_query()
+
+    def kill_query(self) -> None:
+        """Let it end without a farewell."""
+        for process in children(self.query.process_id):
+            os.kill(process, signal.SIGKILL)
+        self.query.wait(30)
+
+    def start_feeder(self) -> None:
+        """Start a feeder that has seen nothing of what is open."""
         outlet, inlet = os.pipe()
         with os.fdopen(outlet, "rb") as source:
-            self._feeder = self._start(feed, source)
-        self._packets = stack.enter_context(os.fdopen(inlet, "wb"))
+            self._feeder = self._start(self._feed, source)
+        self._packets = self._stack.enter_context(os.fdopen(inlet, "wb"))
         self._writer = PcapWriter(self._packets, LinkType.ETHERNET)
 
     def end_feeder(self) -> None:
@@ -48,6 +74,11 @@ class Road:
             self._writer.write(packet)
         self._packets.flush()
 
+    def restore(self, backup: Path) -> None:
+        """Put a copy in the place of the checkpoint."""
+        shutil.rmtree(self.checkpoint)
+        shutil.copytree(backup, self.checkpoint)
+
     def page(self) -> MetricsPage:
         """What the query's metrics say now."""
         page = scrape(self._page_at)
@@ -55,5 +86,6 @@ class Road:
         return page
 
     def _start(self, command: list[str], source: IO[bytes] | None = None) -> Child:
-        log = self._folder / f"{command[0]}.log"
+        log = self._folder / f"{command[0]}-{len(self.logs)}.log"
+        self.logs.append(log)
         return self._stack.enter_context(Child(command, log, source))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Final
 
@@ -23,36 +23,42 @@ LASTING: Final = 8
 
 def week() -> list[list[Packet]]:
     """The packets of each day; all connections end on the last."""
-    days: list[list[Packet]] = [[] for _ in range(WEEK)]
-    for packet in chain.from_iterable(map(packets_of, chain(_lasting(), _sharing()))):
+    return by_day(WEEK, chain(lasting(0, WEEK), sharing()))
+
+
+def by_day(count: int, exchanges: Iterable[Exchange]) -> list[list[Packet]]:
+    """The packets of each day, in the order of their times."""
+    days: list[list[Packet]] = [[] for _ in range(count)]
+    for packet in chain.from_iterable(map(packets_of, exchanges)):
         days[(packet.captured_at - BEGIN) // DAY].append(packet)
     return [sorted(packets, key=lambda packet: packet.captured_at) for packets in days]
 
 
-def _lasting() -> Iterator[Exchange]:
+def lasting(begin: int, end: int) -> Iterator[Exchange]:
     """Connections that ask each day; half of them change their ID on one day and keep the other one."""
     for number in range(LASTING):
-        exchange = _opened(f"10.100.0.{number + 1}", 0, number)
-        changed_on = SOME_DAY + number if number % 2 else WEEK
-        for day in range(WEEK):
-            _continue(exchange, day, number)
-            _ask(exchange, "another" if day >= changed_on else "")
+        exchange = opened(f"10.100.{begin}.{number + 1}", begin, number)
+        changed_on = begin + SOME_DAY + number if number % 2 else end
+        for day in range(begin, end):
+            go_on(exchange, day, number)
+            ask(exchange, "another" if day >= changed_on else "")
         exchange.close()
         yield exchange
 
 
-def _sharing() -> Iterator[Exchange]:
+def sharing() -> Iterator[Exchange]:
     """Two live connections of different software with one ID; the second comes days after the first."""
     for first_day, software in ((1, "app"), (6, "another-app")):
-        exchange = _opened("10.102.0.1", first_day, 0, software, port=40_000 + first_day)
+        exchange = opened("10.102.0.1", first_day, 0, software, port=40_000 + first_day)
         for day in range(first_day, WEEK):
-            _continue(exchange, day, first_day)
-            _ask(exchange)
+            go_on(exchange, day, first_day)
+            ask(exchange)
         exchange.close()
         yield exchange
 
 
-def _opened(host: str, day: int, number: int, software: str = "app", *, port: int = 40_000) -> Exchange:
+def opened(host: str, day: int, number: int, software: str = "app", *, port: int = 40_000) -> Exchange:
+    """A connection of a host that has asked for the versions with the host's ID."""
     exchange = Exchange(client=f"{host}:{port}", server=f"10.200.0.1:{PORT}", at=_time(day, number))
     claimed = {"clientSoftwareName": software, "clientSoftwareVersion": "1.0"}
     asked = exchange.request("ApiVersions", 6, claimed, client_id="app", instance_id=_instance_id(exchange))
@@ -60,12 +66,13 @@ def _opened(host: str, day: int, number: int, software: str = "app", *, port: in
     return exchange
 
 
-def _continue(exchange: Exchange, day: int, number: int) -> None:
+def go_on(exchange: Exchange, day: int, number: int) -> None:
     """Let the time of the day come, if it has not."""
     exchange.at = max(exchange.at, _time(day, number))
 
 
-def _ask(exchange: Exchange, variant: str = "") -> None:
+def ask(exchange: Exchange, variant: str = "") -> None:
+    """Ask for metadata with the host's ID, or with a variant of it."""
     exchange.respond(exchange.request("Metadata", 14, instance_id=_instance_id(exchange, variant)))
 
 
