@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from tests.deploy import go_programs
 from tests.deploy.kubernetes_schemas import VERSION, write_schemas
 from tests.deploy.test_helm_values import HELM, PATCH, VALUES
 
@@ -22,11 +22,9 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("go") is None, reason="go is not installed, which builds helm"),
 ]
 
-PROGRAMS: Final = (
-    "helm.sh/helm/v3/cmd/helm@v3.18.6",
-    "github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0",
-)
-INJECT: Final = Path(__file__).parent / "inject"
+KUBECONFORM: Final = "github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0"
+KUSTOMIZE: Final = "sigs.k8s.io/kustomize/kustomize/v5@v5.7.1"
+OWN_PROGRAMS: Final = ("inject", "pod_security")
 GENERATED: Final = HELM.parents[1] / "dashboards/generated"
 BROKER: Final = {"name": "kafka", "image": "kafka"}
 Run = Callable[..., str]
@@ -36,10 +34,10 @@ Run = Callable[..., str]
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Run one of the programs, which must succeed, and return its output."""
     folder = tmp_path_factory.mktemp("go")
-    environment = os.environ | {"GOBIN": str(folder)}
-    for program in PROGRAMS:
-        subprocess.run(["go", "install", program], env=environment, check=True, timeout=900)
-    subprocess.run(["go", "build", "-o", folder / "inject", "."], cwd=INJECT, check=True, timeout=900)
+    for program in (go_programs.HELM, KUBECONFORM, KUSTOMIZE):
+        go_programs.install(program, folder)
+    for name in OWN_PROGRAMS:
+        go_programs.build(Path(__file__).parent / name, folder)
 
     def start(name: str, *arguments: str, given: str = "") -> str:
         command = [str(folder / name), *arguments]
@@ -140,6 +138,28 @@ def test_the_patch_for_a_stateful_set_adds_the_same(run: Run) -> None:
     assert patched["volumes"] == expected["volumes"]
 
 
+def test_kustomize_puts_the_patch_beside_the_broker(run: Run, tmp_path: Path) -> None:
+    """The broker's container and volumes stay, and what the patch does not name."""
+    own: dict[str, list[dict[str, Any]]] = {
+        "containers": [BROKER],
+        "volumes": [{"name": "data", "emptyDir": {}}],
+    }
+    broker = PATCH | {"spec": {"replicas": 3, "template": {"spec": own}}}
+    (tmp_path / "broker.yaml").write_text(yaml.safe_dump(broker))
+    shutil.copy(HELM / "patches/statefulset.yaml", tmp_path / "feeder.yaml")
+    steps = {"resources": ["broker.yaml"], "patches": [{"path": "feeder.yaml"}]}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(steps))
+    patched = yaml.safe_load(run("kustomize", "build", str(tmp_path)))["spec"]
+    added = PATCH["spec"]["template"]["spec"]
+    assert patched["replicas"] == 3
+    for kind in ("containers", "volumes"):
+        assert by_name(patched["template"]["spec"][kind]) == by_name([*own[kind], *added[kind]])
+
+
+def by_name(parts: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {part["name"]: part for part in parts}
+
+
 def test_dashboards_and_alerts_are_the_generated_ones(run: Run) -> None:
     text = rendered(run, HELM / "values/strimzi.yaml")
     maps = [each["data"] for each in objects(text) if each["kind"] == "ConfigMap"]
@@ -170,6 +190,33 @@ def test_pods_have_no_right_that_they_do_not_need(run: Run, values: Path) -> Non
         assert security["capabilities"]["drop"] == ["ALL"]
         assert added(security) == (["NET_RAW"] if container["name"] == "kipwatch-feeder" else [])
         assert pod.get("securityContext", {}).get("runAsNonRoot", False) == (added(security) == [])
+
+
+def templates(text: str) -> dict[str, dict[str, Any]]:
+    """The pods that the chart makes, by their kind of maker."""
+    return {each["kind"]: each["spec"]["template"] for each in objects(text) if "Set" in each["kind"]}
+
+
+def reasons_against(run: Run, level: str, pod: dict[str, Any]) -> set[str]:
+    """What Kubernetes' own code says against a pod at a level of the Pod Security Standards."""
+    ((*reasons,),) = json.loads(run("pod_security", level, given=json.dumps([pod])))
+    return set(reasons)
+
+
+@pytest.mark.parametrize("values", VALUES, ids=lambda path: path.stem)
+def test_the_query_is_admitted_at_the_strictest_level(run: Run, values: Path) -> None:
+    assert reasons_against(run, "restricted", templates(rendered(run, values))["StatefulSet"]) == set()
+
+
+def test_the_feeder_exceeds_the_baseline_by_its_capability_and_the_hosts_network_alone(run: Run) -> None:
+    """Which is why its namespace must be privileged."""
+    pod = templates(rendered(run, HELM / "values/hostnetwork.yaml"))["DaemonSet"]
+    assert reasons_against(run, "baseline", pod) == {"non-default capabilities", "host namespaces"}
+    assert reasons_against(run, "privileged", pod) == set()
+
+
+def test_an_injected_feeder_exceeds_the_baseline_by_its_capability_alone(run: Run) -> None:
+    assert reasons_against(run, "baseline", PATCH["spec"]["template"]) == {"non-default capabilities"}
 
 
 def added(security: dict[str, Any]) -> list[str]:
