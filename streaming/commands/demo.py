@@ -21,6 +21,7 @@ from streaming.broker.ports import HOST, free_ports
 from streaming.observe.observers import add_observe_flag, observed
 from streaming.settings.configuration import Configuration, add_flags, configure
 from streaming.settings.decisions import Decisions
+from streaming.settings.private_file import open_private
 from streaming.user_error import UserError
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--relay", action="store_true", help="record by relays even if capturing is permitted"
+    )
+    parser.add_argument(
+        "--tls", action="store_true", help="let the clients speak TLS, which is read with a key log"
     )
     parser.add_argument(
         "--recording",
@@ -81,20 +85,21 @@ def _run_in(
     from streaming.feeder.capture import can_capture  # noqa: PLC0415
 
     captured = can_capture() and not arguments.relay
+    if arguments.tls and not captured:
+        raise UserError("--tls needs a capture: run it as root or with CAP_NET_RAW, and without --relay")
     screen = Screen(Console(highlight=False))
     keep = arguments.keep or arguments.observe
     try:
         with (
             observed(arguments.observe, configuration) as observers,
-            Road(folder, captured, configuration, screen.say, judging) as road,
+            Road(folder, captured, configuration, screen.say, judging, encrypt=arguments.tls) as road,
         ):
             demo = Demo(road, configuration, screen, captured)
             addresses = _addresses(road, configuration, observers)
             screen.addresses("everything is started, at free ports of this machine:", addresses)
             try:
                 succeeded = _play(demo, arguments, keep)
-                _keep(road.recording, arguments.recording)
-                screen.say(f"the recorded capture is saved: try `kipwatch check {arguments.recording}`")
+                screen.say(f"the recorded capture is saved: try `{_keep(road, arguments.recording)}`")
                 if keep:
                     screen.addresses(KEPT, addresses)
                     demo.watch()
@@ -121,8 +126,7 @@ def _with_recording(error: UserError, demo: Demo, road: Road, wanted: Path) -> U
     road.end_feeding()
     if not road.recording.exists():
         return error
-    _keep(road.recording, wanted)
-    return UserError(f"{error}. The capture is saved: `kipwatch check {wanted}` judges it without Spark")
+    return UserError(f"{error}. The capture is saved: `{_keep(road, wanted)}` judges it without Spark")
 
 
 def with_free_ports(configuration: Configuration, flags: argparse.Namespace) -> Configuration:
@@ -167,10 +171,18 @@ def own_command() -> list[str]:
     return [str(called)] if called.name == "kipwatch" else [sys.executable, "-m", "kipwatch"]
 
 
-def _keep(recorded: Path, wanted: Path) -> None:
+def _keep(road: Road, wanted: Path) -> str:
+    """Copy the recording, and its key log beside it, and return the command that judges them."""
+    command = ["kipwatch", "check", str(wanted)]
     try:
-        shutil.copyfile(recorded, wanted)
+        shutil.copyfile(road.recording, wanted)
+        for key_log in road.key_logs:
+            kept = wanted.with_suffix(".keys")
+            with open_private(kept) as file:
+                file.write(key_log.read_bytes())
+            command += ["--tls-keylog", str(kept)]
     except OSError as error:
         raise UserError(
             f"cannot write the recording {wanted}: {error.strerror}; use --recording FILE"
         ) from error
+    return shlex.join(command)

@@ -149,7 +149,9 @@ class Demo:
         self._backlog.close()
 
     def _check_recording(self, findings: Sequence[Finding]) -> bool:
-        examination = examine(self._road.recording, self._road.schemas, terms=self._terms)
+        examination = examine(
+            self._road.recording, self._road.schemas, terms=self._terms, key_logs=self._road.key_logs
+        )
         return same_findings(findings, examination.findings)
 
     def _await_quiet(self) -> None:
@@ -195,7 +197,9 @@ class Demo:
         self._screen.progress(self._feeder_page, page, waits, [note for note in notes if note])
 
     def _run_real_clients(self) -> None:
-        run_workload(self._road.watched, self._screen.say, self._stop)
+        tls = self._road.tls
+        settings = {} if tls is None else tls.librdkafka_settings
+        run_workload(self._road.watched, self._screen.say, self._stop, settings)
 
     def _run_instance_clients(self) -> None:
         self._screen.say("a KIP-1313 client that breaks no rule talks to the front")
@@ -210,8 +214,9 @@ class Demo:
                 play(planted, client, self._settle)
 
     def _client(self, client_id: str, host: str) -> InstanceClient:
+        tls = None if self._road.tls is None else self._road.tls.of_clients
         return InstanceClient(
-            self._road.schemas, self._road.front_address, client_id, new_instance_id(), host
+            self._road.schemas, self._road.front_address, client_id, new_instance_id(), host, tls=tls
         )
 
     def _run_client(self, work: Callable[[], None]) -> None:

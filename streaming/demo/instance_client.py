@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 import socket
+import ssl
 import struct
 from types import TracebackType
 from typing import Any
@@ -55,14 +56,20 @@ class InstanceClient:
         client_id: str,
         instance_id: bytes,
         host: str = HOST,
+        *,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        """Connect, over TLS if there is a context for it."""
         self._schemas = schemas
         self._server = address
         self._host = host
         self._client_id = client_id
         self.instance_id = instance_id
         self._correlation_id = 0
+        self._tls = tls
         self._socket = socket.create_connection(address, TIMEOUT, source_address=(host, 0))
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
 
     def __enter__(self) -> InstanceClient:
         return self
@@ -74,7 +81,9 @@ class InstanceClient:
 
     def another_connection(self) -> InstanceClient:
         """Connect to the same server again, with the same IDs."""
-        return InstanceClient(self._schemas, self._server, self._client_id, self.instance_id, self._host)
+        return InstanceClient(
+            self._schemas, self._server, self._client_id, self.instance_id, self._host, tls=self._tls
+        )
 
     @property
     def address(self) -> str:

@@ -21,11 +21,12 @@ from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.jars import jars
-from streaming.broker.ports import free_ports
+from streaming.broker.ports import HOST, free_ports
 from streaming.broker.topics import create_topics
 from streaming.demo.child import Child
 from streaming.demo.front import Front
-from streaming.feeder.relay import Relay
+from streaming.demo.tls_endpoint import DemoTls, TlsEndpoint
+from streaming.feeder.relay import Address, Relay
 from streaming.settings.configuration import Configuration
 
 READY_SECONDS = 240.0
@@ -45,16 +46,20 @@ class Road:
         configuration: Configuration,
         say: Say,
         judging: Sequence[str] = (),
+        *,
+        encrypt: bool = False,
     ) -> None:
         """`folder` holds logs, checkpoint and the recorded capture. `say` is called with each step.
 
-        `judging` holds the flags that pass the decisions of `configuration` on to the query.
+        `judging` holds the flags that pass the decisions of `configuration` on to the query. With `encrypt`
+        clients speak TLS, which can be captured, but not relayed.
         """
         self._judging = judging
         self._folder, self._capture, self._configuration, self._say = folder, capture, configuration, say
         self._stack = ExitStack()
         self._relays: list[Relay] = []
         self.schemas = Schemas.load()
+        self.tls = DemoTls(folder) if encrypt else None
         self.recording = folder / "demo.pcap"
         self.checkpoint = folder / "checkpoint"
         self.broker: EmbeddedBroker
@@ -81,6 +86,11 @@ class Road:
         """The bootstrap address of the topics, a listener that is not watched."""
         return self.broker.internal
 
+    @property
+    def key_logs(self) -> list[Path]:
+        """The files with the secrets of what is captured."""
+        return [] if self.tls is None else [self.tls.key_log]
+
     def check_running(self) -> None:
         """Raise UserError if the feeder or the query has ended."""
         self.feeder.check_running()
@@ -100,7 +110,7 @@ class Road:
         jars("broker", self._say)  # fetches all jars, and reports progress
         watched, internal, relayed = free_ports(3)
         self._say("starting the broker: Kafka 4.4.0, KRaft, listeners WATCHED and INTERNAL")
-        advertised = watched if self._capture else relayed
+        advertised = watched if self._capture and self.tls is None else relayed
         self.broker = self._stack.enter_context(
             EmbeddedBroker(
                 watched_port=watched,
@@ -114,7 +124,9 @@ class Road:
         front = self._stack.enter_context(Front(self.schemas, ("127.0.0.1", internal)))
         self.watched = f"127.0.0.1:{advertised}"
         self.front_address = front.address
-        if self._capture:
+        if self.tls is not None:
+            self._start_feeder_beside_tls(self.tls, [(HOST, watched), front.address], relayed)
+        elif self._capture:
             self._start_capturing_feeder([watched, front.address[1]])
         else:
             self._start_relayed_feeder(watched, relayed, front)
@@ -129,12 +141,22 @@ class Road:
         arguments += self._judging
         self.application = self._start(arguments, "application.log")
 
+    def _start_feeder_beside_tls(self, tls: DemoTls, targets: list[Address], port: int) -> None:
+        """Let clients reach broker and front by TLS alone, the broker at a port that it advertises."""
+        of_broker, of_front = (
+            self._stack.enter_context(TlsEndpoint(tls, target, own_port))
+            for target, own_port in zip(targets, (port, 0), strict=True)
+        )
+        self.front_address = of_front.address
+        self._say("clients speak TLS; the endpoint that ends it writes a key log, which the feeder reads")
+        self._start_capturing_feeder([of_broker.address[1], of_front.address[1]])
+
     def _start_capturing_feeder(self, ports: list[int]) -> None:
         self._say(f"starting the feeder: it captures on the loopback interface, ports {ports}")
         watched = ",".join(map(str, ports))
-        self.feeder = self._start(
-            ["feed", "--interface", "lo", "--ports", watched, *self._feeder_flags()], "feeder.log"
-        )
+        keys = [flag for path in self.key_logs for flag in ("--tls-keylog", str(path))]
+        command = ["feed", "--interface", "lo", "--ports", watched, *keys, *self._feeder_flags()]
+        self.feeder = self._start(command, "feeder.log")
         self.feeder.wait_for('"feeder": "ready"', READY_SECONDS, self._say)
 
     def _start_relayed_feeder(self, watched: int, relayed: int, front: Front) -> None:

@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -17,12 +18,17 @@ MESSAGES = 300
 _PATIENCE = 120.0
 
 
-def run_workload(bootstrap: str, say: Callable[[str], None], stop: threading.Event) -> None:
+def run_workload(
+    bootstrap: str,
+    say: Callable[[str], None],
+    stop: threading.Event,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Run every client once, report each to `say`, and close all; ends early when `stop` is set.
 
-    Raises UserError if a client fails or takes too long.
+    `settings` are added to those of each client. Raises UserError if a client fails or takes too long.
     """
-    clients = _Clients(bootstrap, stop)
+    clients = _Clients(bootstrap, stop, settings)
     steps: tuple[tuple[str, Callable[[], None]], ...] = (
         ("an admin client creates a topic and lists the cluster", clients.administer),
         (f"a producer sends {MESSAGES} messages", clients.produce),
@@ -47,6 +53,7 @@ class _Clients:
 
     bootstrap: str
     stop: threading.Event
+    settings: Mapping[str, str]
 
     def administer(self) -> None:
         admin = AdminClient(self._configuration("demo-admin"))
@@ -107,4 +114,5 @@ class _Clients:
 
     def _configuration(self, client_id: str) -> dict[str, str | int]:
         # Errors are raised; librdkafka's own log would mix with the output of the demo.
-        return {"bootstrap.servers": self.bootstrap, "client.id": client_id, "log_level": 2}
+        own = {"bootstrap.servers": self.bootstrap, "client.id": client_id}
+        return {**own, **self.settings, "log_level": 2}

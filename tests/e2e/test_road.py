@@ -1,7 +1,7 @@
 """The whole road on real traffic: real broker, feeder, Spark and clients.
 
-It is played once with packets captured on the loopback interface, if that is permitted, and once with
-recording relays.
+It is played with packets captured on the loopback interface, in plaintext and over TLS, if that is permitted,
+and with recording relays.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.streaming.broker.request_log import LoggedRequest, read_request_log
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(240)]
 
-WAYS = ["capture", "relay"] if can_capture() else ["relay"]
+WAYS = ["capture", "tls", "relay"] if can_capture() else ["relay"]
 EVERYTHING = 1_000_000
 
 
@@ -64,8 +64,8 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     configuration = Configuration(
         metrics_address=f"127.0.0.1:{application}", feeder_metrics_address=f"127.0.0.1:{feeder}"
     )
-    screen, captured = Screen(Console()), request.param == "capture"
-    with Road(tmp_path_factory.mktemp("road"), captured, configuration, screen.say) as road:
+    screen, captured, encrypt = Screen(Console()), request.param != "relay", request.param == "tls"
+    with Road(tmp_path_factory.mktemp("road"), captured, configuration, screen.say, encrypt=encrypt) as road:
         demo = Demo(road, configuration, screen, captured)
         try:
             demo.play(100.0)
@@ -74,7 +74,7 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             yield Played(
                 findings=demo.findings(),
                 page=demo.page(),
-                examination=examine(road.recording, road.schemas),
+                examination=examine(road.recording, road.schemas, key_logs=road.key_logs),
                 placed={(partition, offset, row): record for partition, offset, row, record in records},
                 logged=list(read_request_log(road.broker.request_log)),
                 watched_port=int(road.watched.rpartition(":")[2]),
