@@ -169,10 +169,9 @@ def _member_changes(
     conversation = state.conversation
     for name, member in conversation.members.known.items():
         beats = said.get(name, [])
-        joined = any(epoch == JOINING for _, epoch in beats)
         is_member = not member.has_left and member.error_code == NO_ERROR
         ghost = conversation.ended and is_member
-        if before.members.get(name) == _facts(member) and not joined and not ghost:
+        if not _moved(before.members.get(name), member, beats) and not ghost:
             continue
         group_id, _, member_id = name.partition("\0")
         api_key, api_version = _heartbeat_api(name, beats, state)
@@ -189,10 +188,18 @@ def _member_changes(
             api_version=api_version,
             epoch=member.epoch,
             error_code=member.error_code,
-            has_joined=joined,
+            has_joined=any(epoch == JOINING for _, epoch in beats),
             has_left=any(epoch < JOINING for _, epoch in beats),
             ghost=ghost,
         )
+
+
+def _moved(before: MemberFacts | None, member: Member, beats: list[tuple[Statement, int]]) -> bool:
+    """Whether a member has another epoch or error than before, or had another epoch meanwhile.
+
+    A heartbeat that is sent again changes nothing: the judgement cache gives its verdict without the judge.
+    """
+    return before != _facts(member) or any(epoch != before[0] for _, epoch in beats)
 
 
 def _heartbeats(statements: Iterable[tuple[Statement, int, int]]) -> dict[str, list[tuple[Statement, int]]]:
