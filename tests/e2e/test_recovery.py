@@ -178,4 +178,4 @@ def test_a_recreated_topic_is_an_error(stopped: StoppedQuery) -> None:
     for deleted in admin.delete_topics(["anew"]).values():
         deleted.result()
     error = stopped.error_line("anew", checkpoint)
-    assert "no longer holds all frames" in error and "made anew" in error
+    assert "no longer holds all frames" in error and "created again" in error
