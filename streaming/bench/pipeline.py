@@ -43,7 +43,7 @@ CURVE: Final = (
 )
 """Further loads whose batches are timed."""
 _FULL: Final = 0.75
-"""The share of the largest batch from which on one is full. They have equally many blocks, not frames."""
+"""The share of the usual batch from which on one is full. They have equally many blocks, not frames."""
 BY_CORES: Final = Load("frames", 1_000, 2_000_000, 500_000)
 
 
@@ -100,9 +100,10 @@ def _batch_seconds(load: Load, batches: list[Batch]) -> dict[str, float]:
 
 
 def _whole(batches: list[Batch]) -> list[Batch]:
-    """Leave out the first batch, and the last one, which is rarely full."""
-    fullest = max(batch.frames for batch in batches)
-    return [batch for batch in batches[1:] if batch.frames >= _FULL * fullest] or batches[1:] or batches
+    """Leave out the first batch, which may be larger than others, and the last one, which is rarely full."""
+    later = batches[1:] or batches
+    usual = statistics.median(batch.frames for batch in later)
+    return [batch for batch in later if batch.frames >= _FULL * usual]
 
 
 def _rate(batches: list[Batch]) -> float:
