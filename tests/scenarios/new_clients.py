@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from streaming.broker.jars import jars
@@ -16,11 +17,23 @@ PATIENCE = 90.0
 _LOGINS = {"PLAIN": "plain.PlainLoginModule", "SCRAM-SHA-256": "scram.ScramLoginModule"}
 
 
-def run_new_clients(port: int, mechanism: str = "", pause: int = 0) -> None:
-    """Let them speak to a port, with SASL if a mechanism is given, messages `pause` milliseconds apart."""
+def run_new_clients(port: int, mechanism: str = "", pause: int = 0, settings: Sequence[str] = ()) -> None:
+    """Let them speak to a port, with SASL if a mechanism is given, messages `pause` milliseconds apart.
+
+    `settings` are added to those of each client.
+    """
     classes = ":".join(map(str, jars("broker")))
-    arguments = [f"{HOST}:{port}", TOPIC, str(pause), *_settings(mechanism)]
+    arguments = [f"{HOST}:{port}", TOPIC, str(pause), *_settings(mechanism), *settings]
     subprocess.run([java(), "-cp", classes, PROGRAM, *arguments], check=True, timeout=PATIENCE)
+
+
+def trusting(certificate: Path) -> list[str]:
+    """Return the settings of clients that speak TLS, and trust a certificate."""
+    return [
+        "security.protocol=SSL",
+        "ssl.truststore.type=PEM",
+        f"ssl.truststore.location={certificate}",
+    ]
 
 
 def _settings(mechanism: str) -> list[str]:
