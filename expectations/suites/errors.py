@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from great_expectations import expectations as expect
 
+from decoders.protocol import NO_ERROR
 from decoders.schema.registry import Schemas
 from expectations.suites.every_table import OF_A_BATCH, counted, unique
 from expectations.suites.expectation import CRITICAL, Expectation, expected
-from expectations.suites.usage import api_known
-
-NO_ERROR: Final = 0
-_KEYS: Final = (
-    "file",
-    "minute",
-    "cluster",
-    "listener",
-    "client_software_name",
-    "client_software_version",
-    "client_id",
-    "folded",
-    "api_key",
-    "api_version",
-    "error_code",
-)
+from expectations.suites.usage import CALLS, api_known
 
 
 def errors_expectations(schemas: Schemas) -> tuple[Expectation, ...]:
     """Return the expectations, with the APIs of a release."""
     return (
         counted("responses", "responses-counted"),
-        unique("errors-once", _KEYS, "A batch counts the same errors in one row.", row_condition=OF_A_BATCH),
+        unique(
+            "errors-once",
+            (*CALLS, "error_code"),
+            "A batch counts the same errors in one row.",
+            row_condition=OF_A_BATCH,
+        ),
         api_known(schemas),
         expected(
             expect.ExpectColumnValuesToNotBeInSet,

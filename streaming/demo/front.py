@@ -8,10 +8,7 @@ with older headers are forwarded unchanged if the broker supports their versions
 from __future__ import annotations
 
 import socket
-import socketserver
 import struct
-import threading
-from types import TracebackType
 
 from decoders.codec.request import Request, read_request
 from decoders.codec.response import read_response
@@ -29,8 +26,8 @@ from streaming.demo.lifting import (
     lowered_version,
     refusal,
 )
+from streaming.demo.loopback_server import Address, LoopbackServer
 
-Address = tuple[str, int]
 UPSTREAM_SECONDS = 60.0
 _LENGTH = struct.Struct(">i")
 
@@ -123,38 +120,12 @@ class FrontConnection:
         return read_frame(self._upstream)
 
 
-class Front:
-    """The listener of the front, with a thread per connection. A context manager."""
+class Front(LoopbackServer):
+    """The listener of the front. A context manager."""
 
     def __init__(self, schemas: Schemas, upstream: Address, port: int = 0) -> None:
         """Listen on loopback; port 0 means any free one. `upstream` is a listener that is not watched."""
-
-        class FrontHandler(socketserver.BaseRequestHandler):
-            def handle(self) -> None:
-                _serve(schemas, self.request, upstream)
-
-        class FrontServer(socketserver.ThreadingTCPServer):
-            allow_reuse_address = True
-            daemon_threads = True
-
-        self._server = FrontServer(("127.0.0.1", port), FrontHandler)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="front", daemon=True)
-
-    @property
-    def address(self) -> Address:
-        """The address that clients connect to."""
-        host, port = self._server.server_address[:2]
-        return str(host), int(port)
-
-    def __enter__(self) -> Front:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__("front", lambda client: _serve(schemas, client, upstream), port)
 
 
 def _serve(schemas: Schemas, client: socket.socket, upstream: Address) -> None:

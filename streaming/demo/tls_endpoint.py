@@ -7,11 +7,8 @@ import datetime
 import ipaddress
 import select
 import socket
-import socketserver
 import ssl
-import threading
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 from cryptography import x509
@@ -19,9 +16,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from streaming.broker.ports import HOST
+from streaming.demo.loopback_server import Address, LoopbackServer
 from streaming.settings.private_file import open_private
 
-Address = tuple[str, int]
 _CHUNK: Final = 1 << 16
 _VALID: Final = datetime.timedelta(days=30)
 
@@ -48,41 +45,18 @@ class DemoTls:
         return {"security.protocol": "ssl", "ssl.ca.location": str(self.certificate)}
 
 
-class TlsEndpoint:
+class TlsEndpoint(LoopbackServer):
     """Ends TLS on a port of loopback, and goes on to `target` in plaintext. A context manager.
 
     It closes as brokers do: the alert `close_notify`, and the connection at once.
     """
 
     def __init__(self, tls: DemoTls, target: Address, port: int = 0) -> None:
-        class Handler(socketserver.BaseRequestHandler):
-            def handle(self) -> None:
-                with contextlib.suppress(OSError):
-                    _serve(tls, self.request, target)
+        def serve(accepted: socket.socket) -> None:
+            with contextlib.suppress(OSError):
+                _serve(tls, accepted, target)
 
-        class Server(socketserver.ThreadingTCPServer):
-            allow_reuse_address = True
-            daemon_threads = True
-
-        self._server = Server((HOST, port), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="tls-endpoint", daemon=True)
-
-    @property
-    def address(self) -> Address:
-        """The address that clients connect to."""
-        host, port = self._server.server_address[:2]
-        return str(host), int(port)
-
-    def __enter__(self) -> TlsEndpoint:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__("tls-endpoint", serve, port)
 
 
 def _serve(tls: DemoTls, accepted: socket.socket, target: Address) -> None:

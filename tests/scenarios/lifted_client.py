@@ -7,12 +7,8 @@ version has. Each client ID is taken for one client instance.
 
 from __future__ import annotations
 
-import dataclasses
 import socket
-import socketserver
-import threading
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 from decoders.codec.request import Request, read_request, write_request
@@ -21,8 +17,8 @@ from decoders.protocol import API_VERSIONS, SASL_HANDSHAKE
 from decoders.schema.model import Struct
 from decoders.schema.registry import Schemas
 from expectations.conversation.identifier import identifier_text
-from streaming.demo.front import Address
 from streaming.demo.instance_client import new_instance_id, read_frame
+from streaming.demo.loopback_server import Address, LoopbackServer
 from tests.mutations.script import prefixed
 
 
@@ -112,34 +108,16 @@ def _fitting(struct: Struct, version: int, body: Mapping[str, Any]) -> dict[str,
     return kept
 
 
-@dataclasses.dataclass
-class LiftedClients:
+class LiftedClients(LoopbackServer):
     """Listens for real clients and goes on as new ones. A context manager."""
 
-    schemas: Schemas
-    port: int
-    upstream: Address
+    def __init__(self, schemas: Schemas, port: int, upstream: Address) -> None:
+        instance_ids: dict[str, bytes] = {}
 
-    def __enter__(self) -> LiftedClients:
-        schemas, upstream, instance_ids = self.schemas, self.upstream, dict[str, bytes]()
+        def serve(client: socket.socket) -> None:
+            with socket.create_connection(upstream) as broker:
+                connection = LiftedConnection(schemas, broker, instance_ids)
+                while (frame := read_frame(client)) and (response := connection.respond(frame)):
+                    client.sendall(prefixed(response))
 
-        class LiftingHandler(socketserver.BaseRequestHandler):
-            def handle(self) -> None:
-                with socket.create_connection(upstream) as broker:
-                    connection = LiftedConnection(schemas, broker, instance_ids)
-                    while (frame := read_frame(self.request)) and (response := connection.respond(frame)):
-                        self.request.sendall(prefixed(response))
-
-        class LiftingServer(socketserver.ThreadingTCPServer):
-            allow_reuse_address = True
-            daemon_threads = True
-
-        self._server = LiftingServer(("127.0.0.1", self.port), LiftingHandler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__("lifted-clients", serve, port)

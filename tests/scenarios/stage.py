@@ -27,8 +27,9 @@ from expectations.rules.readings import read_choices, rules_read_as
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import HOST, free_ports
 from streaming.check.examination import Examination, examine
-from streaming.demo.front import Address, Front
+from streaming.demo.front import Front
 from streaming.demo.instance_client import InstanceClient, new_instance_id
+from streaming.demo.loopback_server import Address
 from streaming.feeder import relay, relayed_connection
 from streaming.feeder.relayed_connection import Passage, Unchanged
 from tests.exchange import ID_A

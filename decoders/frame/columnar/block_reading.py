@@ -5,25 +5,20 @@ from __future__ import annotations
 import functools
 import ipaddress
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from decoders.frame.columnar.block import (
-    FORMAT_VERSION,
-    ID_BYTES,
     OF_FRAMES,
-    SCHEMA,
-    VERSION_HEADER,
     BlockError,
 )
-from decoders.frame.columnar.block_sizes import check_sizes
+from decoders.frame.columnar.block_columns import SHARED, BlockColumns, read_columns
 from decoders.frame.record import (
-    NAME_BYTES,
     Closing,
     Direction,
     Endpoint,
@@ -38,10 +33,6 @@ MOST_OPENINGS: Final = 100_000
 """How many identities of connections a reader remembers."""
 MOST_ROWS: Final = 500_000
 """How many rows are read into one batch, so that its size is bounded."""
-_OPTIONS: Final = pa.ipc.IpcReadOptions(use_threads=False)
-_ENUMERATIONS: Final = {"kind": Kind, "direction": Direction, "pairing": Pairing, "closing": Closing}
-_SHARED: Final = ("server", "cluster", "feeder")
-Value: TypeAlias = pa.Buffer | bytes | None
 _Integers = NDArray[np.int64]
 _Shared = tuple[str, str, str, int]
 """Server, cluster, feeder and run."""
@@ -70,7 +61,7 @@ class BlockReader:
     def __init__(self) -> None:
         self._known: dict[bytes, tuple[_Identity, Record]] = {}
 
-    def read(self, values: Iterable[Value], enough: int = MOST_ROWS) -> Iterator[Opened]:
+    def read(self, values: Iterable[pa.Buffer | bytes | None], enough: int = MOST_ROWS) -> Iterator[Opened]:
         """Read the values of topic records. Yields batches of at least `enough` rows; the last may be empty.
 
         Values that are no block are refused; that raises nothing.
@@ -81,7 +72,7 @@ class BlockReader:
                 yield gathering.opened()
                 gathering = self._gathering()
             try:
-                gathering.add(number, _read(value or b""))
+                gathering.add(number, read_columns(value or b""))
             except BlockError as error:
                 gathering.refused[number] = str(error)
         yield gathering.opened()
@@ -103,97 +94,6 @@ def read_block(value: bytes) -> Iterator[Record]:
         yield frames[number] if number < count else batch.events[number - count]
 
 
-class _Columns(NamedTuple):
-    """The columns of a block by name; those of dictionaries hold codes.
-
-    `ids` and `clients` are those of the connections by code, `names` the texts of the other dictionaries. The
-    frame of row i is `data[offsets[i] : offsets[i + 1]]`.
-    """
-
-    values: dict[str, NDArray[Any]]
-    ids: Sequence[bytes]
-    clients: Sequence[str]
-    names: dict[str, Sequence[str]]
-    data: NDArray[np.uint8]
-    offsets: NDArray[np.int32]
-
-
-def _read(value: pa.Buffer | bytes) -> _Columns:
-    """Read a block. Raises BlockError if it is damaged, of another format, or declares too much."""
-    try:
-        check_sizes(memoryview(value).cast("B"))
-        with pa.ipc.open_stream(pa.py_buffer(value), options=_OPTIONS) as stream:
-            _check_schema(stream.schema)
-            batch = stream.read_next_batch()
-        batch.validate(full=True)
-    except (pa.ArrowException, OSError, StopIteration) as error:
-        raise BlockError(f"damaged: {str(error).splitlines()[0]}") from error
-    if any(column.null_count for column in batch.columns):
-        raise BlockError("damaged: a value is missing")
-    return _columns(batch)
-
-
-def _check_schema(schema: pa.Schema) -> None:
-    told = (schema.metadata or {}).get(VERSION_HEADER.encode())
-    if told != b"%d" % FORMAT_VERSION:
-        version = (
-            "no block of kipwatch"
-            if told is None
-            else f"a block of version {told.decode(errors='replace')!r}"
-        )
-        raise BlockError(f"{version}; this kipwatch reads version {FORMAT_VERSION}")
-    if not schema.equals(SCHEMA):
-        raise BlockError("a block with other columns")
-
-
-def _columns(batch: pa.RecordBatch) -> _Columns:
-    values: dict[str, NDArray[Any]] = {}
-    names: dict[str, Sequence[str]] = {}
-    for name in ("run", *OF_FRAMES, "closing"):
-        column = batch.column(name)
-        values[name] = (column.cast(pa.int64()) if name == "captured_at" else column).to_numpy()
-    for name, enumeration in _ENUMERATIONS.items():
-        if values[name].max(initial=0) > max(enumeration) or (name == "kind" and not values[name].all()):
-            raise BlockError(f"an unknown {name}")
-    for name in ("connection", *_SHARED):
-        column = batch.column(name)
-        values[name] = column.indices.to_numpy()
-        if name != "connection":
-            names[name] = _texts(column.dictionary)
-    if any(len(name.encode()) > NAME_BYTES for name in (*names["cluster"], *names["feeder"])):
-        raise BlockError("a name that is too long")
-    speakers = batch.column("connection").dictionary
-    packed = _fixed(speakers.field("id"))
-    ids = [packed[at : at + ID_BYTES] for at in range(0, len(packed), ID_BYTES)]
-    data, offsets = _contents(batch.column("frame"))
-    return _Columns(values, ids, _texts(speakers.field("client")), names, data, offsets)
-
-
-def _texts(array: pa.Array) -> Sequence[str]:
-    # Arrow's to_pylist takes several times as long.
-    if array.null_count:
-        raise BlockError("damaged: a name is missing")
-    texts: list[str] = array.to_numpy(zero_copy_only=False).tolist()
-    return texts
-
-
-def _fixed(ids: pa.Array) -> bytes:
-    _, data = ids.buffers()
-    begin, end = ids.offset * ID_BYTES, (ids.offset + len(ids)) * ID_BYTES
-    packed: bytes = data.to_pybytes()[begin:end] if data is not None else b""
-    if len(packed) < end - begin:
-        raise BlockError("damaged: an ID is missing")
-    return packed
-
-
-def _contents(frames: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-    _, offsets, data = frames.buffers()
-    if not len(frames) or offsets is None:
-        return np.empty(0, np.uint8), np.zeros(1, np.int32)
-    places = np.frombuffer(offsets, np.int32)[frames.offset : frames.offset + len(frames) + 1]
-    return np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8), places
-
-
 @dataclass(slots=True)
 class _Gathering:
     """Blocks that become one batch. `rows` counts what they hold."""
@@ -211,7 +111,7 @@ class _Gathering:
     _places: list[tuple[int, _Integers]] = field(default_factory=list)
     _event_places: list[tuple[int, int]] = field(default_factory=list)
 
-    def add(self, block: int, columns: _Columns) -> None:
+    def add(self, block: int, columns: BlockColumns) -> None:
         """Add a block. Raises BlockError, and adds none of its rows, if an address in it is invalid."""
         values = columns.values
         connections, is_told = self._connections(columns)
@@ -233,7 +133,7 @@ class _Gathering:
         self._bytes += len(columns.data)
         self.rows += len(is_frame)
 
-    def _connections(self, columns: _Columns) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    def _connections(self, columns: BlockColumns) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
         """Number the connections of rows; tell which rows have the identity that the batch has of theirs."""
         values, codes = columns.values, columns.values["connection"]
         used, first, places = np.unique(codes, return_index=True, return_inverse=True)
@@ -245,7 +145,7 @@ class _Gathering:
             else:
                 is_told[at] = self._identities[number] == identity
         is_same = is_told[places]
-        for name in ("run", *_SHARED):
+        for name in ("run", *SHARED):
             is_same &= values[name] == values[name][first][places]
         return np.array(numbers, np.int32)[places], is_same
 
@@ -274,17 +174,17 @@ class _Gathering:
         )
 
 
-def _identities(columns: _Columns, used: NDArray[Any], first: NDArray[Any]) -> list[_Identity]:
+def _identities(columns: BlockColumns, used: NDArray[Any], first: NDArray[Any]) -> list[_Identity]:
     """Return the identity of each connection, as its first row tells it."""
     values, names = columns.values, columns.names
-    told = [values[name][first] for name in (*_SHARED, "run")]
+    told = [values[name][first] for name in (*SHARED, "run")]
     if all(len(texts) == 1 for texts in names.values()) and len(set(told[-1].tolist())) == 1:
         shared: Iterable[_Shared] = itertools.repeat(
             (names["server"][0], names["cluster"][0], names["feeder"][0], int(told[-1][0]))
         )
     else:
         texts = (
-            [names[name][code] for code in codes.tolist()] for name, codes in zip(_SHARED, told, strict=False)
+            [names[name][code] for code in codes.tolist()] for name, codes in zip(SHARED, told, strict=False)
         )
         shared = zip(*texts, told[-1].tolist(), strict=True)
     clients = columns.clients
@@ -306,7 +206,7 @@ def _opening(connection: bytes, identity: _Identity) -> Record:
     )
 
 
-def _records(columns: _Columns, rows: _Integers) -> list[Record]:
+def _records(columns: BlockColumns, rows: _Integers) -> list[Record]:
     """Return rows as records."""
     told = [values[rows].tolist() for values in columns.values.values()]
     ends = zip(columns.offsets[rows].tolist(), columns.offsets[rows + 1].tolist(), strict=True)
@@ -316,7 +216,7 @@ def _records(columns: _Columns, rows: _Integers) -> list[Record]:
     ]
 
 
-def _record(columns: _Columns, told: dict[str, int], frame: bytes) -> Record:
+def _record(columns: BlockColumns, told: dict[str, int], frame: bytes) -> Record:
     connection, names = told.pop("connection"), columns.names
     return Record(
         kind=Kind(told.pop("kind")),
