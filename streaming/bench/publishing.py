@@ -6,6 +6,7 @@ bare query of the pipeline bench reads it, so that its figures stay comparable f
 
 from __future__ import annotations
 
+import ipaddress
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -21,9 +22,28 @@ from streaming.user_error import UserError
 
 BLOCK_SECONDS: Final = 0.1
 _ENVELOPE: Final = np.dtype(
-    [("start", "V6"), ("run", ">u8"), ("sequence", ">i8"), ("captured_at", ">i8"), ("rest", "V116")]
+    [
+        ("version", "V1"),
+        ("kinds", "u1"),
+        ("directions", "u1"),
+        ("pairings", "u1"),
+        ("closing", "V1"),
+        ("flags", "u1"),
+        ("run", ">u8"),
+        ("sequences", ">i8"),
+        ("captured_at", ">i8"),
+        ("paired_sequences", ">i8"),
+        ("paired_api_keys", ">i2"),
+        ("paired_api_versions", ">i2"),
+        ("positions", ">i8"),
+        ("true_lengths", ">i8"),
+        ("client", "V18"),
+        ("server", "V18"),
+        ("names", "V48"),
+        ("lengths", ">u4"),
+    ]
 )
-"""The size and the most varied fields of the former envelope."""
+"""The former envelope. Its fields of a frame are named as the columns of a batch."""
 
 
 def publish_blocks(bootstrap: str, topic: str, batches: Iterable[FrameBatch]) -> int:
@@ -62,16 +82,22 @@ def _send(producer: Producer, topic: str, collected: Joining, partitions: int) -
 def _records(batch: FrameBatch) -> Iterator[tuple[bytes, bytes]]:
     frames = batch.frames
     envelopes = np.zeros(len(frames.starts), _ENVELOPE)
-    envelopes["run"], envelopes["sequence"], envelopes["captured_at"] = (
-        1,
-        frames.sequences,
-        frames.captured_at,
-    )
+    for name in _ENVELOPE.names or ():
+        if name in frames._fields:
+            envelopes[name] = getattr(frames, name)
+    envelopes["run"] = 1
+    clients = np.array([_socket(opening.client) for opening in batch.openings], "V18")
+    envelopes["client"] = clients[frames.connections]
     packed, size, data = envelopes.tobytes(), _ENVELOPE.itemsize, batch.data.data
     rows = zip(frames.connections.tolist(), frames.starts.tolist(), frames.lengths.tolist(), strict=True)
     for row, (connection, start, length) in enumerate(rows):
         envelope = packed[row * size : (row + 1) * size]
         yield batch.openings[connection].connection, b"".join((envelope, data[start : start + length]))
+
+
+def _socket(endpoint: str) -> bytes:
+    address, _, port = endpoint.rpartition(":")
+    return ipaddress.ip_address(address.strip("[]")).packed.rjust(16, b"\0") + int(port).to_bytes(2)
 
 
 def _producer(bootstrap: str, compression: str) -> Producer:

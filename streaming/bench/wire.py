@@ -34,7 +34,7 @@ from decoders.wire.columnar.capture_batches import read_batches
 from decoders.wire.columnar.tracker import ColumnarTracker
 from streaming.bench.report import report
 from streaming.bench.tls_capture import EncryptedCapture
-from streaming.bench.wire_capture import BROKER_PORT, ShortConnections, SyntheticCapture
+from streaming.bench.wire_capture import BROKER_PORT, ShortConnections, SyntheticCapture, write_capture
 from streaming.user_error import UserError
 
 PACKETS: Final = 1_200_000
@@ -49,9 +49,9 @@ def measure(packets: int = PACKETS, rounds: int = ROUNDS, long_capture: int = LO
     tcpdump = _tcpdump()
     with TemporaryDirectory() as folder:
         path, tls, short = (Path(folder, f"{name}.pcap") for name in ("wire", "tls", "short"))
-        written = {"short_connections": _write(short, ShortConnections(), packets)}
-        written["tls"] = _write(tls, EncryptedCapture(), packets)
-        all_packets = _write(path, SyntheticCapture(), packets)
+        written = {"short_connections": write_capture(short, ShortConnections(), packets)}
+        written["tls"] = write_capture(tls, EncryptedCapture(), packets)
+        all_packets = write_capture(path, SyntheticCapture(), packets)
         size = path.stat().st_size
         sides: dict[str, Callable[[], int]] = {
             "kipwatch": lambda: _frames(path),
@@ -84,16 +84,6 @@ def _tcpdump() -> str:
     if find_spec("dpkt") is None:
         raise UserError("bench wire needs dpkt: pip install dpkt")
     return found
-
-
-def _write(path: Path, capture: SyntheticCapture, packets: int) -> int:
-    """Write at least `packets` packets of a capture, and return their number."""
-    with path.open("wb") as file:
-        for block in capture.blocks():
-            file.write(block)
-            if capture.packets >= packets:
-                return capture.packets
-    raise AssertionError("the capture has no end")
 
 
 def _in_turns(sides: dict[str, Callable[[], int]], rounds: int) -> dict[str, float]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -179,6 +180,16 @@ class SyntheticCapture:
         self._turns += len(clients)
         self.packets += len(clients) * len(of_client.packets)
         return np.concatenate(columns, axis=1).tobytes()
+
+
+def write_capture(path: Path, capture: SyntheticCapture, packets: int) -> int:
+    """Write at least `packets` packets of a capture, and return their number."""
+    with path.open("wb") as file:
+        for block in capture.blocks():
+            file.write(block)
+            if capture.packets >= packets:
+                return capture.packets
+    raise AssertionError("the capture has no end")
 
 
 class ShortConnections(SyntheticCapture):

@@ -71,6 +71,11 @@ class EmbeddedBroker:
         return f"{HOST}:{self.ports.internal}"
 
     @property
+    def data(self) -> Path:
+        """The folder of the topics' logs; it is removed with the broker."""
+        return self._folder.data
+
+    @property
     def request_log(self) -> Path:
         """The log of the requests that WATCHED served; it is removed with the broker."""
         return self._folder.request_log

@@ -13,6 +13,7 @@ from rich.table import Table
 BENCHES = {
     "check": "captures to findings, compared with tshark printing Kafka's fields",
     "decode": "frames to columns, compared with kio, the scalar reader and an empty loop",
+    "feed": "the whole feeder, compared with tracking alone, and the bytes it publishes",
     "latency": "from the capture of a frame to the metrics page",
     "pipeline": "the whole query, compared with one that only passes records to Python",
     "state": "memory per connection, and the cost of idle connections",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -24,8 +25,11 @@ from decoders.wire.columnar.frames import FrameBatch
 
 _Integers = NDArray[np.int64]
 # Level 1 of zstd makes half of what lz4 makes.
-_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1), use_threads=False)
-_SHARED: Final = ("server", "cluster", "feeder")
+OPTIONS: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1), use_threads=False)
+"""How blocks are compressed."""
+_SHARED: Final = ("server", "cluster", "feeder", "run")
+"""What many connections share."""
+_SHARED_OF: Final = attrgetter(*_SHARED)
 _FILLED: Final = 0.9
 """How full blocks are on average when they are written, so that few partitions have just more than one."""
 
@@ -71,7 +75,7 @@ def write_block(batch: FrameBatch, numbers: _Integers) -> bytes:
     ]
     columns.append(_frames(chosen))
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, SCHEMA, options=_OPTIONS) as stream:
+    with pa.ipc.new_stream(sink, SCHEMA, options=OPTIONS) as stream:
         stream.write_batch(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
     written: bytes = sink.getvalue().to_pybytes()
     return written
@@ -143,17 +147,20 @@ class _Speakers:
         given, places = np.unique(batch.frames.connections[chosen.frames], return_inverse=True)
         self._speakers = [batch.openings[each] for each in given.tolist()]
         self._numbers = chosen.rows(places.astype(np.int32), self._of_events(chosen.events))
-        self.columns = frozenset({"connection", "run", *_SHARED})
+        shared: dict[tuple[Any, ...], int] = {}
+        codes = [shared.setdefault(each, len(shared)) for each in map(_SHARED_OF, self._speakers)]
+        self._codes = np.array(codes, np.int32)[self._numbers]
+        self._shared = {name: [each[place] for each in shared] for place, name in enumerate(_SHARED)}
+        self.columns = frozenset({"connection", *_SHARED})
 
     def column(self, name: str) -> pa.Array:
         if name == "connection":
             return pa.DictionaryArray.from_arrays(pa.array(self._numbers), self._dictionary(), safe=False)
         if name == "run":
-            runs = np.array([speaker.run for speaker in self._speakers], np.uint64)
-            return pa.array(runs[self._numbers])
+            return pa.array(np.array(self._shared["run"], np.uint64)[self._codes])
         places: dict[str, int] = {}
-        codes = [places.setdefault(getattr(speaker, name), len(places)) for speaker in self._speakers]
-        indexes = pa.array(np.array(codes, np.int32)[self._numbers])
+        codes = [places.setdefault(value, len(places)) for value in self._shared[name]]
+        indexes = pa.array(np.array(codes, np.int32)[self._codes])
         return pa.DictionaryArray.from_arrays(indexes, pa.array(list(places), pa.utf8()), safe=False)
 
     def _of_events(self, events: Sequence[Record]) -> list[int]:

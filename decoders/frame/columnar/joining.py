@@ -65,14 +65,14 @@ class Joining:
     def _renumbered(self, batch: FrameBatch) -> NDArray[np.int32]:
         """Return the connections of a batch by their numbers in the joined batch."""
         given, places = np.unique(batch.frames.connections, return_inverse=True)
-        numbers = [self._number(batch.openings[number]) for number in given.tolist()]
+        openings, known = self._openings, self._numbers
+        numbers = []
+        for opening in map(batch.openings.__getitem__, given.tolist()):
+            number = known.setdefault(opening.connection, len(openings))
+            if number == len(openings):
+                openings.append(opening)
+            numbers.append(number)
         return np.array(numbers, np.int32)[places]
-
-    def _number(self, opening: Record) -> int:
-        number = self._numbers.setdefault(opening.connection, len(self._openings))
-        if number == len(self._openings):
-            self._openings.append(opening)
-        return number
 
     def batch(self) -> FrameBatch:
         """Return all that was added as one batch."""
