@@ -19,6 +19,7 @@ OUTSIDE: Final = {
     "DESIGN.md": "site/design.md",
     "SECURITY.md": "site/security.md",
     "deploy/README.md": "site/deploy.md",
+    "deploy/ci/README.md": "site/ci.md",
     "deploy/helm/README.md": "site/kubernetes.md",
     "tests/cases/README.md": "site/cases.md",
 }

@@ -45,6 +45,11 @@ class Checked(NamedTuple):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the flags."""
     add_capture_flags(parser)
+    add_report_flags(parser)
+
+
+def add_report_flags(parser: argparse.ArgumentParser) -> None:
+    """Define the flags that say how results are reported, and when they fail a build."""
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="print one JSON object")
     output.add_argument("--jsonl", action="store_true", help="print one JSON object per finding")

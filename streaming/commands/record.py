@@ -12,14 +12,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-from decoders.schema.registry import Schemas
 from streaming.commands import check
 from streaming.feeder.feeder import open_save
 from streaming.feeder.relay import Encryption
 from streaming.record.relays import Relays
 from streaming.settings.address import address_text, bootstrap_addresses
+from streaming.settings.configuration import add_flags
+from streaming.settings.release import load_schemas
 from streaming.user_error import UserError
 
+SETTINGS = ("schemas", "spec")
 BOOTSTRAP_VARIABLE, BOOTSTRAP_FIELD = "KIPWATCH_BOOTSTRAP", "{bootstrap}"
 INCOMPLETE = 2
 
@@ -44,9 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="pcap file for the traffic, passwords included, readable by you only (default: %(default)s)",
     )
-    parser.add_argument(
-        "--json", action="store_true", help="print the result of the check as one JSON object"
-    )
+    check.add_report_flags(parser)
+    add_flags(parser, SETTINGS)
     parser.add_argument(
         "--tls-certificate",
         type=Path,
@@ -86,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     encryption = _encryption(arguments)
     with (
         open_save(arguments.save) as stream,
-        Relays(Schemas.load(), stream, encryption) as relays,
+        Relays(load_schemas(arguments.schemas or ""), stream, encryption) as relays,
     ):
         own = [relays.address_of(broker) for broker in brokers]
         status = _run(command, ",".join(address_text(*address) for address in own))
@@ -95,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"kipwatch: {trouble}", file=sys.stderr)
     checked = INCOMPLETE
     if arguments.json or not trouble:
-        checked = _check(arguments.save, as_json=arguments.json)
+        checked = _check(arguments)
     if status:
         print(f"kipwatch: the command ended with status {status}", file=sys.stderr)
         return INCOMPLETE
@@ -112,10 +113,11 @@ def _run(command: list[str], bootstrap: str) -> int:
         raise UserError(f"cannot run {filled[0]}: {error.strerror}") from error
 
 
-def _check(capture: Path, *, as_json: bool) -> int:
-    parser = argparse.ArgumentParser()
-    check.add_arguments(parser)
-    return check.run(parser.parse_args([str(capture), *(["--json"] if as_json else [])]))
+def _check(arguments: argparse.Namespace) -> int:
+    """Judge what was recorded, as `check` does with the same flags."""
+    unset = dict.fromkeys(check.SETTINGS)
+    own = {"files": [arguments.save], "ports": "", **unset, **vars(arguments)}
+    return check.run(argparse.Namespace(**own))
 
 
 def _encryption(arguments: argparse.Namespace) -> Encryption:
