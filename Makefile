@@ -49,8 +49,10 @@ long: packages setup ## what takes minutes to hours: fuzzing, Kafka's own classe
 clients: packages setup ## every client library at every broker, captured and judged; as root, half an hour
 	$(BIN)/python -m tests.clients.survey $(ARGS)
 	$(BIN)/python -m tests.clients.rediscovered.survey
+	$(BIN)/python -m tests.clients.upgrading.proof
 	$(BIN)/python -m tests.clients.page
 	$(BIN)/python -m tests.clients.rediscovered.page
+	$(BIN)/python -m tests.clients.upgrading.page
 
 corpus: $(READY) ## a small capture of each case, with what kipwatch says of it, in the folder corpus
 	$(BIN)/python -m tests.corpus.corpus
@@ -71,6 +73,7 @@ docs: $(READY) ## write generated files anew: dashboards, alerts, runbook, setti
 	$(BIN)/python -m tests.repository.file_map
 	$(BIN)/python -m tests.clients.page
 	$(BIN)/python -m tests.clients.rediscovered.page
+	$(BIN)/python -m tests.clients.upgrading.page
 
 site: docs ## the documentation as a site, in the folder site: open site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

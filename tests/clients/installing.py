@@ -93,9 +93,9 @@ def _go(client: Client, version: str, home: Path) -> Command:
 
 
 def _install_java(client: Client, version: str, home: Path) -> None:
-    classes = ["Client", "StreamsClient"]
-    classes += ["ShareClient"] if "share" in client.steps_of(version, "99") else []
-    sources = [FOLDER / client.folder / f"{name}.java" for name in classes]
+    has_shares = "share" in client.steps_of(version, "99")
+    own = sorted((FOLDER / client.folder).glob("*.java"))
+    sources = [path for path in own if has_shares or path.stem != "ShareClient"]
     _run(["javac", "-nowarn", "-cp", _class_path(version), "-d", home, *sources], home)
 
 

@@ -1,0 +1,189 @@
+"""Plays old clients before and after an upgrade, and asks kipwatch in between. Writes results.jsonl.
+
+python -m tests.clients.upgrading.proof [--clients NAME,NAME] [--keep FOLDER]
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from expectations.report.upgrade import UpgradedClient
+from tests.captures.recording import captured
+from tests.clients.installing import Command, MissingError, installed
+from tests.clients.releases import ReleasedBroker
+from tests.clients.running import play
+from tests.clients.table import Client
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results.jsonl"
+BEFORE, AFTER = "3.9.1", "4.4.0"
+RECORDS = 10
+"""What a client reads; more may be there."""
+PATIENCE = 30.0
+
+
+class Foretold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One step of one client: what kipwatch foretold of it at BEFORE, and what happened at AFTER.
+
+    `refused` are the requests that the report names as removed, `breaks` is its verdict. `failed_before` and
+    `failed_after` are the last lines that the program printed if its status was not 0.
+    """
+
+    client: str
+    version: str
+    step: str
+    date: str
+    requests: int
+    refused: list[str] = []
+    breaks: bool = False
+    failed_before: str = ""
+    failed_after: str = ""
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it worked before, and broke as foretold."""
+        return not self.failed_before and self.breaks == bool(self.failed_after)
+
+
+class _Clients(msgspec.Struct):
+    client: tuple[Client, ...]
+
+
+class _Upgrade(msgspec.Struct):
+    upgrade_clients: list[UpgradedClient]
+
+
+class Part(NamedTuple):
+    """A step of a version of a client, and how its program is started."""
+
+    client: str
+    version: str
+    step: str
+    command: Command
+
+    @property
+    def name(self) -> str:
+        """Its name for people."""
+        return f"{self.client} {self.version} {self.step}"
+
+
+def clients() -> tuple[Client, ...]:
+    """Read the table of old clients."""
+    return msgspec.toml.decode((HERE / "clients.toml").read_bytes(), type=_Clients).client
+
+
+def results() -> list[Foretold]:
+    """What the last proof saw."""
+    lines = RESULTS.read_bytes().splitlines() if RESULTS.exists() else []
+    return [msgspec.json.decode(line, type=Foretold) for line in lines]
+
+
+def prove(parts: Iterable[Part], folder: Path) -> list[Foretold]:
+    """Play parts at both releases. Captures are kept in a folder."""
+    with ReleasedBroker(BEFORE) as broker:
+        before = [(part, _before(part, broker, folder)) for part in parts]
+    done = []
+    with ReleasedBroker(AFTER) as broker:
+        for part, foretold in before:
+            failed = play(_started(part, broker), folder / f"{part.name.replace(' ', '-')}.after")
+            done.append(msgspec.structs.replace(foretold, failed_after=failed))
+            print(line(done[-1]), flush=True)
+    return done
+
+
+def _before(part: Part, broker: ReleasedBroker, folder: Path) -> Foretold:
+    capture = folder / f"{part.name.replace(' ', '-')}.pcap"
+    command = _started(part, broker)
+    with captured(broker.ports.watched, capture):
+        failed = play(command, capture.with_suffix(".before"))
+    clients = report(capture, broker.ports.watched)
+    return Foretold(
+        client=part.client,
+        version=part.version,
+        step=part.step,
+        date=datetime.now(UTC).date().isoformat(),
+        requests=sum(client.requests for client in clients),
+        refused=sorted({f"{row.api} v{row.version}" for each in clients for row in each.rows if row.breaks}),
+        breaks=any(client.breaks for client in clients),
+        failed_before=failed,
+    )
+
+
+def report(capture: Path, port: int) -> list[UpgradedClient]:
+    """Ask `kipwatch report` what the upgrade means for the clients of a capture."""
+    command = [sys.executable, "-m", "kipwatch", "report", "--json", "--upgrade-to", AFTER]
+    done = subprocess.run([*command, "--ports", str(port), capture], capture_output=True, check=False)
+    found = msgspec.json.decode(done.stdout, type=_Upgrade).upgrade_clients
+    assert done.returncode == int(any(client.breaks for client in found)), done.stderr
+    return found
+
+
+def _started(part: Part, broker: ReleasedBroker) -> Command:
+    """Make a topic with records, and return the command of the part."""
+    topic = f"t{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": broker.internal})
+    for created in admin.create_topics([NewTopic(topic, 1, 1)]).values():
+        created.result(PATIENCE)
+    producer = Producer({"bootstrap.servers": broker.internal})
+    for number in range(RECORDS):
+        producer.produce(topic, f"record {number}")
+    assert producer.flush(PATIENCE) == 0
+    return [*part.command, broker.watched, topic, part.step]
+
+
+def installed_parts(chosen: Iterable[Client]) -> Iterator[Part]:
+    """Install clients; what cannot be had is named and left out."""
+    for client in chosen:
+        for version in client.versions:
+            try:
+                command = installed(client, version)
+            except MissingError as missing:
+                print(f"skipped: {client.name} {version}: {missing}", flush=True)
+                continue
+            yield from (Part(client.name, version, step, command) for step in client.steps)
+
+
+def line(each: Foretold) -> str:
+    """One line of what was seen."""
+    foretold = f"breaks by {', '.join(each.refused)}" if each.breaks else "goes on"
+    happened = f"failed: {each.failed_after}" if each.failed_after else "worked"
+    before = f"FAILED BEFORE: {each.failed_before}; " if each.failed_before else ""
+    sign = "" if each.is_right else "WRONG "
+    return f"{sign}{each.client} {each.version} {each.step}: {before}{foretold}; {happened}"
+
+
+def keep(fresh: Iterable[Foretold]) -> None:
+    """Put results in the place of older ones of the same part."""
+    known = {(each.client, each.version, each.step): each for each in [*results(), *fresh]}
+    RESULTS.write_bytes(b"".join(msgspec.json.encode(known[key]) + b"\n" for key in sorted(known)))
+
+
+def main() -> int:
+    """Prove it. Returns 1 if anything was foretold wrongly."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--clients", default=",".join(client.folder for client in clients()))
+    parser.add_argument("--keep", type=Path, help="a folder for the captures")
+    arguments = parser.parse_args()
+    chosen = [client for client in clients() if client.folder in arguments.clients.split(",")]
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = arguments.keep or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        done = prove(list(installed_parts(chosen)), folder)
+    keep(done)
+    return 0 if all(each.is_right for each in done) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
