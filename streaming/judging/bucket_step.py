@@ -45,8 +45,7 @@ class BucketStep:
         responses = ServerResponses(bucket.answered)
         in_order = sorted(windows, key=_order)
         for window in self.openings.judge(bucket, in_order, responses, tally, counted):
-            known = responses.known(window.connection)
-            captured_at = self._cache.judge(bucket.connections, window, symbols.of(window), known, tally)
+            captured_at = self._cache.judge(bucket.connections, window, symbols.of(window), responses, tally)
             if captured_at is None:
                 captured_at = self._judge_window(bucket, window, responses, tally, counted)
             elif counted is not None:

@@ -37,6 +37,7 @@ from expectations.judging.id_numbers import NO_ID
 from expectations.judging.judge import Judge
 from expectations.judging.outcome import Outcome
 from expectations.judging.symbol import Symbol
+from streaming.judging.server_responses import ServerResponses
 from streaming.judging.tally import FrameChecks, Tally
 from streaming.state.connection_layout import NOWHERE, Row
 from streaming.state.connections import Connections
@@ -82,13 +83,12 @@ class JudgementCache:
         connections: Connections,
         window: Window,
         symbols: Mapping[int, Symbol],
-        answered: set[ApiVersion],
+        responses: ServerResponses,
         tally: Tally,
     ) -> int | None:
         """Judge a window if its transition is cached or can be; else change nothing and return None.
 
-        Returns the connection's latest capture time. `answered` are the API versions that the server is known
-        to answer; a window that adds to them goes to the judge.
+        Returns the connection's latest capture time. What the server responded to is added to `responses`.
         """
         step = _step_of(connections, window, symbols)
         if step is None:
@@ -97,8 +97,10 @@ class JudgementCache:
             self._make_room()
             self._transitions[step.key] = self._compute(connections, step)
         transition = self._transitions[step.key]
-        if transition is None or not transition.answered <= answered:
+        if transition is None:
             return None
+        if not transition.answered <= responses.known(window.connection):
+            responses.add(window.connection, _first_responses(window))
         for checks, occurrence in zip(transition.checks, window.occurrences, strict=True):
             tally.count_checks(checks, occurrence.count)
         return _advance(connections, step).captured_at
@@ -199,6 +201,17 @@ def _may_answer_before(loss: int, window: Window, symbols: Mapping[int, Symbol])
         symbols[number].is_response and occurrence.paired_sequence <= loss
         for number, occurrence in zip(window.numbers, window.occurrences, strict=True)
     )
+
+
+def _first_responses(window: Window) -> dict[ApiVersion, int]:
+    """Return when each API version was first answered in a window."""
+    first: dict[ApiVersion, int] = {}
+    for number, occurrence in zip(window.numbers, window.occurrences, strict=True):
+        statement, at = window.statements[number], occurrence.first_captured_at
+        if statement.is_matched:
+            version = statement.api_key, statement.api_version
+            first[version] = min(at, first.get(version, at))
+    return first
 
 
 def _is_plain(observation: Observation, outcome: Outcome) -> bool:
