@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from decoders.retention import KEPT_FOR
-from expectations.identity.claim import Claim
+from expectations.identity.claim import Claim, IdentityKind
 from expectations.judging.finding import Finding, Subject, finding_of
 from expectations.judging.identity_group import Group, KnownClaim
 from expectations.judging.outcome import Outcome
@@ -42,7 +42,8 @@ class IdentityJudge:
     def __init__(self, api_names: Mapping[int, str], terms: Terms | None = None) -> None:
         self._api_names = api_names
         self._terms = terms or Terms()
-        self._rules = [rule for rule in self._terms.rules if isinstance(rule, IdentityRule)]
+        rules = self._rules = [rule for rule in self._terms.rules if isinstance(rule, IdentityRule)]
+        self._rules_of = {kind: [rule for rule in rules if rule.judges(kind)] for kind in IdentityKind}
 
     def process(self, state: IdentityState, claims: Iterable[Claim]) -> Outcome:
         """Process claims, and accuse where they show an offence."""
@@ -92,7 +93,7 @@ class IdentityJudge:
         group.is_unsettled = any(known.age < SETTLED_AGE for known in group.known)
 
     def _judge_group(self, group: Group, outcome: Outcome, *, settling: bool) -> None:
-        rules = self._rules_of(group.known[0].claim)
+        rules = self._rules_of[group.known[0].claim.identity.kind]
         ordered = sorted(group.known, key=lambda known: known.claim.order)
         claims = [known.claim for known in ordered]
         for place, known in enumerate(ordered):
@@ -153,13 +154,10 @@ class IdentityJudge:
                 self._give_up(known, outcome)
 
     def _give_up(self, known: KnownClaim, outcome: Outcome) -> None:
-        for rule in self._rules_of(known.claim):
+        for rule in self._rules_of[known.claim.identity.kind]:
             is_open = rule.id not in known.accused and rule.id not in known.judged
             if is_open and rule.concerns(known.claim):
                 _count(outcome, rule, undecided(), known.claim)
-
-    def _rules_of(self, claim: Claim) -> list[IdentityRule]:
-        return [rule for rule in self._rules if rule.judges(claim.identity.kind)]
 
     def _finding(self, rule: IdentityRule, judgement: Judgement, claim: Claim) -> Finding:
         about = _subject(claim, self._terms.listener(claim.server))
