@@ -2,8 +2,9 @@
 
 Spark limits a batch by offsets, which are blocks here: a block of a busy feeder has thousands of frames, one
 of an idle feeder three. So the limit follows the frames that the blocks of the latest batch had. It is never
-below the number of full blocks that hold the configured frames, and never above a multiple of that: full
-blocks may follow small ones, and nobody knows before they are read.
+below the number of full blocks that hold the configured frames. Full blocks may follow small ones, and nobody
+knows before they are read. So it is above that only while as many small blocks come: it is at most twice the
+blocks of the latest batch, and at most a multiple of the least.
 
 Spark asks the source for its limit when the query starts, and passes that limit to the source before each
 batch. A new one takes its place in between; the source itself is not touched.
@@ -22,6 +23,8 @@ from streaming.judging.report import Report
 MOST_TIMES: Final = 16
 """How many times the number of full blocks a batch may read of small ones, and so how much too large one may
 get."""
+GROWTH: Final = 2
+"""How many times the blocks of the latest batch the next one may read."""
 
 
 class BatchLimit:
@@ -37,7 +40,8 @@ class BatchLimit:
         if blocks:
             self.frames_per_block = frames / blocks
             fitting = int(self._frames / max(1.0, self.frames_per_block))
-            self.blocks = max(self._least, min(fitting, MOST_TIMES * self._least))
+            most = min(GROWTH * blocks, MOST_TIMES * self._least)
+            self.blocks = max(self._least, min(fitting, most))
 
     def followed(self, reports: Iterable[Report]) -> Iterator[Report]:
         """Yield the reports of a batch, and then follow it."""

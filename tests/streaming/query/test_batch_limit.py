@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from decoders.frame.columnar.block import MOST_FRAMES
-from streaming.query.batch_limit import MOST_TIMES, BatchLimit
+from streaming.query.batch_limit import GROWTH, MOST_TIMES, BatchLimit
 
 FRAMES = 1_000_000
 
@@ -21,7 +23,7 @@ def batches(limit: BatchLimit, frames_per_block: float, waiting: int) -> list[in
     return found
 
 
-@pytest.mark.parametrize("frames_per_block", [MOST_FRAMES, 3_000, 700])
+@pytest.mark.parametrize("frames_per_block", [MOST_FRAMES, 3_000, 2_100])
 def test_a_backlog_of_full_blocks_is_read_in_batches_of_the_frames_that_are_allowed(
     frames_per_block: int,
 ) -> None:
@@ -31,24 +33,32 @@ def test_a_backlog_of_full_blocks_is_read_in_batches_of_the_frames_that_are_allo
 
 
 def test_a_backlog_of_smaller_blocks_is_read_in_such_batches_too() -> None:
-    first, *others, _ = batches(BatchLimit(FRAMES), 300, 20_000)
-    assert first <= FRAMES
+    growing, others = [], batches(BatchLimit(FRAMES), 300, 40_000)[:-1]
+    while others[0] < 0.75 * FRAMES:
+        growing.append(others.pop(0))
+    assert len(growing) <= math.log(MOST_TIMES, GROWTH)
     assert all(0.75 * FRAMES <= frames <= FRAMES for frames in others)
 
 
 def test_fifty_feeders_with_a_small_block_every_tenth_of_a_second_are_kept_up_with() -> None:
     """In both partitions: a batch of a second may read more blocks than they send in it."""
-    limit = BatchLimit(FRAMES)
-    limit.follow(3 * limit.blocks, limit.blocks)
-    assert limit.blocks > 50 * 10 * 2
+    limit, sent, waiting = BatchLimit(FRAMES), 50 * 10 * 2, 0
+    for _ in range(6):
+        blocks = min(waiting + sent, limit.blocks)
+        waiting += sent - blocks
+        limit.follow(3 * blocks, blocks)
+    assert (waiting, limit.blocks) == (0, GROWTH * sent)
 
 
-def test_full_blocks_after_small_ones_make_one_batch_too_large_by_a_known_factor() -> None:
+@pytest.mark.parametrize(("small_blocks", "times"), [(60, 1), (200, 2), (1_000, 9), (20_000, MOST_TIMES)])
+def test_full_blocks_after_small_ones_make_one_batch_too_large_by_a_known_factor(
+    small_blocks: int, times: int
+) -> None:
     """The query kept up with small blocks; then a feeder sends all that waited for Kafka."""
     limit = BatchLimit(FRAMES)
-    limit.follow(3_000, 1_000)
+    limit.follow(3 * small_blocks, small_blocks)
     first, second, *_ = batches(limit, MOST_FRAMES, 20_000)
-    assert first <= MOST_TIMES * FRAMES
+    assert first <= times * FRAMES
     assert second <= FRAMES
 
 
