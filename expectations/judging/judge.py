@@ -93,6 +93,7 @@ class Judge:
         self._api_names = api_names
         self._terms = terms or Terms()
         self._rules = [rule for rule in self._terms.rules if rule.kinds]
+        self._closing = [rule for rule in self._rules if type(rule).close is not Rule.close]
         self._named_apis = frozenset().union(*(rule.apis or () for rule in self._rules))
         self._dispatches: dict[tuple[Kind, int | None, bool, bool], Dispatch] = {}
 
@@ -149,7 +150,7 @@ class Judge:
         for call in dispatch.calls:
             self._ask(call, state, observation, outcome)
         if observation.kind is Kind.CLOSED:
-            for rule in self._rules:
+            for rule in self._closing:
                 self._close(rule, state, observation, outcome)
 
     def _ask(
