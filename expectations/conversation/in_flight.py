@@ -21,10 +21,10 @@ class InFlight(msgspec.Struct, omit_defaults=True):
 
     def advance(self, statement: Statement, count: int) -> None:
         """Count `count` frames with a statement."""
-        if statement.kind is Kind.REQUEST and statement.expects_response:
-            self.add(request_version(statement), count)
-        elif statement.kind is Kind.RESPONSE and statement.is_matched:
-            self.add((statement.api_key, statement.api_version), -count)
+        change = in_flight_change(statement)
+        if change is not None:
+            version, sign = change
+            self.add(version, sign * count)
 
     def add(self, version: ApiVersion, count: int) -> None:
         """Count `count` more requests of an API version, or fewer if it is negative."""
@@ -49,6 +49,15 @@ class InFlight(msgspec.Struct, omit_defaults=True):
             forgotten[api_key] = forgotten.get(api_key, 0) + count
         self.counts.clear()
         return forgotten
+
+
+def in_flight_change(statement: Statement) -> tuple[ApiVersion, int] | None:
+    """Return the API version of which each frame with a statement adds a request (1) or takes one (-1)."""
+    if statement.kind is Kind.REQUEST and statement.expects_response:
+        return request_version(statement), 1
+    if statement.kind is Kind.RESPONSE and statement.is_matched:
+        return (statement.api_key, statement.api_version), -1
+    return None
 
 
 def request_version(request: Statement) -> ApiVersion:

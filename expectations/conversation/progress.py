@@ -2,8 +2,8 @@
 
 Times, sequences and the requests in flight change with each frame, the facts only with news. Kept apart, the
 facts of a connection that repeats itself are neither read nor written, and connections with equal facts get
-equal verdicts. `Progress.advance` is the only code that moves these values, for the judge and for the
-judgement cache alike.
+equal verdicts. `Progress.advance` moves these values for the judge, `progress_numbers.py` the same values for
+the judgement cache.
 """
 
 from __future__ import annotations
@@ -35,6 +35,17 @@ PROGRESS_NUMBERS: Final = (
 """The names of the numbers that `Progress.numbers` lists, in their order."""
 
 
+def shown_again(until: int, before_until: int, occurrence: Occurrence) -> tuple[int, int]:
+    """Return when an identity was last shown, and when before that, after an occurrence that shows it again.
+
+    Folded occurrences of several statements overlap.
+    """
+    last = occurrence.last_captured_at
+    if last > until:
+        return last, max(occurrence.previous_captured_at, until)
+    return until, max(before_until, last)
+
+
 class Shown(msgspec.Struct, array_like=True):
     """When a connection last showed an identity, and when before that, in nanoseconds since the epoch."""
 
@@ -42,16 +53,8 @@ class Shown(msgspec.Struct, array_like=True):
     before_until: int
 
     def advance(self, occurrence: Occurrence) -> None:
-        """Move both times to an occurrence that shows the identity again.
-
-        Folded occurrences of several statements overlap.
-        """
-        last = occurrence.last_captured_at
-        if last > self.until:
-            self.before_until = max(occurrence.previous_captured_at, self.until)
-            self.until = last
-        else:
-            self.before_until = max(self.before_until, last)
+        """Move both times to an occurrence that shows the identity again."""
+        self.until, self.before_until = shown_again(self.until, self.before_until, occurrence)
 
 
 class MemberProgress(Shown, array_like=True):

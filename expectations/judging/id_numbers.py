@@ -8,6 +8,7 @@ form.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from typing import Final
 
@@ -17,6 +18,7 @@ NO_ID: Final = 0
 """The number of an ID that is missing, or that a rule knows by itself."""
 
 
+@functools.lru_cache(maxsize=100_000)
 def client_number(client_id: str | None) -> int:
     """Return the number of a client ID, NO_ID if it is missing or empty."""
     return _number(client_id.encode()) if client_id else NO_ID
@@ -29,7 +31,12 @@ def instance_number(instance_id: bytes | None) -> int:
 
 def member_number(member_id: str | None) -> int:
     """Return the number of a member ID, NO_ID if it is missing or no rule on its form passes it."""
-    return _number(member_id.encode()) if member_id is not None and is_ordinary(member_id) else NO_ID
+    return ordinary_number(member_id) if member_id is not None and is_ordinary(member_id) else NO_ID
+
+
+def ordinary_number(member_id: str) -> int:
+    """Return the number of a member ID that `is_ordinary`."""
+    return _number(member_id.encode())
 
 
 def is_ordinary(member_id: str) -> bool:

@@ -94,7 +94,7 @@ class Group(msgspec.Struct, array_like=True):
             known.age, self.is_unsettled = 0, True
 
     def _make_room(self) -> list[KnownClaim]:
-        if len(self.known) <= ALIKE_LIMIT:
+        if len(self.known) <= ALIKE_LIMIT:  # the smallest limit
             return []
         places = _places_among_alike(self.known)
         self.known = [each for each in self.known if places.get(id(each), 0) < ALIKE_LIMIT]

@@ -19,13 +19,15 @@ import msgspec
 from decoders.frame.record import Kind
 from expectations.conversation.bodies import ClassicGroup, Heartbeat, HeartbeatResponse, MemberRequest
 from expectations.conversation.identifier import identifier_bytes
+from expectations.conversation.in_flight import in_flight_change
+from expectations.conversation.progress_numbers import Movement
 from expectations.conversation.statement import Statement
 from expectations.judging.id_numbers import (
     NO_ID,
     client_number,
     instance_number,
     is_ordinary,
-    member_number,
+    ordinary_number,
 )
 from expectations.rules.catalogue import RULES
 
@@ -40,10 +42,21 @@ class Symbol:
 
     `code` identifies it, as bytes of which none is a prefix of another's; it is empty if the statement has no
     symbol. The numbers of the IDs that the code leaves out are `client`, `instance` and `member`, NO_ID if
-    the statement has none.
+    the statement has none. `concerns_member` is True if the verdict depends on the facts of the connection's
+    member.
     """
 
-    __slots__ = ("client", "code", "instance", "is_heartbeat", "is_response", "member", "statement")
+    __slots__ = (
+        "client",
+        "code",
+        "concerns_member",
+        "instance",
+        "is_heartbeat",
+        "is_response",
+        "member",
+        "movement",
+        "statement",
+    )
 
     def __init__(self, statement: Statement) -> None:
         body = _body_of_member(statement)
@@ -55,19 +68,20 @@ class Symbol:
         if body is not None or _is_plain(statement):
             self.client = client_number(statement.client_id)
             self.instance = instance_number(statement.client_instance_id)
-            self.member = member_number(body.member_id) if body is not None else NO_ID
+            if body is not None and body.member_id is not None:
+                self.member = ordinary_number(body.member_id)
             self.code = _ENCODER.encode(self._without_ids(body))
-
-    @property
-    def concerns_member(self) -> bool:
-        """Whether the verdict depends on the facts of the connection's member."""
-        return self.is_heartbeat or self.member != NO_ID
+        self.concerns_member = self.is_heartbeat or self.member != NO_ID
+        self.movement = Movement(
+            statement.kind is Kind.REQUEST, self.is_heartbeat, in_flight_change(statement)
+        )
 
     def _without_ids(self, body: _BodyOfMember | None) -> tuple[object, ...]:
         """Remove the IDs, and say which there were, and whether the member ID is the instance ID."""
         statement, is_instance = self.statement, False
         if body is not None and body.member_id is not None:
-            is_instance = identifier_bytes(body.member_id) == statement.instance_id
+            instance_id = statement.instance_id
+            is_instance = instance_id is not None and identifier_bytes(body.member_id) == instance_id
             body = msgspec.structs.replace(body, member_id="")
         unnamed = msgspec.structs.replace(
             statement,

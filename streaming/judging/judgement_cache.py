@@ -25,13 +25,13 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from expectations.conversation.in_flight import ApiVersion
 from expectations.conversation.observation import Observation
 from expectations.conversation.occurrence import Occurrence
-from expectations.conversation.progress import Progress
+from expectations.conversation.progress_numbers import advanced
 from expectations.conversation.window import Window
 from expectations.judging.id_numbers import NO_ID
 from expectations.judging.judge import Judge
@@ -58,10 +58,13 @@ class Transition(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """A window in the state of its stored connection: where that is stored, its row, and the cache's key."""
+    """A window in the state of its stored connection: where that is stored, its row, and the cache's key.
+
+    `said` are the symbols of the occurrences.
+    """
 
     window: Window
-    symbols: Mapping[int, Symbol]
+    said: list[Symbol]
     place: int
     row: Row
     key: bytes
@@ -103,7 +106,7 @@ class JudgementCache:
             responses.add(window.connection, _first_responses(window))
         for checks, occurrence in zip(transition.checks, window.occurrences, strict=True):
             tally.count_checks(checks, occurrence.count)
-        return _advance(connections, step).captured_at
+        return _advance(connections, step)
 
     def _make_room(self) -> None:
         if len(self._transitions) >= CAPACITY:
@@ -143,26 +146,30 @@ def _step_of(connections: Connections, window: Window, symbols: Mapping[int, Sym
     row = connections.row(place)
     if row.fingerprint == NOWHERE:
         return None
+    said = [symbols[number] for number in window.numbers]
     _, sequence, loss, *_ = row.progress
-    if window.first_sequence <= sequence or (loss and _may_answer_before(loss, window, symbols)):
+    if window.first_sequence <= sequence or (loss and _may_answer_before(loss, window, said)):
         return None
-    word = _word_of(window, symbols, row)
+    word = _word_of(said, row)
     if word is None:
         return None
-    state = connections.layout.fingerprints.value(row.fingerprint)
-    if any(symbols[number].concerns_member for number in window.numbers):
-        if row.member_fingerprint == NOWHERE or not _are_in_turn(window, symbols):
+    layout = connections.layout
+    if any(symbol.concerns_member for symbol in said):
+        if row.member_fingerprint == NOWHERE or not _are_in_turn(window, said):
             return None
-        word.append(connections.layout.member_fingerprints.value(row.member_fingerprint))
-    key = hashlib.blake2b(b"".join([state, *word]), digest_size=_DIGEST_BYTES).digest()
-    return _Step(window, symbols, place, row, key)
+        word.append(layout.member_fingerprints.value(row.member_fingerprint))
+    word[0] = layout.fingerprints.value(row.fingerprint)
+    key = hashlib.blake2b(b"".join(word), digest_size=_DIGEST_BYTES).digest()
+    return _Step(window, said, place, row, key)
 
 
-def _word_of(window: Window, symbols: Mapping[int, Symbol], row: Row) -> list[bytes] | None:
-    """Return the word of a window, None if a statement has no symbol or another member sends."""
-    word = []
-    for number in window.numbers:
-        symbol = symbols[number]
+def _word_of(said: Iterable[Symbol], row: Row) -> list[bytes] | None:
+    """Return the word of a window, None if a statement has no symbol or another member sends.
+
+    Its first element is left to the state.
+    """
+    word = [b""]
+    for symbol in said:
         if not symbol.code or symbol.member not in (NO_ID, row.member):
             return None
         word.append(symbol.code)
@@ -174,13 +181,13 @@ def _word_of(window: Window, symbols: Mapping[int, Symbol], row: Row) -> list[by
     return word
 
 
-def _are_in_turn(window: Window, symbols: Mapping[int, Symbol]) -> bool:
+def _are_in_turn(window: Window, said: Iterable[Symbol]) -> bool:
     """Whether each heartbeat is answered before the next one, as often as it was sent."""
     waiting: Occurrence | None = None
-    for number, occurrence in zip(window.numbers, window.occurrences, strict=True):
-        if not symbols[number].is_heartbeat:
+    for symbol, occurrence in zip(said, window.occurrences, strict=True):
+        if not symbol.is_heartbeat:
             continue
-        if not symbols[number].is_response:
+        if not symbol.is_response:
             if waiting is not None:
                 return False
             waiting = occurrence
@@ -195,11 +202,11 @@ def _answers(response: Occurrence, request: Occurrence) -> bool:
     return (response.paired_sequence, response.count) == (request.first_sequence, request.count)
 
 
-def _may_answer_before(loss: int, window: Window, symbols: Mapping[int, Symbol]) -> bool:
+def _may_answer_before(loss: int, window: Window, said: Iterable[Symbol]) -> bool:
     """Whether a response may belong to a request from before a loss."""
     return any(
-        symbols[number].is_response and occurrence.paired_sequence <= loss
-        for number, occurrence in zip(window.numbers, window.occurrences, strict=True)
+        symbol.is_response and occurrence.paired_sequence <= loss
+        for symbol, occurrence in zip(said, window.occurrences, strict=True)
     )
 
 
@@ -220,31 +227,15 @@ def _is_plain(observation: Observation, outcome: Outcome) -> bool:
     return not is_news and all(count == observation.count for count in outcome.checks.values())
 
 
-def _advance(connections: Connections, step: _Step) -> Progress:
-    """Move the progress of a stored connection by a window."""
-    row, layout, statements = step.row, connections.layout, step.window.statements
-    progress = layout.progress(row)
-    member, counts = progress.only_member, dict(progress.in_flight.counts)
-    for number, occurrence in zip(step.window.numbers, step.window.occurrences, strict=True):
-        is_heartbeat = step.symbols[number].is_heartbeat
-        progress.advance(statements[number], occurrence, member if is_heartbeat else None)
-    moved = progress.in_flight.counts
-    in_flight = row.in_flight if moved == counts else layout.in_flight_place(moved)
-    # Built anew: `_replace` of a named tuple takes three times as long.
-    connections.set_row(
-        step.place,
-        Row(
-            progress.numbers(),
-            row.client,
-            row.instance,
-            row.member,
-            row.end,
-            row.server,
-            row.software,
-            in_flight,
-            row.fingerprint,
-            row.member_fingerprint,
-            True,
-        ),
-    )
-    return progress
+def _advance(connections: Connections, step: _Step) -> int:
+    """Move the progress of a stored connection by a window. Returns its latest capture time."""
+    row, layout, in_flight = step.row, connections.layout, step.row.in_flight
+    movements = [symbol.movement for symbol in step.said]
+    numbers, added = advanced(row.progress, movements, step.window.occurrences)
+    if any(added.values()):
+        counted = layout.in_flight(in_flight)
+        for version, count in added.items():
+            counted.add(version, count)
+        in_flight = layout.in_flight_place(counted.counts)
+    connections.advance(step.place, numbers, in_flight)
+    return numbers[0]

@@ -7,6 +7,7 @@ content holds what only news changes, so a connection that repeats itself is nei
 from __future__ import annotations
 
 import struct
+import types
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -62,6 +63,11 @@ INDEX: Final = np.dtype(list(_WIDTHS.items()))
 _CODES: Final = {"<i8": "q", "<u4": "I", "<i4": "i", "u1": "?"}
 _ROW: Final = struct.Struct("<" + "".join(_CODES[width] for width in _WIDTHS.values()))
 """The same layout, for one row at a time."""
+_MOVED: Final = struct.Struct(f"<{len(PROGRESS_NUMBERS)}q")
+_IN_FLIGHT: Final = struct.Struct(_CODES[_WIDTHS["in_flight"]])
+_HAS_NEWS: Final = struct.Struct(_CODES[_WIDTHS["has_news"]])
+_OFFSETS: Final = INDEX.fields or types.MappingProxyType({})
+_IN_FLIGHT_AT, _HAS_NEWS_AT = _OFFSETS["in_flight"][1], _OFFSETS["has_news"][1]
 
 
 def read_row(index: Any, at: int) -> Row:
@@ -73,6 +79,14 @@ def read_row(index: Any, at: int) -> Row:
 def write_row(index: Any, at: int, row: Row) -> None:
     """Write row `at` of an INDEX array."""
     _ROW.pack_into(index, at * _ROW.size, *row.progress, *row[1:])
+
+
+def write_progress(index: Any, at: int, progress: tuple[int, ...], in_flight: int) -> None:
+    """Write what frames move of row `at` of an INDEX array; the row then has news."""
+    begin = at * _ROW.size
+    _MOVED.pack_into(index, begin, *progress)
+    _IN_FLIGHT.pack_into(index, begin + _IN_FLIGHT_AT, in_flight)
+    _HAS_NEWS.pack_into(index, begin + _HAS_NEWS_AT, True)
 
 
 Server = tuple[str, str, int]
@@ -171,8 +185,11 @@ class ConnectionLayout:
 
     def progress(self, row: Row, member_name: str = "") -> Progress:
         """Return the progress of a row, with the only member, if there is one, under the name given."""
-        in_flight = InFlight(dict(self._in_flight.value(row.in_flight)))
-        return Progress.of_numbers(row.progress, member_name, in_flight)
+        return Progress.of_numbers(row.progress, member_name, self.in_flight(row.in_flight))
+
+    def in_flight(self, place: int) -> InFlight:
+        """Return the requests in flight at a place."""
+        return InFlight(dict(self._in_flight.value(place)))
 
     def in_flight_place(self, counts: Mapping[ApiVersion, int]) -> int:
         """Return the place of the requests in flight."""

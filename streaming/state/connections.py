@@ -24,6 +24,7 @@ from streaming.state.connection_layout import (
     Row,
     StoredValues,
     read_row,
+    write_progress,
     write_row,
 )
 from streaming.state.contents import Contents, pack_contents
@@ -127,9 +128,9 @@ class Connections(MutableMapping[bytes, ConnectionState]):
         """Return the content of the connection at a place."""
         return self._contents.opened[self._begin(place) : self._begin(place + 1)]
 
-    def set_row(self, place: int, row: Row) -> None:
-        """Replace the row of the connection at a place; its content stays."""
-        write_row(self._index, place, row)
+    def advance(self, place: int, progress: tuple[int, ...], in_flight: int) -> None:
+        """Replace progress and requests in flight of the connection at a place; its content stays."""
+        write_progress(self._index, place, progress, in_flight)
 
     def latest_sequence(self, connection: bytes) -> int:
         """Return the latest sequence of a connection, 0 if it is unknown, without reading it."""
