@@ -145,9 +145,12 @@ class Decryption:
     @property
     def held(self) -> int:
         """Bytes of memory that incomplete records and bytes without a key take, roughly."""
-        incomplete = sum(reader.held for reader in self._readers.values())
-        incomplete += sum(len(chunk.payload) for chunk in self._opening)
-        return incomplete + self._held_cost + (self._session.held if self._session else 0)
+        held = self._held_cost + (self._session.held if self._session else 0)
+        for reader in self._readers.values():
+            held += reader.held
+        for chunk in self._opening:
+            held += len(chunk.payload)
+        return held
 
     def read_until(self, direction: Direction) -> int:
         """Return the offset up to which a stream has been read; what waits for its key is behind."""

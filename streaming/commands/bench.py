@@ -10,6 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from streaming.garbage import make_collections_rare
+
 BENCHES = {
     "check": "captures to findings, compared with tshark printing Kafka's fields",
     "decode": "frames to columns, compared with kio, the scalar reader and an empty loop",
@@ -32,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure, and print the report."""
+    make_collections_rare()
     bench = importlib.import_module(f"streaming.bench.{arguments.name}")
     measured: dict[str, Any] = bench.measure()
     if arguments.json:

@@ -25,6 +25,7 @@ from streaming.feeder.privileges import become
 from streaming.feeder.publisher import CLIENT_ID, Publisher
 from streaming.feeder.source import open_capture, run_of_file
 from streaming.feeder.standard_input import standard_input
+from streaming.garbage import make_collections_rare
 from streaming.log import FEEDER_LOG, configure_log
 from streaming.metrics.exposition import Exposition, serve
 from streaming.settings.address import host_and_port
@@ -91,6 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Feed from the source that the arguments name."""
+    make_collections_rare()
     configuration = configure(arguments)
     configure_log(configuration.log_level)
     if arguments.save and _is_source(arguments.save, arguments.source):

@@ -2,7 +2,7 @@
 
 Spark reuses worker processes but unpickles the code for each task, so objects that should survive from
 batch to batch are cached here. After every task Spark runs a full garbage collection, which takes a tenth
-of a second for imported modules alone. Our code creates no reference cycles. So objects of the first task
+of a second for imported modules alone. So objects of the first task
 are frozen, which excludes them from later collections, and caches with thousands of entries use types that
 are not tracked.
 """
@@ -12,12 +12,12 @@ from __future__ import annotations
 import functools
 import gc
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
+
+from streaming.garbage import make_collections_rare
 
 Cached = TypeVar("Cached")
 
-COLLECT_AFTER: Final = 100_000
-"""New objects after which Python runs a collection by itself; the default is 700."""
 _cache: dict[str, Any] = {}
 
 
@@ -32,7 +32,7 @@ def cached_in_worker(name: str, make: Callable[[], Cached]) -> Cached:
 
 def begin_task() -> None:
     """Make garbage collections rare. Called first in a task."""
-    gc.set_threshold(COLLECT_AFTER)
+    make_collections_rare()
 
 
 @functools.cache

@@ -50,16 +50,20 @@ def _read_chunks(
     capture: PcapReader, chunk: int, has_more: Callable[[], bool] | None
 ) -> Iterator[PacketBatch]:
     buffers = [np.empty(0, np.uint8), np.empty(0, np.uint8)]
+    places = [np.empty((5, 0), np.int64), np.empty((5, 0), np.int64)]
     rest = np.empty(0, np.uint8)
     capture.truncated = False
     while True:
         buffers.reverse()
+        places.reverse()
         buffers[0] = data = _buffer_for(len(rest) + chunk, buffers[0])
         data[: len(rest)] = rest
         end = len(rest) + _fill(capture.stream, data[len(rest) : len(rest) + chunk], has_more)
         if end == len(rest):
             break
-        batch, claimed = _complete_packets(capture, data, end)
+        most = end // RECORD_HEADER_SIZE
+        places[0] = places[0] if places[0].shape[1] >= most else np.empty((5, 2 * most), np.int64)
+        batch, claimed = _complete_packets(capture, data, end, places[0])
         used = int(batch.starts[-1] + batch.lengths[-1]) if batch.size else 0
         capture.position += used
         rest = data[used:end].copy()
@@ -96,9 +100,13 @@ def _read_into(stream: io.BufferedIOBase, target: NDArray[np.uint8], *, at_once:
     return len(piece)
 
 
-def _complete_packets(capture: PcapReader, data: NDArray[np.uint8], end: int) -> tuple[PacketBatch, int]:
-    """Return the complete packets in `data[:end]`, and the length that a damaged one after them claims."""
-    columns = np.empty((5, end // RECORD_HEADER_SIZE), np.int64)
+def _complete_packets(
+    capture: PcapReader, data: NDArray[np.uint8], end: int, columns: NDArray[np.int64]
+) -> tuple[PacketBatch, int]:
+    """Return the complete packets in `data[:end]`, and the length that a damaged one after them claims.
+
+    `columns` is memory for them: starts and lengths of the batch are part of it.
+    """
     count, claimed = _index(data, end, capture.is_big_endian, columns)
     starts, lengths, original_lengths, seconds, ticks = columns[:, :count]
     captured_at = seconds * 1_000_000_000 + ticks * capture.nanoseconds_per_tick

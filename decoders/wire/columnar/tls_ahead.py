@@ -36,7 +36,7 @@ from decoders.wire.decryption import Decryption
 from decoders.wire.stream import Chunk
 
 MIN_WINDOW: Final = 256
-MAX_WINDOW: Final = 4096
+MAX_WINDOW: Final = 8192
 """Packets of a window: few while connections wait to be offloaded, more and more while none do."""
 _DIRECTIONS: Final = (Direction.TO_BROKER, Direction.TO_CLIENT)
 
@@ -60,7 +60,7 @@ class TlsAhead:
 
     def begin_batch(self, packets: int) -> None:
         """Prepare for a batch of packets."""
-        self.window = TlsWindow.empty(packets)
+        self.window = self.window.for_packets(packets)
 
     def note(self, flow: int, connection: Connection, *, lower_is_client: bool) -> None:
         """Note that a connection that is decrypted can be offloaded when the next window begins."""
@@ -90,9 +90,8 @@ class TlsAhead:
             return
         streams, flows = self.window.streams[: self._streams], self._table.flows
         self._stream_of[streams["flow"], streams["direction"]] = NO_STREAM
-        held = flows.streams[streams["flow"], streams["direction"]]["held"]
-        states = flows.states[streams["flow"]]
-        is_followed = states["offloaded"] & states["is_tls"]
+        held = flows.streams["held"][streams["flow"], streams["direction"]]
+        is_followed = (flows.states["offloaded"] & flows.states["is_tls"])[streams["flow"]]
         for number in np.flatnonzero(is_followed & ((held > 0) | (streams["held"] > 0))).tolist():
             self._give_back(number, self._followed[int(streams["flow"][number])])
         self._streams = 0

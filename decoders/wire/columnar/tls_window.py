@@ -86,7 +86,7 @@ PIECE = np.dtype(
 
 
 class TlsWindow(NamedTuple):
-    """What the fast path reads of a window. `rows` has a row for each packet of the batch."""
+    """What the fast path reads of a window. `rows` has a row for each packet of the batch, or more."""
 
     rows: NDArray[Any]
     streams: NDArray[Any]
@@ -94,11 +94,15 @@ class TlsWindow(NamedTuple):
     pieces: NDArray[Any]
 
     @classmethod
-    def empty(cls, packets: int = 0) -> TlsWindow:
-        """A window without streams."""
-        rows = np.zeros(packets, ROW)
+    def empty(cls) -> TlsWindow:
+        """A window without packets and streams."""
+        return cls(np.zeros(0, ROW), np.zeros(1, STREAM_AHEAD), np.zeros(1, RECORD), np.zeros(1, PIECE))
+
+    def for_packets(self, packets: int) -> TlsWindow:
+        """A window without streams for a batch of packets. It uses the memory of this one."""
+        rows = self.rows if len(self.rows) >= packets else np.zeros(packets, ROW)
         rows["stream"] = NO_STREAM
-        return cls(rows, np.zeros(1, STREAM_AHEAD), np.zeros(1, RECORD), np.zeros(1, PIECE))
+        return self._replace(rows=rows)
 
 
 @compiled(None)

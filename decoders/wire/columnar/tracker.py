@@ -339,10 +339,7 @@ class ColumnarTracker:
         earliest = int(self._totals["earliest"][0])
         is_late = segment.captured_at - earliest > KEPT_FOR
         is_full = is_new and len(self._tracker.connections) >= self._max_connections
-        # Connections that give up or receive what they waited for process what they have buffered, too.
-        processed = {*self._tracker.overdue(segment.captured_at), self._tracker.find(segment)}
-        buffered = sum(connection.unprocessed for connection in processed if connection is not None)
-        is_heavy = self._totals["held"][0] + _max_added(len(segment.payload) + buffered) > self._max_held
+        is_heavy = self._may_exceed(segment)
         if is_late or is_full or is_heavy:
             self._flow_table.restore_order()
             for connection in self._tracker.connections:
@@ -353,6 +350,17 @@ class ColumnarTracker:
             staying = dropwhile(lambda connection: _is_idle(connection, segment), self._tracker.connections)
             earliest = min((connection.last_seen_at for connection in staying), default=_LATEST_TIME)
         self._totals["earliest"] = min(earliest, segment.captured_at)
+
+    def _may_exceed(self, segment: Segment) -> bool:
+        """Whether the connections may hold more than they are allowed to after a segment."""
+        held, size = int(self._totals["held"][0]), len(segment.payload)
+        # What is buffered is a part of what is held.
+        if held + _max_added(size + held) <= self._max_held:
+            return False
+        # Connections that give up or receive what they waited for process what they have buffered, too.
+        processed = {*self._tracker.overdue(segment.captured_at), self._tracker.find(segment)}
+        buffered = sum(connection.unprocessed for connection in processed if connection is not None)
+        return held + _max_added(size + buffered) > self._max_held
 
     def _add_records(self, records: list[Record]) -> None:
         for record in records:
