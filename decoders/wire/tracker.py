@@ -86,6 +86,7 @@ class Tracker:
         excludes_client: ExcludesClient | None = None,
         key_log: KeyLog | None = None,
         shown_client: ShownClient = as_it_is,
+        before_eviction: Callable[[], None] | None = None,
     ) -> None:
         """Watch `ports`, or every port if there are none. All records contain run, cluster and feeder.
 
@@ -94,7 +95,8 @@ class Tracker:
         called when a connection is closed, and at the end of the source for those still open. Connections
         whose first request has a client ID for which `excludes_client` returns True are left alone. TLS
         is decrypted with the secrets of `key_log`, which may grow meanwhile; without one it is opaque.
-        Records show the address of a client as `shown_client` returns it.
+        Records show the address of a client as `shown_client` returns it. `before_eviction` is called before
+        connections are closed because all hold too much.
         """
         self.ledger = Ledger()
         self.port_ledgers = {port: Ledger(within=self.ledger) for port in sorted(ports)}
@@ -103,6 +105,7 @@ class Tracker:
         self._max_held = max_held
         self.held = 0
         self._on_end = on_end
+        self._before_eviction = before_eviction
         next_sequence = next_sequence or itertools.count(1).__next__
         self._run = Run(
             run, cluster, feeder, next_sequence, names_ports=bool(ports), shown_client=shown_client
@@ -313,6 +316,8 @@ class Tracker:
 
     def _evict_heaviest(self, segment: Segment) -> Iterator[Record]:
         """Close the connections that hold most, until half of `max_held` is free."""
+        if self._before_eviction:
+            self._before_eviction()
         for connection in sorted(self._open.values(), key=lambda each: each.counted_held, reverse=True):
             if self.held <= self._max_held // 2:
                 return

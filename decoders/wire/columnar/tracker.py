@@ -93,6 +93,7 @@ class ColumnarTracker:
             excludes_client=excludes_client,
             key_log=key_log,
             shown_client=shown_client,
+            before_eviction=self._restore_all,
         )
         self._port_bytes = np.zeros(1 + len(self._tracker.port_ledgers), PORT_BYTES)
         self._drafts = tuple(np.zeros(1, kind) for kind in (PACKET, FLOW, STREAM, TOTALS))
@@ -172,8 +173,7 @@ class ColumnarTracker:
         """Return what is still held at the end of the source. Open connections get no CLOSED record."""
         self._begin_batch(PacketBatch.of([]))
         self._flow_table.restore_order()
-        for connection in self._tracker.connections:
-            self._restore(connection)
+        self._restore_all()
         self._add_records(self._tracker.finish())
         return self._end_batch()
 
@@ -292,6 +292,12 @@ class ColumnarTracker:
         self._tls.restore(self._flow_table.flow_of(connection))
         self._flow_table.restore(connection, self._builder.data)
 
+    def _restore_all(self) -> None:
+        for connection in self._tracker.connections:
+            # The one that a segment opens has no flow before the segment is processed.
+            if self._flow_table.has_flow(connection):
+                self._restore(connection)
+
     def _close(self, row: int) -> None:
         """Close the connection that a packet ends, of which nothing else is left to process."""
         flow, direction = (int(self._drafts[0][name][0]) for name in ("flow", "direction"))
@@ -335,16 +341,21 @@ class ColumnarTracker:
         return row
 
     def _prepare_closings(self, segment: Segment, *, is_new: bool) -> None:
-        """Restore the connections that the scalar tracker may close before it processes a segment."""
+        """Restore the connections that the scalar tracker may close before it processes a segment.
+
+        If all may come to hold too much, only their order is restored: who keeps them near the limit must not
+        make every packet restore all of them. They are restored when connections are in fact evicted.
+        """
         earliest = int(self._totals["earliest"][0])
         is_late = segment.captured_at - earliest > KEPT_FOR
         is_full = is_new and len(self._tracker.connections) >= self._max_connections
         is_heavy = self._may_exceed(segment)
         if is_late or is_full or is_heavy:
             self._flow_table.restore_order()
+        if is_late or is_full:
             for connection in self._tracker.connections:
                 self._restore(connection)
-                if not (is_heavy or _is_idle(connection, segment)):
+                if not _is_idle(connection, segment):
                     break
         if is_late:
             staying = dropwhile(lambda connection: _is_idle(connection, segment), self._tracker.connections)

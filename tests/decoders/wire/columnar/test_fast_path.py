@@ -16,10 +16,12 @@ from decoders.wire.columnar.in_flight import MIN_SLOTS
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.packet import Packet
-from decoders.wire.segment import LinkType, Segment
+from decoders.wire.segment import LinkType, Segment, SocketAddress
 from decoders.wire.tracker import Tracker
 from tests.decoders.wire.columnar.equality import assert_equal, packets_between, placed
 from tests.decoders.wire.conversation import (
+    CLIENT,
+    HANDSHAKE,
     SCHEMAS,
     TO_BROKER,
     TO_CLIENT,
@@ -116,6 +118,26 @@ def test_frames_cut_by_the_snap_length_take_the_fast_path(slow_path: list[Segmen
     assert any(record.is_cut for record in records)
     assert len(slow_path) <= OPENING_AND_END
     assert_equal(packets, range(0, len(packets), 3))
+
+
+def test_who_keeps_the_memory_almost_full_pushes_nobody_else_off_the_fast_path(
+    slow_path: list[Segment],
+) -> None:
+    """Each beginning of a connection might then be too much, but it is not."""
+    addresses = [SocketAddress(bytes([10, 0, 1, number]), 40_000) for number in range(20)]
+    begun = prefixed(produce(2, acks=1, records="A" * 20_000))[:8_000]
+    packets = packets_between([*exchanges(1), (TO_BROKER, begun)], addresses[0], close=False, segment=1460)
+    ordinary = packets_between(exchanges(40), close=False)
+    packets, ordinary = packets + ordinary[:HANDSHAKE], ordinary[HANDSHAKE:]
+    for number, address in enumerate(addresses[1:]):
+        packets += packets_between(exchanges(2), address, close=False)[HANDSHAKE:][:1]
+        packets += ordinary[8 * number : 8 * number + 8]
+    assert_equal(placed(packets), max_held=16_000)
+    slow_path.clear()
+    tracker = ColumnarTracker(SCHEMAS, ports={9092}, run=7, max_held=16_000)
+    records = list(tracker.feed(PacketBatch.of(placed(packets))).records())
+    assert not any(record.kind is Kind.CLOSED for record in records)
+    assert sum(CLIENT in (segment.source, segment.destination) for segment in slow_path) <= 2
 
 
 def test_another_protocol_takes_the_fast_path(slow_path: list[Segment]) -> None:
