@@ -22,7 +22,6 @@ from streaming.check.summary import Summary, summary_of
 from streaming.check.text import show_summary, show_verdict
 from streaming.feeder.core_dumps import forbid_core_dumps
 from streaming.feeder.key_log_files import exposed_key_logs
-from streaming.garbage import make_collections_rare
 from streaming.settings.address import HIGHEST_PORT
 from streaming.settings.configuration import Configuration, add_flags, configure
 from streaming.settings.decisions import Decisions
@@ -102,15 +101,15 @@ def key_logs_of(configuration: Configuration) -> list[Path]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Judge all files as one capture. Returns 2 if a file is incomplete, 1 if there are failing findings."""
-    make_collections_rare()
     checked = check(arguments)
     summary = checked.summary
-    _print(summary, arguments)
     failing = [found for found in summary.findings if _fails(found, arguments.fail_on)]
+    # Files first: whoever reads what is printed may have gone.
     if arguments.junit:
         _write_junit(arguments.junit, summary, failing)
     if arguments.evidence:
         _write_evidence(arguments.evidence, checked)
+    _print(summary, arguments)
     problems = list(_problems(summary, arguments.files))
     for problem in problems:
         print(f"kipwatch: {problem}", file=sys.stderr)

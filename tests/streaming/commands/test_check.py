@@ -52,6 +52,18 @@ def test_an_improvement_alone_is_0(kipwatch: Kipwatch, tmp_path: Path) -> None:
     assert ran.status == 0
 
 
+def test_reports_are_written_if_nobody_reads_what_is_printed(captures: Path, tmp_path: Path) -> None:
+    """A build that was stopped leaves its report."""
+    report, (reading, writing) = tmp_path / "check.xml", os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "kipwatch", "check", "--json", "--junit", report]
+    with os.fdopen(writing, "wb") as closed:
+        subprocess.run(
+            [*command, captures / "violating.pcap"], stdout=closed, stderr=subprocess.DEVNULL, check=False
+        )
+    assert b"kip511/software-name-malformed" in report.read_bytes()
+
+
 def test_no_frame_is_2(kipwatch: Kipwatch, captures: Path) -> None:
     """A capture of the wrong port must not pass."""
     line = kipwatch("check", captures / "clean.pcap", "--ports", "9093").error_line
