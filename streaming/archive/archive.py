@@ -9,13 +9,15 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import chain, islice
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from expectations.judging.finding import Finding
 from streaming.archive.compaction import compact
 from streaming.archive.table import Batch, Table, Values, instant
 from streaming.archive.tables import TABLES
@@ -23,6 +25,8 @@ from streaming.judging.report import Report
 from streaming.user_error import UserError
 
 _DAY: Final = "day="
+ROWS: Final = 10_000
+"""Rows that are held and written together: strangers decide how many findings a batch has."""
 _TENTH: Final = 100_000_000
 """Nanoseconds in a tenth of a second."""
 
@@ -44,12 +48,22 @@ class Archive:
         except (OSError, pa.ArrowException) as error:
             raise UserError(f"cannot write the archive {folder}: {_reason(error)}") from error
 
-    def write(self, query: str, batch_id: int, reports: Sequence[Report], at: int = 0) -> str:
+    def write(
+        self,
+        query: str,
+        batch_id: int,
+        reports: Sequence[Report],
+        at: int = 0,
+        findings: Iterable[Finding] = (),
+    ) -> str:
         """Write the rows of a batch of a query. Raises ArchiveNotWrittenError.
 
-        `at` is the latest capture, in nanoseconds; without it, it is taken from the reports. Returns its day.
+        `at` is the latest capture, in nanoseconds; without it, it is taken from the reports. `findings` are
+        those that the reports do not hold; they are read once. Returns the day of the latest capture.
         """
-        batch = Batch(reports, self._api_names, at or _latest_capture(reports) or time.time_ns())
+        found = chain(findings, chain.from_iterable(report.findings for report in reports))
+        at = at or _latest_capture(reports) or time.time_ns()
+        batch = Batch(reports, found, self._api_names, at)
         file = f"{query}-{batch_id:012}.parquet"
         with self._explained():
             if self._latest is None or batch_id <= self._latest:
@@ -86,13 +100,27 @@ class Archive:
             ) from error
 
     def _write_table(self, table: Table, batch: Batch, file: str) -> None:
-        for day, rows in _by_day(table, table.rows(batch)).items():
-            folder = f"{self._path}/{table.name}/{_DAY}{day}"
-            self._system.create_dir(folder, recursive=True)
-            hidden = f"{folder}/.{file}"
-            columns = pa.Table.from_pylist(rows, schema=table.schema)
-            pq.write_table(columns, hidden, filesystem=self._system, compression="zstd")
-            self._system.move(hidden, f"{folder}/{file}")
+        with ExitStack() as stack:
+            writers: dict[str, pq.ParquetWriter] = {}
+            rows = iter(table.rows(batch))
+            while some := list(islice(rows, ROWS)):
+                for day, of_day in _by_day(table, some).items():
+                    if day not in writers:
+                        writers[day] = stack.enter_context(self._writer(table, day, file))
+                    writers[day].write_table(pa.Table.from_pylist(of_day, schema=table.schema))
+        for day in writers:
+            folder = self._folder_of(table, day)
+            self._system.move(f"{folder}/.{file}", f"{folder}/{file}")
+
+    def _writer(self, table: Table, day: str, file: str) -> pq.ParquetWriter:
+        """Begin a file under its hidden name."""
+        folder = self._folder_of(table, day)
+        self._system.create_dir(folder, recursive=True)
+        hidden = f"{folder}/.{file}"
+        return pq.ParquetWriter(hidden, table.schema, filesystem=self._system, compression="zstd")
+
+    def _folder_of(self, table: Table, day: str) -> str:
+        return f"{self._path}/{table.name}/{_DAY}{day}"
 
     def _delete(self, file: str) -> None:
         """Delete what an earlier attempt at a batch wrote, on whatever day."""

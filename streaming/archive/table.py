@@ -5,12 +5,13 @@ docs/archive.md says what each column means. VERSION counts up when a column cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from expectations.judging.finding import Finding
 from streaming.judging.report import Report
 
 VERSION: Final = 1
@@ -23,9 +24,13 @@ Values = dict[str, Any]
 
 
 class Batch(NamedTuple):
-    """A batch as the tables see it. `at`, in nanoseconds, is its latest capture, or the clock's time."""
+    """A batch as the tables see it. `at`, in nanoseconds, is its latest capture, or the clock's time.
+
+    `findings` can be read once: they are not in memory together.
+    """
 
     reports: Sequence[Report]
+    findings: Iterable[Finding]
     api_names: Mapping[int, str]
     at: int
 

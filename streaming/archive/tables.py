@@ -88,8 +88,7 @@ def _errors(batch: Batch) -> Iterator[Values]:
 
 
 def _findings(batch: Batch) -> Iterator[Values]:
-    for report in batch.reports:
-        yield from map(_finding, report.findings)
+    return map(_finding, batch.findings)
 
 
 def _finding(finding: Finding) -> Values:

@@ -203,7 +203,7 @@ class Application:
         if self._archive is not None and self._compaction is not None:
             # The session has one query, which is active before its first batch.
             query = str(session.streams.active[0].id)
-            day = self._archive.write(query, batch_id, batch.reports)
+            day = self._archive.write(query, batch_id, batch.reports, findings=batch.kept_findings())
             self._compaction.after_batch(query, batch_id, day)
         self._sink.add_batch(batch_id, batch.reports)
         self._readiness.record_batch(batch_id, time.monotonic())

@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from expectations.judging.finding import Finding
-from streaming.judging.report import Report
+from streaming.judging.report import Report, pack_report, unpack_report
 
 
 class BatchReports:
-    """The reports of a batch. `findings` must be read to the end before `reports`."""
+    """The reports of a batch. `findings` must be read to the end before `reports`, which keep none."""
 
     def __init__(self, reports: Iterable[Report], *, keeps_findings: bool = False) -> None:
-        """`reports` are made one by one as they are read. With `keeps_findings` they keep what they found."""
+        """`reports` are made one by one as they are read. With `keeps_findings` findings are kept."""
         self._unread = reports
         self._keeps_findings = keeps_findings
+        self._kept: list[bytes] = []
         self.reports: list[Report] = []
         self.found = 0
 
@@ -26,9 +27,15 @@ class BatchReports:
         for report in self._unread:
             self.found += len(report.findings)
             yield from report.findings
-            if not self._keeps_findings:
-                report.findings = []
+            if self._keeps_findings and report.findings:
+                self._kept.append(pack_report(Report(report.bucket, report.findings)))
+            report.findings = []
             self.reports.append(report)
+
+    def kept_findings(self) -> Iterator[Finding]:
+        """Yield all findings again. They are kept compressed, and unpacked for one report at a time."""
+        for packed in self._kept:
+            yield from unpack_report(packed).findings
 
     @property
     def frames(self) -> int:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
+import pyarrow.dataset as ds
 import pytest
 
 from expectations.judging.finding import Finding
+from streaming.archive import archive
 from streaming.judging.report import Report, pack_report, unpack_report
 from streaming.query.batch_reports import BatchReports
 from tests.exchange import ID_A, ID_B, Exchange
@@ -57,10 +60,24 @@ def test_findings_of_one_report_are_in_memory_at_a_time(packed: list[bytes]) -> 
     assert (batch.frames, batch.undecodable) == (3 * BUCKETS, 0)
 
 
-def test_reports_that_are_archived_keep_their_findings(packed: list[bytes]) -> None:
-    batch = BatchReports(map(unpack_report, packed), keeps_findings=True)
-    assert len(list(batch.findings())) == BUCKETS * FINDINGS
-    assert [len(report.findings) for report in batch.reports] == [FINDINGS] * BUCKETS
+def test_findings_that_are_archived_are_in_memory_a_report_at_a_time(
+    packed: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch, highest = BatchReports(map(unpack_report, packed), keeps_findings=True), 0
+    sent = [finding.id for finding in batch.findings()]
+    assert [report.findings for report in batch.reports] == [[]] * BUCKETS
+
+    def counted() -> Iterator[Finding]:
+        nonlocal highest
+        for number, finding in enumerate(batch.kept_findings()):
+            if number % FINDINGS == FINDINGS // 2:
+                highest = max(highest, alive())
+            yield finding
+
+    monkeypatch.setattr(archive, "ROWS", FINDINGS // 4)
+    archive.Archive(str(tmp_path), {}).write("q", 0, batch.reports, findings=counted())
+    assert highest <= 2 * FINDINGS
+    assert ds.dataset(tmp_path / "findings", partitioning="hive").to_table()["id"].to_pylist() == sent
 
 
 def alive() -> int:
