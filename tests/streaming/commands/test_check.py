@@ -56,7 +56,7 @@ def test_reports_are_written_if_nobody_reads_what_is_printed(captures: Path, tmp
     """A build that was stopped leaves its report."""
     report, (reading, writing) = tmp_path / "check.xml", os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "kipwatch", "check", "--json", "--junit", report]
+    command: list[str | Path] = [sys.executable, "-m", "kipwatch", "check", "--json", "--junit", report]
     with os.fdopen(writing, "wb") as closed:
         subprocess.run(
             [*command, captures / "violating.pcap"], stdout=closed, stderr=subprocess.DEVNULL, check=False
