@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import ipaddress
 import itertools
+import operator
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -135,17 +136,22 @@ class _Gathering:
 
     def _connections(self, columns: BlockColumns) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
         """Number the connections of rows; tell which rows have the identity that the batch has of theirs."""
-        values, codes = columns.values, columns.values["connection"]
-        used, first, places = np.unique(codes, return_index=True, return_inverse=True)
-        ids, identities = [columns.ids[code] for code in used.tolist()], _identities(columns, used, first)
-        numbers, is_told = list(map(self._numbers.get, ids)), np.ones(len(used), np.bool_)
-        for at, (number, identity) in enumerate(zip(numbers, identities, strict=True)):
-            if number is None:
-                numbers[at] = self._open(ids[at], identity)
-            else:
-                is_told[at] = self._identities[number] == identity
+        values, ids = columns.values, columns.ids
+        used, first, places = _distinct(values["connection"], len(ids))
+        if len(used) < len(ids):
+            ids = [ids[code] for code in used.tolist()]
+        # What is done for each connection of each block is left to loops in C.
+        identities = _identities(columns, used, first)
+        numbers: list[Any] = list(map(self._numbers.get, ids))
+        if None in numbers:
+            for at, number in enumerate(numbers):
+                if number is None:
+                    numbers[at] = self._open(ids[at], identities[at])
+        told, is_told = list(map(self._identities.__getitem__, numbers)), np.ones(len(used), np.bool_)
+        if told != identities:
+            is_told = np.fromiter(map(operator.eq, told, identities), np.bool_)
         is_same = is_told[places]
-        for name in ("run", *SHARED):
+        for name in ("run", *(name for name in SHARED if len(columns.names[name]) > 1)):
             is_same &= values[name] == values[name][first][places]
         return np.array(numbers, np.int32)[places], is_same
 
@@ -174,21 +180,44 @@ class _Gathering:
         )
 
 
+def _distinct(codes: NDArray[Any], size: int) -> tuple[_Integers, _Integers, _Integers]:
+    """Return the codes below `size` that are used, the first place of each, and which of them stand where.
+
+    The same as `np.unique`, without sorting.
+    """
+    first = np.full(size, len(codes), np.int64)
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    used = np.flatnonzero(first < len(codes))
+    if len(used) == size:
+        return used, first, codes.astype(np.int64)
+    ranks = np.zeros(size, np.int64)
+    ranks[used] = np.arange(len(used))
+    return used, first[used], ranks[codes]
+
+
+@functools.lru_cache(maxsize=1_000)
+def _interned(shared: _Shared) -> _Shared:
+    """Return one object for equal values: comparing it with itself is quick."""
+    return shared
+
+
 def _identities(columns: BlockColumns, used: NDArray[Any], first: NDArray[Any]) -> list[_Identity]:
     """Return the identity of each connection, as its first row tells it."""
     values, names = columns.values, columns.names
     told = [values[name][first] for name in (*SHARED, "run")]
     if all(len(texts) == 1 for texts in names.values()) and len(set(told[-1].tolist())) == 1:
         shared: Iterable[_Shared] = itertools.repeat(
-            (names["server"][0], names["cluster"][0], names["feeder"][0], int(told[-1][0]))
+            _interned((names["server"][0], names["cluster"][0], names["feeder"][0], int(told[-1][0])))
         )
     else:
         texts = (
             [names[name][code] for code in codes.tolist()] for name, codes in zip(SHARED, told, strict=False)
         )
-        shared = zip(*texts, told[-1].tolist(), strict=True)
+        shared = map(_interned, zip(*texts, told[-1].tolist(), strict=True))
     clients = columns.clients
-    return list(zip([clients[code] for code in used.tolist()], shared, strict=False))
+    if len(used) < len(clients):
+        clients = [clients[code] for code in used.tolist()]
+    return list(zip(clients, shared, strict=False))
 
 
 def _opening(connection: bytes, identity: _Identity) -> Record:
