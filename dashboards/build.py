@@ -16,7 +16,18 @@ import yaml
 from grafana_foundation_sdk.builders import dashboard as builder
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
-from dashboards import alerts, clients, conformance, links, pipeline, rule
+from dashboards import (
+    alerts,
+    brokers,
+    client,
+    clients,
+    conformance,
+    groups,
+    links,
+    pipeline,
+    rule,
+    upgrade,
+)
 from dashboards.finding_schema import FINDING_SCHEMA, finding_schema
 from dashboards.links import Places
 from dashboards.metrics_reference import METRICS_REFERENCE, metrics_reference
@@ -37,6 +48,10 @@ def artefacts(places: Places | None = None) -> dict[str, str]:
         links.CLIENTS: clients.dashboard(),
         links.RULE: rule.dashboard(places),
         links.PIPELINE: pipeline.dashboard(),
+        links.UPGRADE: upgrade.dashboard(),
+        links.GROUPS: groups.dashboard(),
+        links.BROKERS: brokers.dashboard(),
+        links.CLIENT: client.dashboard(),
     }
     rule_file = yaml.safe_dump(alerts.groups(places), sort_keys=False, width=1000)
     return {

@@ -14,6 +14,12 @@ CONFORMANCE, CLIENTS, RULE, PIPELINE = (
     "kipwatch-rule",
     "kipwatch-pipeline",
 )
+UPGRADE, GROUPS, BROKERS, CLIENT = (
+    "kipwatch-upgrade",
+    "kipwatch-groups",
+    "kipwatch-brokers",
+    "kipwatch-client",
+)
 """The identifiers of the dashboards, which are part of their addresses."""
 KEPT = "${__url_time_range}&${datasource:queryparam}&${job:queryparam}"
 """What every link between dashboards keeps: the time range, data source and job."""
@@ -61,6 +67,11 @@ def to_rule() -> str:
 def to_software() -> str:
     """From a table's cell with a client software to the Clients dashboard."""
     return f"/d/{CLIENTS}?{KEPT}&${{rule:queryparam}}&var-software=${{__value.text}}"
+
+
+def to_client() -> str:
+    """From a table's cell with a client software to the dashboard that is about it."""
+    return f"/d/{CLIENT}?{KEPT}&var-software=${{__value.text}}"
 
 
 def to_page() -> str:

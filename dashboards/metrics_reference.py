@@ -18,8 +18,8 @@ _HEAD: Final = """\
 
 The query serves its metrics at `metrics_address` (port 9108), the feeder at `feeder_metrics_address` (port
 9107), in Prometheus' text format. No label names a connection, a client ID, an instance or a member: the
-number of series follows the software of a fleet, not its size, and `label_limit` bounds it. Counters begin
-at 0 with each start. Names and labels change only as [versions](versioning.md) allow.
+number of series follows the software and the brokers of a fleet, not its size, and `label_limit` bounds it.
+Counters begin at 0 with each start. Names and labels change only as [versions](versioning.md) allow.
 
 """
 _OF_FEEDER: Final = ("kipwatch_capture_", "kipwatch_feed_", "kipwatch_tls_")

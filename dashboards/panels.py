@@ -28,10 +28,11 @@ from grafana_foundation_sdk.models.common import (
 DATA_SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 COUNT = "short"
 PACKETS_PER_SECOND = "pps"
-CHECKS_PER_SECOND, FRAMES_PER_SECOND, RECORDS_PER_SECOND = (
+CHECKS_PER_SECOND, FRAMES_PER_SECOND, RECORDS_PER_SECOND, REQUESTS_PER_SECOND = (
     "suffix: checks/s",
     "suffix: frames/s",
     "suffix: records/s",
+    "suffix: requests/s",
 )
 BYTES = "bytes"
 MOMENT = "dateTimeFromNow"

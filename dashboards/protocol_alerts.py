@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dashboards.alert import Alert, Severity, Watches
 from dashboards.links import CLIENTS, RULE, SECTION_OF_LABEL, Places
-from dashboards.promql import level, none_of, one_of, role, select, total, verdict
-from dashboards.recordings import OFFENCES, SOFTWARE
+from dashboards.promql import grown, level, none_of, one_of, role, select, total, verdict
+from dashboards.recordings import OFFENCES, SOFTWARE, VIOLATIONS
 from dashboards.thresholds import (
     KEEP_FIRING,
     KNOWN_FOR,
@@ -34,6 +34,12 @@ BY_SOFTWARE = (*BY_RULE, "client_software_name")
 IDENTIFIED = none_of("client_software_name", [UNKNOWN])
 UNIDENTIFIED = one_of("client_software_name", [UNKNOWN])
 """Of connections that sent no ApiVersions with a name: old clients, scanners, strays."""
+WHERE = (
+    f"{{{{ with query (printf `{VIOLATIONS}{{job=%q, rule=%q}}` $labels.job $labels.rule) "
+    "| sortByLabel `listener` }} Listeners: "
+    "{{ range $place, $each := . }}{{ if $place }}, {{ end }}{{ $each.Labels.listener }}{{ end }}.{{ end }}"
+)
+"""The listeners at which the rule was broken meanwhile, by whichever client; nothing if none is known."""
 ABOUT = '{{ printf "%.0f" $value }}'
 
 
@@ -64,7 +70,7 @@ def _client_violation(places: Places) -> Alert:
         summary="A Kafka client breaks a rule of the protocol.",
         description=(
             "{{ $labels.client_software_name }} broke {{ $labels.rule }}; offences in 5 minutes: about "
-            f"{ABOUT}. The topic kipwatch.findings holds the connections and the bytes."
+            f"{ABOUT}.{WHERE} The topic kipwatch.findings holds the connections and the bytes."
         ),
         runbook=places.section(SECTION_OF_LABEL),
         dashboard=places.dashboard(RULE, *BY_SOFTWARE),
@@ -84,8 +90,8 @@ def _unidentified_violation(places: Places) -> Alert:
         summary="A Kafka client that never says which software it is breaks a rule of the protocol.",
         description=(
             f"Connections without a name broke {{{{ $labels.rule }}}} again and again: in {ABOUT} periods of "
-            f"5 minutes within {UNIDENTIFIED_FOR}. The topic kipwatch.findings holds their addresses and the "
-            "bytes."
+            f"5 minutes within {UNIDENTIFIED_FOR}.{WHERE} The topic kipwatch.findings holds their addresses "
+            "and the bytes."
         ),
         runbook=places.section(SECTION_OF_LABEL),
         dashboard=places.dashboard(RULE, *BY_SOFTWARE),
@@ -102,7 +108,7 @@ def _broker_violation(places: Places) -> Alert:
         f"{total(_offences(role(Role.BROKER)), *BY_RULE)} > 0",
         summary="A Kafka broker breaks a rule of the protocol.",
         description=(
-            f"A broker broke {{{{ $labels.rule }}}}; offences in 5 minutes: about {ABOUT}. The topic "
+            f"A broker broke {{{{ $labels.rule }}}}; offences in 5 minutes: about {ABOUT}.{WHERE} The topic "
             "kipwatch.findings names the broker, the connections and the bytes."
         ),
         runbook=places.section(SECTION_OF_LABEL),
@@ -167,7 +173,7 @@ def _shared(
         summary=summary,
         description=(
             "{{ $labels.client_software_name }} presented an ID that another connection uses; offences in 5 "
-            f"minutes: about {ABOUT}. {consequence}"
+            f"minutes: about {ABOUT}.{WHERE} {consequence}"
         ),
         runbook=places.section(SECTION_OF_LABEL),
         dashboard=places.dashboard(RULE, *BY_SOFTWARE),
@@ -177,15 +183,16 @@ def _shared(
 
 def _misrouted(places: Places) -> Alert:
     checks = select(metrics.RULE_CHECKS, one_of("rule", [MISROUTED]), verdict(Verdict.VIOLATES))
+    misrouted = grown(checks, "5m")
     return Alert(
         "KafkaClientsMisrouted",
         Watches.KAFKA,
         Severity.WARNING,
-        f"{total(f'increase({checks}[5m])', *BY_RULE)} > {MISROUTED_STORM}",
+        f"{total(misrouted, *BY_RULE)} > {MISROUTED_STORM}",
         summary="Many clients reach another broker than they meant to.",
         description=(
             f"Brokers told about {ABOUT} connections in 5 minutes that they came to the wrong broker or "
-            "cluster: addresses changed hands, or a load balancer or DNS mixes them up."
+            f"cluster: addresses changed hands, or a load balancer or DNS mixes them up.{WHERE}"
         ),
         runbook=places.section("kafkaclientsmisrouted"),
         dashboard=places.dashboard(RULE, *BY_RULE),

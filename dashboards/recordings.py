@@ -22,6 +22,8 @@ Prometheus that scrapes an application for the first time counts all offences so
 """
 RULE_STATE = "rule:kipwatch_rule_checks:state5m"
 """The most severe state of each rule in five minutes: one of the states below."""
+VIOLATIONS = "rule_listener:kipwatch_rule_checks:violations5m"
+"""Offences of any level in five minutes by rule and listener, where there were any."""
 EXERCISED = "rule:kipwatch_rule_checks:exercised1h"
 """1 where a rule was decided within an hour, else 0."""
 UNDECODABLE = "job:kipwatch_undecodable_frames:share15m"
@@ -42,6 +44,7 @@ def groups() -> list[dict[str, Any]]:
     states = {
         OFFENCES: _offences(),
         RULE_STATE: _state(),
+        VIOLATIONS: _violations(),
         EXERCISED: _exercised(),
         UNDECODABLE: _undecodable(),
         LOST: _lost(),
@@ -73,12 +76,18 @@ def _state() -> str:
 
 def _happened(state: int, of: Verdict) -> str:
     """The state where such checks were made within five minutes, else 0."""
-    return f"{state} * (increase({select(metrics.RULE_CHECKS, verdict(of))}[5m]) > bool 0)"
+    made = grown(select(metrics.RULE_CHECKS, verdict(of)), "5m")
+    return f"{state} * ({total(made, 'job', 'rule', 'verdict')} > bool 0)"
 
 
 def _exercised() -> str:
-    decided = f"increase({select(metrics.RULE_CHECKS, verdict(*DECIDED))}[1h])"
+    decided = grown(select(metrics.RULE_CHECKS, verdict(*DECIDED)), "1h")
     return f"{total(decided, 'job', 'rule')} > bool 0"
+
+
+def _violations() -> str:
+    violations = grown(select(metrics.RULE_CHECKS, verdict(Verdict.VIOLATES)), "5m")
+    return f"{total(violations, 'job', 'rule', 'listener')} > 0"
 
 
 def _undecodable() -> str:

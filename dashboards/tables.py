@@ -56,6 +56,17 @@ RULE = Column("rule", "Rule", 290, leads=links.to_rule())
 LEVEL = Column(
     "Level", "Level", 100, states={rank: (name, LEVELS[name]) for name, rank in RANKS.items()}, unit="none"
 )
+SENDER = Column("client_software_name", "Client", 250, leads=links.to_client())
+API = Column("api", "API", 250)
+API_VERSION = Column("version", "Version", 80)
+FATE = Column("fate", "At the release", 120)
+PROTOCOL = Column("protocol", "Protocol", 100)
+RULE_NAME = Column("rule", "Rule", 290)
+LEVEL_NAME = Column("level", "Level", 110)
+LOWEST = Column("lowest", "Lowest", 80)
+HIGHEST = Column("highest", "Highest", 80)
+VERSIONS = Column("versions", "Versions", 130)
+FEATURES = Column("features", "Features", 130)
 FIRST = Column("First", "First", 125, unit=panels.MOMENT, states=BEFORE_RANGE)
 LAST = Column("Last", "Last", 125, unit=panels.MOMENT)
 

@@ -56,6 +56,18 @@ def software() -> builder.QueryVariable:
     return _any_of(_chosen("software", "Client software", f"label_values({named}, client_software_name)"))
 
 
+def requesting() -> builder.QueryVariable:
+    """Names of client software that sent requests."""
+    sent = select(metrics.REQUESTS, queries.JOB)
+    return _any_of(_chosen("software", "Client software", f"label_values({sent}, client_software_name)"))
+
+
+def clusters() -> builder.QueryVariable:
+    """The clusters whose brokers are known."""
+    known = select(metrics.BROKERS, queries.JOB)
+    return _any_of(_chosen("cluster", "Cluster", f"label_values({known}, cluster)"))
+
+
 def instances() -> builder.QueryVariable:
     """The feeders to choose from, by the address at which they are scraped."""
     captured = select(metrics.CAPTURE_PACKETS, queries.JOB)

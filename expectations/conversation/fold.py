@@ -198,4 +198,5 @@ def _gather(first: Occurrence, repeat: Occurrence) -> Occurrence:
         last_captured_at=repeat.last_captured_at,
         previous_captured_at=first.last_captured_at,
         count=first.count + repeat.count,
+        size=first.size + repeat.size,
     )

@@ -66,6 +66,7 @@ def _occurrence(
         evidence,
         correlation_id=correlation_id,
         paired_sequence=paired_sequence,
+        size=record.true_length,
     )
 
 

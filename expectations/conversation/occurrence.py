@@ -49,7 +49,8 @@ class Occurrence(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     Sequences and times are those of the first and the last; times are in nanoseconds since the epoch.
     `previous_captured_at` is the time of the last but one, 0 if there is only one. `paired_sequence` is the
-    first sequence of the request that a response belongs to, 0 if it is unknown.
+    first sequence of the request that a response belongs to, 0 if it is unknown. `size` is the sum of the
+    frames' lengths on the wire, without their prefixes.
     """
 
     first_sequence: int
@@ -61,3 +62,8 @@ class Occurrence(msgspec.Struct, frozen=True, array_like=True, gc=False):
     count: int = 1
     correlation_id: int | None = None
     paired_sequence: int = 0
+    size: int = 0
+
+    def without_size(self) -> Occurrence:
+        """Return the same without its size."""
+        return msgspec.structs.replace(self, size=0) if self.size else self

@@ -47,9 +47,12 @@ class Window(NamedTuple):
 
     @property
     def observations(self) -> list[Observation]:
-        """The occurrences with their statements, as rules read them."""
+        """The occurrences with their statements, as rules read them.
+
+        They have no sizes: rules keep observations, and equal conversations are stored alike.
+        """
         statements = self.statements
         return [
-            Observation(statements[number], occurrence)
+            Observation(statements[number], occurrence.without_size())
             for number, occurrence in zip(self.numbers, self.occurrences, strict=True)
         ]

@@ -138,14 +138,14 @@ class IdentityJudge:
                 known.accused[rule.id] = level
         elif is_settled and rule.id not in known.judged and rule.id not in known.accused:
             known.judged.append(rule.id)
-            _count(outcome, rule, judgement, known.claim)
+            self._count(outcome, rule, judgement, known.claim)
 
     def _accuse(self, rule: IdentityRule, known: KnownClaim, judgement: Judgement, outcome: Outcome) -> None:
         finding = self._terms.decide(self._finding(rule, judgement, known.claim))
         outcome.count_offence(finding)
         outcome.findings.append(finding)
         if rule.id not in known.accused:
-            _count(outcome, rule, judgement, known.claim)
+            self._count(outcome, rule, judgement, known.claim)
 
     def _make_room(self, state: IdentityState, outcome: Outcome) -> None:
         while len(state.groups) > GROUP_LIMIT:
@@ -157,7 +157,12 @@ class IdentityJudge:
         for rule in self._rules_of[known.claim.identity.kind]:
             is_open = rule.id not in known.accused and rule.id not in known.judged
             if is_open and rule.concerns(known.claim):
-                _count(outcome, rule, undecided(), known.claim)
+                self._count(outcome, rule, undecided(), known.claim)
+
+    def _count(self, outcome: Outcome, rule: Rule, judgement: Judgement, claim: Claim) -> None:
+        outcome.count_identity(rule, judgement, self._terms.listener(claim.server))
+        if claim.connection:
+            outcome.judged.append((claim.connection, rule.id, str(judgement.verdict)))
 
     def _finding(self, rule: IdentityRule, judgement: Judgement, claim: Claim) -> Finding:
         about = _subject(claim, self._terms.listener(claim.server))
@@ -185,12 +190,6 @@ def _subject(claim: Claim, listener: str) -> Subject:
         member_id=claim.member_id,
         group_id=claim.group_id,
     )
-
-
-def _count(outcome: Outcome, rule: Rule, judgement: Judgement, claim: Claim) -> None:
-    outcome.count(rule, judgement)
-    if claim.connection:
-        outcome.judged.append((claim.connection, rule.id, str(judgement.verdict)))
 
 
 def _forget_silent(state: IdentityState) -> None:

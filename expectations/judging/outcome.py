@@ -31,8 +31,9 @@ class Outcome(msgspec.Struct):
 
     `claims` concern identities that other connections may share. `answered` maps (API key, version) of
     requests that the broker responded to, to the time of the first response. `judged` holds a (connection,
-    rule id, verdict) for each check of an identity that belongs to a connection. `ranges_changes` counts, by
-    listener, how often a server advertised ranges that it had not advertised before.
+    rule id, verdict) for each check of an identity that belongs to a connection. `identity_checks` has the
+    checks of identities among `checks`, by listener. `ranges_changes` counts, by listener, how often a server
+    advertised ranges that it had not advertised before.
     """
 
     findings: list[Finding] = []
@@ -42,11 +43,18 @@ class Outcome(msgspec.Struct):
     answered: dict[tuple[int, int], int] = {}
     judged: list[tuple[bytes, str, str]] = []
     ranges_changes: dict[str, int] = {}
+    identity_checks: dict[str, dict[tuple[str, str], int]] = {}
 
     def count(self, rule: Rule, judgement: Judgement) -> None:
         """Count one judgement."""
         key = (rule.id, str(judgement.verdict))
         self.checks[key] = self.checks.get(key, 0) + judgement.count
+
+    def count_identity(self, rule: Rule, judgement: Judgement, listener: str) -> None:
+        """Count one judgement of an identity, which was shown at a listener."""
+        self.count(rule, judgement)
+        checks, key = self.identity_checks.setdefault(listener, {}), (rule.id, str(judgement.verdict))
+        checks[key] = checks.get(key, 0) + judgement.count
 
     def add(self, other: Outcome) -> None:
         """Add a later outcome."""
@@ -59,6 +67,10 @@ class Outcome(msgspec.Struct):
             self.ranges_changes[listener] = self.ranges_changes.get(listener, 0) + count
         for check, count in other.checks.items():
             self.checks[check] = self.checks.get(check, 0) + count
+        for listener, checks in other.identity_checks.items():
+            mine = self.identity_checks.setdefault(listener, {})
+            for check, count in checks.items():
+                mine[check] = mine.get(check, 0) + count
         for offence, count in other.offences.items():
             self.offences[offence] = self.offences.get(offence, 0) + count
 

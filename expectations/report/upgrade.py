@@ -108,7 +108,7 @@ class UpgradeReport(msgspec.Struct, frozen=True):
     def rows(self) -> list[UpgradeRow]:
         """The rows of all clients, the busiest first."""
         rows = [row for client in self.clients for row in client.rows]
-        return sorted(rows, key=lambda row: -row.requests)
+        return sorted(rows, key=lambda row: (-row.requests, row.api_key, row.version))
 
 
 def upgrade_report(usages: Iterable[ClientUsage], to: Schemas, since: Schemas | None = None) -> UpgradeReport:
@@ -134,7 +134,7 @@ def _rows(client: ClientUsage, to: Schemas) -> Iterator[UpgradeRow]:
             api=api_name(to.api_names, api_key),
             api_key=api_key,
             version=version,
-            verdict=_fate(api_key, version, to),
+            verdict=fate_of(api_key, version, to),
             requests=use.requests,
             last_seen=use.last_seen,
             supported=str(supported) if supported else None,
@@ -142,7 +142,8 @@ def _rows(client: ClientUsage, to: Schemas) -> Iterator[UpgradeRow]:
         )
 
 
-def _fate(api_key: int, version: int, release: Schemas) -> Fate:
+def fate_of(api_key: int, version: int, release: Schemas) -> Fate:
+    """Return what a release does with requests of an API version."""
     api = release.api(api_key)
     if api is None or not api.is_released(version):
         return Fate.KEPT if api_key == API_VERSIONS else Fate.REMOVED
@@ -157,7 +158,7 @@ def _is_negotiable(
 
 
 def _was_refused(row: UpgradeRow, before: Schemas) -> bool:
-    return row.verdict is Fate.REMOVED and _fate(row.api_key, row.version, before) is Fate.REMOVED
+    return row.verdict is Fate.REMOVED and fate_of(row.api_key, row.version, before) is Fate.REMOVED
 
 
 def _upgraded(client: ClientUsage, rows: Sequence[UpgradeRow], to: Schemas) -> UpgradedClient:
@@ -174,5 +175,7 @@ def _upgraded(client: ClientUsage, rows: Sequence[UpgradeRow], to: Schemas) -> U
         without_api_versions=client.usage.without_api_versions,
         requests=sum(row.requests for row in rows),
         last_seen=max(row.last_seen for row in rows),
-        rows=sorted(rows, key=lambda row: (order.index(row.verdict), -row.requests)),
+        rows=sorted(
+            rows, key=lambda row: (order.index(row.verdict), -row.requests, row.api_key, row.version)
+        ),
     )

@@ -12,11 +12,12 @@ from typing import Any, Final
 
 import pandas
 
-FILE_COLUMNS: Final = ("file", "query", "is_merged", "day", "row_day", "table_version")
+FILE_COLUMNS: Final = ("file", "query", "is_merged", "day", "row_day", "table_version", "missing")
 """Columns that every table gets: the file's name, the query in it, whether it holds several batches, the day
-of its folder, the day of the row's own time, and the version in the file's metadata, -1 if it has none."""
+of its folder, the day of the row's own time, the version in the file's metadata, -1 if it has none, and the
+files of its batch that are missing, null if none is."""
 EXTRA_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
-    "usage": ("call", "headed_call", "is_checked"),
+    "usage": ("call", "headed_call", "is_checked", "bytes_beyond"),
     "errors": (),
     "findings": ("is_counted",),
     "coverage": ("is_found", "is_used"),
@@ -25,7 +26,10 @@ EXTRA_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "brokers": ("is_named",),
 }
 """Columns that a table gets beside those. `call` is key:version of a request, `headed_call` has the version
-of its header, too. The others are whether another table has what the row implies."""
+of its header, too. `bytes_beyond` are the bytes beyond those of the shortest possible requests. The others
+are whether another table has what the row implies."""
+SHORTEST_REQUEST: Final = 12
+"""Bytes of the length, API key, API version and correlation ID of a request."""
 _FILE: Final = re.compile(r"(?P<query>.+?)-(?:merged-)?\d{12}\.parquet")
 PER_REQUEST_RULE: Final = "kip1313/header-version-mismatch"
 """A rule that is checked on each request, so a batch in which it was checked has usage."""
@@ -37,7 +41,7 @@ class Neighbours:
 
     `versions` are those of the tables by path of the file. `used` and `checked` are the names of the files of
     usage and coverage. `found` and `violated` are the rules with findings and with violations, by query,
-    `ranges` the known `ranges_id`s.
+    `ranges` the known `ranges_id`s. `missing` names the files that are missing beside a file, by its path.
     """
 
     versions: Mapping[str, int]
@@ -46,6 +50,7 @@ class Neighbours:
     found: frozenset[tuple[str, str]] = field(default=frozenset())
     violated: frozenset[tuple[str, str]] = field(default=frozenset())
     ranges: frozenset[str] = field(default=frozenset())
+    missing: Mapping[str, str] = field(default_factory=dict)
 
 
 def archived_rows(table: str, time: str, rows: pandas.DataFrame, known: Neighbours) -> pandas.DataFrame:
@@ -62,6 +67,7 @@ def archived_rows(table: str, time: str, rows: pandas.DataFrame, known: Neighbou
     rows["day"] = rows["day"].astype("string")
     rows["row_day"] = pandas.to_datetime(rows[time], utc=True).dt.strftime("%Y-%m-%d").astype("string")
     rows["table_version"] = path.map(known.versions).fillna(-1).astype("int64")
+    rows["missing"] = path.map(known.missing).astype("string")
     for name, values in _EXTRA[table](rows, known).items():
         rows[name] = values
     return rows
@@ -80,6 +86,7 @@ def _usage(rows: pandas.DataFrame, known: Neighbours) -> Mapping[str, Any]:
     return {
         "call": call.where(rows["api"] != "unknown"),
         "headed_call": (call + ":" + header).where(rows["api"] != "unknown"),
+        "bytes_beyond": rows["request_bytes"] - SHORTEST_REQUEST * rows["requests"],
         "is_checked": rows["is_merged"] | rows["file"].isin(known.checked),
     }
 

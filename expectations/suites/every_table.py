@@ -53,6 +53,14 @@ def of_every_table(
             regex=FILE_NAME,
         ),
         expected(
+            expect.ExpectColumnValuesToBeNull,
+            "files-of-the-batch",
+            CRITICAL,
+            "Beside a file there are those of all tables that its batch wrote.",
+            "Restore the files that are named, or delete those of the batch from all tables.",
+            column="missing",
+        ),
+        expected(
             expect.ExpectColumnPairValuesToBeEqual,
             "row-in-its-day",
             CRITICAL,
@@ -74,16 +82,16 @@ def of_every_table(
     )
 
 
-def counted(column: str, identifier: str) -> Expectation:
+def counted(column: str, identifier: str, *, least: int = 1) -> Expectation:
     """Expect that a column counts something: no row is written for nothing."""
     return expected(
         expect.ExpectColumnValuesToBeBetween,
         identifier,
         CRITICAL,
-        f"`{column}` is 1 or more: a row is written for what happened only.",
+        f"`{column}` is {least} or more: a row is written for what happened only.",
         "Do not build on the sums of this day; report it as a fault of kipwatch, with the file.",
         column=column,
-        min_value=1,
+        min_value=least,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Final
 from great_expectations import expectations as expect
 
 from decoders.schema.registry import Schemas
+from expectations.suites.archived_rows import SHORTEST_REQUEST
 from expectations.suites.every_table import OF_A_BATCH, counted, unique
 from expectations.suites.expectation import CRITICAL, WARNING, Expectation, expected
 
@@ -38,7 +39,16 @@ def usage_expectations(schemas: Schemas) -> tuple[Expectation, ...]:
 
 def _of_counts() -> tuple[Expectation, ...]:
     return (
-        counted("requests", "requests-counted"),
+        counted("requests", "requests-counted", least=0),
+        expected(
+            expect.ExpectColumnValuesToBeBetween,
+            "request-bytes-plausible",
+            CRITICAL,
+            f"A request has {SHORTEST_REQUEST} bytes or more on the wire.",
+            "Do not build on the bytes of this day; report it as a fault of kipwatch, with the file.",
+            column="bytes_beyond",
+            min_value=0,
+        ),
         unique(
             "usage-once",
             (*CALLS, "header_version"),

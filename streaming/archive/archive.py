@@ -19,6 +19,7 @@ from pyarrow import fs
 
 from expectations.judging.finding import Finding
 from streaming.archive.compaction import compact
+from streaming.archive.siblings import SIBLINGS_KEY, siblings_text
 from streaming.archive.table import Batch, Table, Values, instant
 from streaming.archive.tables import TABLES
 from streaming.judging.report import Report
@@ -69,8 +70,7 @@ class Archive:
             if self._latest is None or batch_id <= self._latest:
                 self._delete(file)
             self._latest = batch_id
-            for table in TABLES:
-                self._write_table(table, batch, file)
+            self._write_files(batch, file)
         return instant(batch.at).date().isoformat()
 
     def compact(self, query: str, *, before: str, below: int) -> int:
@@ -99,28 +99,28 @@ class Archive:
                 f"cannot write the archive {self._folder}: {_reason(error)}"
             ) from error
 
-    def _write_table(self, table: Table, batch: Batch, file: str) -> None:
+    def _write_files(self, batch: Batch, file: str) -> None:
+        """Write a file for each table and day. Each lists the folders of all."""
         with ExitStack() as stack:
             writers: dict[str, pq.ParquetWriter] = {}
-            rows = iter(table.rows(batch))
-            while some := list(islice(rows, ROWS)):
-                for day, of_day in _by_day(table, some).items():
-                    if day not in writers:
-                        writers[day] = stack.enter_context(self._writer(table, day, file))
-                    writers[day].write_table(pa.Table.from_pylist(of_day, schema=table.schema))
-        for day in writers:
-            folder = self._folder_of(table, day)
-            self._system.move(f"{folder}/.{file}", f"{folder}/{file}")
+            for table in TABLES:
+                rows = iter(table.rows(batch))
+                while some := list(islice(rows, ROWS)):
+                    for day, of_day in _by_day(table, some).items():
+                        folder = f"{table.name}/{_DAY}{day}"
+                        if folder not in writers:
+                            writers[folder] = stack.enter_context(self._writer(table, folder, file))
+                        writers[folder].write_table(pa.Table.from_pylist(of_day, schema=table.schema))
+            for writer in writers.values():
+                writer.add_key_value_metadata({SIBLINGS_KEY: siblings_text(writers)})
+        for folder in writers:
+            self._system.move(f"{self._path}/{folder}/.{file}", f"{self._path}/{folder}/{file}")
 
-    def _writer(self, table: Table, day: str, file: str) -> pq.ParquetWriter:
+    def _writer(self, table: Table, folder: str, file: str) -> pq.ParquetWriter:
         """Begin a file under its hidden name."""
-        folder = self._folder_of(table, day)
-        self._system.create_dir(folder, recursive=True)
-        hidden = f"{folder}/.{file}"
+        self._system.create_dir(f"{self._path}/{folder}", recursive=True)
+        hidden = f"{self._path}/{folder}/.{file}"
         return pq.ParquetWriter(hidden, table.schema, filesystem=self._system, compression="zstd")
-
-    def _folder_of(self, table: Table, day: str) -> str:
-        return f"{self._path}/{table.name}/{_DAY}{day}"
 
     def _delete(self, file: str) -> None:
         """Delete what an earlier attempt at a batch wrote, on whatever day."""

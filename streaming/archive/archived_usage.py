@@ -80,7 +80,8 @@ def _read(folder: Path, table: str) -> pa.Table:
     """Read a table whole, without rows if there is none."""
     if not (folder / table).is_dir():
         return _SCHEMAS[table].empty_table()
-    dataset = ds.dataset(folder / table, format="parquet", partitioning="hive")
+    # Older files lack columns that came later.
+    dataset = ds.dataset(folder / table, format="parquet", schema=_SCHEMAS[table])
     for fragment in dataset.get_fragments():
         found = (fragment.physical_schema.metadata or {}).get(VERSION_KEY, b"none").decode()
         if found != str(VERSION):
@@ -97,6 +98,8 @@ def _used(usage: pa.Table) -> dict[_Who, UsedVersions]:
     sums = usage.group_by(keys).aggregate([("requests", "sum"), ("minute", "max")])
     found: dict[_Who, UsedVersions] = {}
     for row in sums.to_pylist():
+        if not row["requests_sum"]:
+            continue
         uses = found.setdefault(_who(row), UsedVersions()).uses
         last = int(row["minute_max"].timestamp()) * 1_000_000 * _MICROSECOND
         uses[row["api_key"], row["api_version"]] = RequestCount(row["requests_sum"], last, False)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from expectations.suites.archived_rows import EXTRA_COLUMNS, Neighbours, archived_rows, query_of
+from streaming.archive.siblings import missing_siblings
 from streaming.archive.table import VERSION_KEY, Table
 from streaming.archive.tables import TABLES
 from streaming.user_error import UserError
@@ -49,7 +50,7 @@ def audited_tables(folder: Path, days: Days) -> Iterator[tuple[str, pandas.DataF
         raise UserError(f"{folder} is no archive: it has no table, such as {folder / 'usage'}")
     try:
         datasets = {table.name: _dataset(folder, table) for table in AUDITED if found[table.name]}
-        known = _neighbours(datasets)
+        known = _neighbours(folder, datasets)
         for table in AUDITED:
             if found[table.name]:
                 rows = _read(folder, datasets[table.name], table, days)
@@ -79,7 +80,7 @@ def _read(folder: Path, dataset: ds.Dataset, table: Table, days: Days) -> pandas
     return rows.rename_columns([*dataset.schema.names, "path"]).to_pandas()
 
 
-def _neighbours(datasets: dict[str, ds.Dataset]) -> Neighbours:
+def _neighbours(folder: Path, datasets: dict[str, ds.Dataset]) -> Neighbours:
     """Read what rows of one table imply of others. All days count: rows of one batch may be of two."""
     versions = {
         fragment.path: int((fragment.physical_schema.metadata or {}).get(VERSION_KEY, b"-1"))
@@ -92,6 +93,7 @@ def _neighbours(datasets: dict[str, ds.Dataset]) -> Neighbours:
         checked=_files(datasets.get("coverage")),
         found=_rules(datasets.get("findings"), None),
         violated=_rules(datasets.get("coverage"), ds.field("verdict") == "violates"),
+        missing={str(folder / path): ", ".join(files) for path, files in missing_siblings(folder).items()},
         ranges=frozenset(_distinct(datasets.get("brokers"), ["ranges_id"], None)["ranges_id"].dropna()),
     )
 

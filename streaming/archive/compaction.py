@@ -7,31 +7,21 @@ again, so it is never merged. Rows that come late for a day are merged when it i
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from streaming.archive.batch_file import MERGED, BatchFile, batch_file
+from streaming.archive.siblings import SIBLINGS_KEY, siblings_of, siblings_text
 from streaming.archive.table import Table
 
-MERGED: Final = "merged-"
-_NAME: Final = re.compile(r"(?P<query>.+?)-(?P<merged>merged-)?(?P<batch>\d{12})\.parquet")
 _ROWS: Final = 100_000
 """Rows of a row group of a merged file."""
-
-
-class BatchFile(NamedTuple):
-    """A file of a batch, or of all batches up to one."""
-
-    path: str
-    query: str
-    batch: int
-    is_merged: bool
 
 
 def compact(system: Any, root: str, tables: Iterable[Table], query: str, *, before: str, below: int) -> int:
@@ -66,9 +56,8 @@ def _files(system: Any, day: str) -> dict[str, list[BatchFile]]:
     """Return the files of a day by query; hidden ones are not finished."""
     found: defaultdict[str, list[BatchFile]] = defaultdict(list)
     for info in system.get_file_info(fs.FileSelector(day)):
-        name = _NAME.fullmatch(info.base_name)
-        if name is not None and not info.base_name.startswith("."):
-            file = BatchFile(info.path, name["query"], int(name["batch"]), name["merged"] is not None)
+        file = batch_file(info.path)
+        if file is not None:
             found[file.query].append(file)
     return found
 
@@ -81,9 +70,11 @@ def _merge(system: Any, day: str, table: Table, files: Sequence[BatchFile]) -> N
     rows = ds.dataset(
         [file.path for file in ordered], schema=table.schema, filesystem=system, format="parquet"
     )
+    siblings = siblings_text(each for file in ordered for each in siblings_of(file.path, system))
     with pq.ParquetWriter(f"{day}/.{name}", table.schema, filesystem=system, compression="zstd") as writer:
         for batch in _large(rows.to_batches(batch_size=_ROWS)):
             writer.write_table(batch)
+        writer.add_key_value_metadata({SIBLINGS_KEY: siblings})
     system.move(f"{day}/.{name}", f"{day}/{name}")
     for file in files:
         if file.path != f"{day}/{name}":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Final
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 from expectations.judging.finding import Finding
 from streaming.archive.change_tables import CHANGE_TABLES
 from streaming.archive.table import EPOCH, INSTANT, Batch, Table, Values, instant, schema_of
-from streaming.judging.usage import UNCERTAIN, Use
+from streaming.judging.usage import UNCERTAIN, Usage, Use
 
 UNKNOWN: Final = "unknown"
 _WHO: Final = (
@@ -51,6 +52,16 @@ _FINDING_COLUMNS: Final = (
 _TIMES: Final = ("captured_at", "first_captured_at", "last_captured_at")
 
 
+@dataclass(slots=True)
+class _Sums:
+    """What a row of usage adds up."""
+
+    requests: int = 0
+    request_bytes: int = 0
+    response_bytes: int = 0
+    connections: int = 0
+
+
 def _who(use: Use, names: Mapping[int, str]) -> Values:
     return {
         "minute": EPOCH + timedelta(minutes=use.minute),
@@ -67,14 +78,25 @@ def _who(use: Use, names: Mapping[int, str]) -> Values:
 
 
 def _usage(batch: Batch) -> Iterator[Values]:
-    requests: Counter[tuple[Use, int]] = Counter()
+    sums: dict[tuple[Use, int], _Sums] = {}
     for report in batch.reports:
         for usage in report.usage:
             for version, count in usage.requests.items():
-                requests[usage.use, version] += count
-    for (use, version), count in requests.items():
+                found = sums.setdefault((usage.use, version), _Sums())
+                found.requests += count
+                found.request_bytes += usage.request_bytes.get(version, 0)
+                found.connections += usage.connections.get(version, 0)
+            if usage.response_bytes:
+                found = sums.setdefault((usage.use, _only_version(usage)), _Sums())
+                found.response_bytes += usage.response_bytes
+    for (use, version), found in sums.items():
         known = None if version == UNCERTAIN else version
-        yield {**_who(use, batch.api_names), "header_version": known, "requests": count}
+        yield {**_who(use, batch.api_names), "header_version": known, **asdict(found)}
+
+
+def _only_version(usage: Usage) -> int:
+    """Return the header version of requests that responses belong to, if there is one such version."""
+    return next(iter(usage.requests)) if len(usage.requests) == 1 else UNCERTAIN
 
 
 def _errors(batch: Batch) -> Iterator[Values]:
@@ -113,7 +135,14 @@ def _coverage(batch: Batch) -> Iterator[Values]:
 TABLES: Final = (
     Table(
         "usage",
-        schema_of(*_WHO, ("header_version", pa.int16()), ("requests", pa.int64())),
+        schema_of(
+            *_WHO,
+            ("header_version", pa.int16()),
+            ("requests", pa.int64()),
+            ("request_bytes", pa.int64()),
+            ("response_bytes", pa.int64()),
+            ("connections", pa.int64()),
+        ),
         "minute",
         _usage,
     ),

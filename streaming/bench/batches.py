@@ -14,7 +14,9 @@ from typing import Any, NamedTuple, Self
 import msgspec
 from pyspark.sql.streaming import StatefulProcessor
 
+from decoders.schema.registry import default_schemas
 from decoders.wire.columnar.frames import FrameBatch
+from streaming.archive.archive import Archive
 from streaming.bench.publishing import publish_blocks, publish_records
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
@@ -75,13 +77,26 @@ class Bench:
         frames_per_batch: int,
         connections: StatefulProcessor | None = None,
         take: Callable[[int, Sequence[Report]], None] | None = None,
+        *,
+        archives: bool = False,
     ) -> list[Batch]:
-        """Run the whole query on the first `frames` of a topic; returns the batches with frames."""
+        """Run the whole query on the first `frames` of a topic; returns the batches with frames.
+
+        If it `archives`, each batch is written to an archive, as `run --archive` does.
+        """
         configuration, counted = self._with(topic, frames_per_batch), dict[int, int]()
+        archive: Archive | None = None
+        if archives:
+            configuration = msgspec.structs.replace(
+                configuration, archive=f"{configuration.checkpoint}-archive"
+            )
+            archive = Archive(configuration.archive, default_schemas().api_names)
 
         def process(batch: int, reports: Iterator[Report]) -> None:
             found = list(reports)
             counted[batch] = sum(sum(report.captured.values()) for report in found)
+            if archive:
+                archive.write("bench", batch, found)
             if take:
                 take(batch, found)
 

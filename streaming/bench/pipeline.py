@@ -2,7 +2,7 @@
 
 The bare query reads the same frames from a topic with one frame a record, passes every record through Python
 and drops it. Both queries read batches of the same size, in turns. The first batch of each, the warm-up, is
-left out.
+left out. A query that writes the archive stands between two that do not.
 """
 
 from __future__ import annotations
@@ -60,6 +60,10 @@ def measure(
             figures[f"monitor_{load.name}_frames_per_second"] = _rate(monitor)
             figures |= _batch_seconds(load, monitor)
             ratios[f"monitor_vs_bare_{load.name}"] = _rate(monitor) / _rate(bare)
+            archiving = bench.monitor(load.name, load.frames, load.frames_per_batch, archives=True)
+            monitor += bench.monitor(load.name, load.frames, load.frames_per_batch)[1:]
+            figures[f"archiving_{load.name}_frames_per_second"] = _rate(archiving)
+            ratios[f"archiving_vs_monitor_{load.name}"] = _rate(archiving) / _rate(monitor)
         for load in curve:
             figures |= _batch_seconds(load, _monitor(bench, load))
     rates = {cores: _with_cores(cores, by_cores) for cores in (1, 2)}

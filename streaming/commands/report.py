@@ -22,12 +22,15 @@ from expectations.report.upgrade_text import upgrade_list, upgrade_summary
 from expectations.report.versions import Features, VersionsView, versions_view
 from streaming.archive.archive_report import archive_report, show_archive
 from streaming.archive.archived_usage import archived_usage, is_archive
+from streaming.archive.siblings import missing_siblings
 from streaming.check.summary import Summary, frame_counts
 from streaming.commands.check import FAILED, PASSED, add_capture_flags, check, now, write_report
 from streaming.settings.release import COMMITTED, RELEASE_HELP, load_schemas
 from streaming.user_error import UserError, did_you_mean
 
 NOTHING_READ = 2
+NAMED = 3
+"""Missing files of an archive that are named."""
 
 
 class FleetReport(msgspec.Struct, frozen=True):
@@ -133,6 +136,7 @@ def _run_on_archive(
     folder: Path, to: Schemas | None, since: Schemas | None, arguments: argparse.Namespace
 ) -> int:
     usage = archived_usage(folder)
+    _warn_of_missing(folder)
     upgrade = upgrade_report(usage.clients, to, since) if to else None
     versions = versions_view(usage.brokers, (), {}, default_schemas().api_names)
     if upgrade and arguments.junit:
@@ -146,6 +150,18 @@ def _run_on_archive(
         print(f"kipwatch: the archive {folder} holds no request", file=sys.stderr)
         return NOTHING_READ
     return FAILED if upgrade and upgrade.breaking else PASSED
+
+
+def _warn_of_missing(folder: Path) -> None:
+    """Say which files of the archive are missing: what they held is not in the report."""
+    missing = sorted({file for files in missing_siblings(folder).values() for file in files})
+    if missing:
+        further = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+        print(
+            f"kipwatch: {folder} lacks {', '.join(missing[:NAMED])}{further}: the report is without them; "
+            "`kipwatch audit --archive` names all",
+            file=sys.stderr,
+        )
 
 
 def _release(name: str | None) -> Schemas | None:

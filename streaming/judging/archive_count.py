@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from expectations.conversation.window import Window
-from expectations.judging.judge import ConnectionState
+from expectations.judging.judge import ConnectionState, Judge
 from streaming.judging.change_count import Before, ChangeCount
 from streaming.judging.changes import Changes
 from streaming.judging.report import Report
-from streaming.judging.usage import Speaker, UsageCount
+from streaming.judging.usage import Speaker, Speakers, Spoken, UsageCount
+from streaming.state.connection_layout import Row
+from streaming.state.connections import Connections
 
 
 class ArchiveCount:
@@ -15,11 +17,28 @@ class ArchiveCount:
 
     def __init__(self) -> None:
         self._usage, self._changes = UsageCount(), ChangeCount()
+        self._stored: dict[tuple[int, int, int], Spoken] = {}
+        """What stored connections say, by the numbers of their server, software and client ID."""
 
     def add(self, window: Window, speaker: Speaker, listener: str, judged_until: int = 0) -> None:
         """Count the frames of a window, except those up to a sequence, which were judged before."""
-        self._usage.add(window, speaker, listener, judged_until)
-        self._changes.add_classic(window, speaker, listener, judged_until)
+        self._add(window, self._usage.spoken(speaker, listener), judged_until)
+
+    def add_stored(
+        self, window: Window, row: Row, connections: Connections, speakers: Speakers, judge: Judge
+    ) -> None:
+        """Count the frames of a window of a stored connection that is not read."""
+        key = row.server, row.software, row.client
+        spoken = self._stored.get(key)
+        if spoken is None:
+            speaker = speakers.of(connections, window.connection.id, row)
+            spoken = self._usage.spoken(speaker, judge.listener(speaker.server))
+            self._stored[key] = spoken
+        self._add(window, spoken)
+
+    def _add(self, window: Window, spoken: Spoken, judged_until: int = 0) -> None:
+        spoken.add(window, judged_until)
+        self._changes.add_classic(window, spoken.speaker, spoken.listener, judged_until)
 
     def add_judged(
         self, window: Window, before: Before, state: ConnectionState, listener: str, judged_until: int = 0

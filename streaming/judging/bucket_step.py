@@ -45,12 +45,13 @@ class BucketStep:
         responses = ServerResponses(bucket.answered)
         in_order = sorted(windows, key=_order)
         for window in self.openings.judge(bucket, in_order, responses, tally, counted):
-            captured_at = self._cache.judge(bucket.connections, window, symbols.of(window), responses, tally)
-            if captured_at is None:
+            moved = self._cache.judge(bucket.connections, window, symbols.of(window), responses, tally)
+            if moved is None:
                 captured_at = self._judge_window(bucket, window, responses, tally, counted)
-            elif counted is not None:
-                speaker = self._speakers.of(bucket.connections, window.connection.id)
-                counted.add(window, speaker, self._judge.listener(speaker.server))
+            else:
+                captured_at = moved.captured_at
+                if counted is not None:
+                    counted.add_stored(window, moved.row, bucket.connections, self._speakers, self._judge)
             bucket.clock = max(bucket.clock, captured_at)
         report = tally.report(number)
         report.claims = united([*report.claims, *responses.claims()])
@@ -76,7 +77,7 @@ class BucketStep:
         """Interrupt all connections: frames were lost that no record counts."""
         bucket.resumed_at = self._resumed_at
         for state in bucket.connections.values():
-            tally.add(self._judge.interrupt(state))
+            tally.add(self._judge.interrupt(state), self._judge.listener(state.conversation.server))
 
     def _judge_window(
         self,
@@ -97,9 +98,12 @@ class BucketStep:
             state = connections[key.id] = open_connection(key)
         elif counted is not None:
             before = Before.of(state, listener)
+        software = state.conversation.software
         for outcome in self._judge.judge_each(state, window):
             responses.add(key, outcome.answered)
-            tally.add(outcome)
+            tally.add(outcome, listener)
+        tally.count_requests(window, software, latest)
+        tally.show_advertised(window, listener)
         if counted is not None:
             counted.add_judged(window, before, state, listener, latest)
         if state.conversation.closed:

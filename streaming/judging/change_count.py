@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
@@ -33,11 +34,14 @@ from streaming.judging.changes import (
     Showings,
     ranges_id,
 )
+from streaming.judging.symbols import Symbols
 from streaming.judging.usage import Speaker
 
 MemberFacts = tuple[int, int]
 """The epoch of a member's latest heartbeat, and the error code of the latest response to one."""
 _UNKNOWN_API: Final = -1
+KNOWN_RANGES: Final = 64
+"""Different advertised ranges whose IDs are remembered: most connections are told the same."""
 _Change = TypeVar("_Change", ConnectionChange, MemberChange)
 
 
@@ -64,6 +68,7 @@ class ChangeCount:
         self._members: list[MemberChange] = []
         self._brokers: dict[BrokerShown, Showings] = {}
         self._further = [0, 0, 0]
+        self._is_classic = Symbols(lambda statement: isinstance(statement.body, ClassicGroup))
 
     def add(
         self, window: Window, before: Before, state: ConnectionState, listener: str, judged_until: int = 0
@@ -93,6 +98,9 @@ class ChangeCount:
 
     def add_classic(self, window: Window, speaker: Speaker, listener: str, judged_until: int = 0) -> None:
         """Add the requests of a window to join and leave classic groups: the latest of equal ones."""
+        is_classic = self._is_classic.of(window)
+        if not any(map(is_classic.__getitem__, window.numbers)):
+            return
         found: dict[Statement, int] = {}
         for statement, at, _ in _new_statements(window, judged_until):
             if isinstance(statement.body, ClassicGroup):
@@ -122,13 +130,18 @@ class ChangeCount:
             self._further[2] += showings.count
 
 
+@functools.lru_cache(maxsize=KNOWN_RANGES)
+def _ranges_id(ranges: tuple[tuple[int, tuple[int, int]], ...]) -> str:
+    return ranges_id((key, *versions) for key, versions in ranges)
+
+
 def _connection(state: ConnectionState, listener: str) -> ConnectionChange:
     """Describe a connection, but for the time."""
     conversation, negotiated = state.conversation, state.identities.negotiated
     advertised = conversation.advertised
     ranges = None
     if advertised is not None:
-        ranges = ranges_id((key, *versions) for key, versions in advertised.ranges.items())
+        ranges = _ranges_id(tuple(advertised.ranges.items()))
     return ConnectionChange(
         at=0,
         connection=conversation.connection,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable
 
+import msgspec
+
 from expectations.identity.claim import Claim, Identity
 from expectations.judging.identity_judge import IdentityJudge, IdentityState
 from expectations.judging.outcome import Outcome
@@ -38,5 +40,7 @@ class IdentityStep:
 
 def _report(number: int, outcome: Outcome) -> Report:
     tally = Tally({})
-    tally.add(outcome)
+    for listener, checks in outcome.identity_checks.items():
+        tally.add(Outcome(checks=checks), listener)
+    tally.add(msgspec.structs.replace(outcome, checks={}), listener="")
     return tally.report(-1 - number)

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from decoders.frame.record import Kind
-from expectations.conversation.bodies import SoftwareClaim
+from expectations.conversation.bodies import Advertisement, SoftwareClaim
 from expectations.conversation.in_flight import ApiVersion
 from expectations.conversation.occurrence import Evidence, Occurrence
 from expectations.conversation.window import ConnectionKey, Window
@@ -18,7 +18,7 @@ from streaming.judging.change_count import Before, ChangeCount
 from streaming.judging.changes import Changes
 from streaming.judging.opening import Opening
 from streaming.judging.opening_symbol import OpeningSymbol
-from streaming.judging.tally import Check
+from streaming.judging.tally import Check, Sent, is_advertised
 
 LONG_PAUSE: Final = 1 << 40
 """A quarter of an hour, in nanoseconds: longer than whatever may take its time in an opening."""
@@ -30,13 +30,15 @@ _LEAST: Final = 1 << 40
 class JudgedOpening(NamedTuple):
     """What came of an opening.
 
-    `frames` counts requests and responses by API key, `answered` has the time of the first response of each
-    API version. `claims` are united. `software` and `named` are the client software and the client ID after
-    each observation. `changes` are those of each window, if windows matter. `state` is None if the connection
-    has ended.
+    `frames` counts requests and responses by API key, `requests` by software and API version. `answered` has
+    the time of the first response of each API version. `claims` are united. `software` and `named` are the
+    client software and the client ID after each observation. `changes` are those of each window, if windows
+    matter.
+    `state` is None if the connection has ended. `advertised` is what the server advertised last, and when.
     """
 
     frames: dict[tuple[int, Kind], int]
+    requests: dict[Sent, int]
     checks: dict[Check, int]
     answered: dict[ApiVersion, int]
     claims: list[Claim]
@@ -44,6 +46,7 @@ class JudgedOpening(NamedTuple):
     named: list[str | None]
     changes: Changes
     state: ConnectionState | None
+    advertised: tuple[Advertisement, int] | None = None
 
 
 def judge_opening(judge: Judge, opening: Opening) -> JudgedOpening | None:
@@ -53,8 +56,9 @@ def judge_opening(judge: Judge, opening: Opening) -> JudgedOpening | None:
     member: for how long the first was silent is a number that a rule compares with others.
     """
     state = open_connection(opening.key)
-    judged = JudgedOpening({}, {}, {}, [], [], [], Changes(), state)
+    judged = JudgedOpening({}, {}, {}, {}, [], [], [], Changes(), state)
     whole, changes = Outcome(), _Changes(opening)
+    advertised: tuple[Advertisement, int] | None = None
     for symbol, occurrence in opening.said:
         statement = symbol.statement
         window = Window(opening.key, [0], [occurrence], {0: statement})
@@ -67,6 +71,11 @@ def judge_opening(judge: Judge, opening: Opening) -> JudgedOpening | None:
         if statement.kind in (Kind.REQUEST, Kind.RESPONSE):
             frames = statement.api_key, statement.kind
             judged.frames[frames] = judged.frames.get(frames, 0) + 1
+        if statement.kind is Kind.REQUEST:
+            sent = state.conversation.software, statement.api_key, statement.api_version
+            judged.requests[sent] = judged.requests.get(sent, 0) + 1
+        if is_advertised(statement.body) and statement.is_matched:
+            advertised = statement.body, occurrence.last_captured_at
         judged.software.append(state.conversation.software)
         judged.named.append(state.conversation.client_id or None)
         changes.add(len(judged.named), state)
@@ -76,6 +85,7 @@ def judge_opening(judge: Judge, opening: Opening) -> JudgedOpening | None:
         claims=united(whole.claims),
         changes=changes.report(),
         state=None if state.conversation.closed else state,
+        advertised=advertised,
     )
 
 

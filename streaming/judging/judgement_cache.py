@@ -57,6 +57,13 @@ class Transition(NamedTuple):
     answered: frozenset[ApiVersion]
 
 
+class Moved(NamedTuple):
+    """A connection that a window has moved: its latest capture time, and its row before."""
+
+    captured_at: int
+    row: Row
+
+
 class _Step(NamedTuple):
     """A window in the state of its stored connection: where that is stored, its row, and the cache's key.
 
@@ -88,10 +95,10 @@ class JudgementCache:
         symbols: Mapping[int, Symbol],
         responses: ServerResponses,
         tally: Tally,
-    ) -> int | None:
+    ) -> Moved | None:
         """Judge a window if its transition is cached or can be; else change nothing and return None.
 
-        Returns the connection's latest capture time. What the server responded to is added to `responses`.
+        What the server responded to is added to `responses`.
         """
         step = _step_of(connections, window, symbols)
         if step is None:
@@ -104,9 +111,20 @@ class JudgementCache:
             return None
         if not transition.answered <= responses.known(window.connection):
             responses.add(window.connection, _first_responses(window))
+        place = step.row.server, step.row.software
+        counts = tally.stored.get(place)
+        if counts is None:
+            counts = self._counts(connections, step, tally)
         for checks, occurrence in zip(transition.checks, window.occurrences, strict=True):
-            tally.count_checks(checks, occurrence.count)
-        return _advance(connections, step)
+            counts[checks] = counts.get(checks, 0) + occurrence.count
+        return Moved(_advance(connections, step), step.row)
+
+    def _counts(self, connections: Connections, step: _Step, tally: Tally) -> dict[FrameChecks, int]:
+        layout, row = connections.layout, step.row
+        listener = self._judge.listener(layout.servers.value(row.server)[1])
+        counts = tally.cached(listener, layout.software(row.software))
+        tally.stored[row.server, row.software] = counts
+        return counts
 
     def _make_room(self) -> None:
         if len(self._transitions) >= CAPACITY:
@@ -130,7 +148,7 @@ class JudgementCache:
         return self._shared.setdefault(transition, transition)
 
     def _frame_checks(self, observation: Observation, outcome: Outcome) -> FrameChecks:
-        checks = observation.api_key, observation.kind, tuple(outcome.checks)
+        checks = observation.api_key, observation.api_version, observation.kind, tuple(outcome.checks)
         return self._checks.setdefault(checks, FrameChecks(*checks))
 
 

@@ -179,7 +179,10 @@ class _Openings:
                 places = self._places[template] = stored.places(bucket.connections.layout)
             values = template.values(opening, places.advertised)
             self._laid_out.append(stored.laid_out(values, places, bucket.connections.layout))
-        self._tally.count_opening(template.checks)
+        self._tally.count_opening(template.checks, opening.listener)
+        if template.advertised is not None:
+            advertised, at = template.advertised
+            self._tally.show(key, opening.listener, advertised, values[at])
         self._claims.append(template.claims.filled(values))
         self._claim_count += template.claim_count
         for shown in template.shown:
@@ -197,7 +200,7 @@ class _Openings:
         for (shown, cluster, server), (first, until) in self._shown.items():
             claims.append(shown.claimed(cluster, server, first, until))
         if claims:
-            self._tally.add(Outcome(claims=claims))
+            self._tally.add(Outcome(claims=claims), listener="")
 
     def _add_shown(self, shown: ServerShown, key: ConnectionKey, at: int) -> None:
         """Add what a server showed: of equal claims only the first and the last time counts."""

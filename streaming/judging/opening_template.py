@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from expectations.conversation.bodies import SoftwareClaim
+from expectations.conversation.bodies import Advertisement, SoftwareClaim
 from expectations.conversation.in_flight import ApiVersion
 from expectations.identity.claim import Claim, Identity
 from expectations.judging.judge import ConnectionState
@@ -48,9 +48,10 @@ class ServerShown:
 class OpeningTemplate:
     """What comes of the openings of one form.
 
-    `checks` is what is counted. `answered` has the slot of the first response's time for each API version.
-    `claims` are the `claim_count` claims of the connection, `shown` those of its server. `stored` is None if
-    the connection has ended.
+    `checks` is what is counted, `advertised` what the server advertised last with the slot of
+    its time. `answered` has the slot of the
+    first response's time for each API version. `claims` are the `claim_count` claims of the connection,
+    `shown` those of its server. `stored` is None if the connection has ended.
     """
 
     def __init__(self, judged: JudgedOpening, probe: Opening) -> None:
@@ -58,7 +59,7 @@ class OpeningTemplate:
         times = range(FIRST_OBSERVATION + AT, FIRST_OBSERVATION + FIELDS * len(probe.said), FIELDS)
         gaps = Gaps(values, times)
         own = [claim for claim in judged.claims if claim.connection]
-        self.checks = OpeningChecks(judged.frames, judged.checks)
+        self.checks = OpeningChecks(judged.frames, judged.requests, judged.checks)
         self.answered = {version: gaps.slot(at) for version, at in judged.answered.items()}
         self.versions = frozenset(self.answered)
         self.claim_count = len(own)
@@ -69,6 +70,9 @@ class OpeningTemplate:
         self.stored = None if judged.state is None else StoredTemplate(judged.state, gaps, len(values))
         self._changes = gaps.gapped(_DECODER.decode(_ENCODER.encode(judged.changes)))
         self._software = judged.software
+        self.advertised = None
+        if judged.advertised is not None:
+            self.advertised = judged.advertised[0], gaps.slot(judged.advertised[1])
         self._clients = [None if named is None else gaps.slot(named) for named in judged.named]
         self._made = gaps.made
 
@@ -82,6 +86,10 @@ class OpeningTemplate:
     def first_responses(self, values: list[Any]) -> dict[ApiVersion, int]:
         """Return the time of the first response of each API version."""
         return {version: values[slot] for version, slot in self.answered.items()}
+
+    def shown_by_server(self, values: list[Any]) -> tuple[Advertisement, int] | None:
+        """Return what the server of an opening advertised last, and when."""
+        return self.advertised and (self.advertised[0], values[self.advertised[1]])
 
     def changed(self, values: list[Any]) -> Changes:
         """Return the changes of an opening for the archive."""
@@ -99,7 +107,9 @@ class OpeningTemplate:
         values = self.values(opening)
         return (
             self._is_stored_as(judged.state, values)
-            and (self.checks.frames, self.checks.checks) == (judged.frames, judged.checks)
+            and (self.checks.frames, self.checks.requests, self.checks.checks)
+            == (judged.frames, judged.requests, judged.checks)
+            and self.shown_by_server(values) == judged.advertised
             and self.first_responses(values) == judged.answered
             and self.changed(values) == judged.changes
             and sorted(map(repr, self._claims(opening, values))) == sorted(map(repr, judged.claims))

@@ -14,7 +14,7 @@ import zstandard
 from expectations.identity.claim import Claim
 from expectations.judging.finding import Finding
 from expectations.judging.outcome import Offence
-from streaming.judging.changes import Changes
+from streaming.judging.changes import BrokerShown, Changes
 from streaming.judging.usage import Usage
 
 
@@ -27,10 +27,25 @@ class OpenConnections(msgspec.Struct, frozen=True, array_like=True):
     count: int
 
 
+class Requests(msgspec.Struct, frozen=True, array_like=True):
+    """How many requests of an API version connections of a client software sent.
+
+    `gives_ids` says whether their ApiVersions request names the broker that they mean to reach (KIP-1242).
+    """
+
+    api_key: int
+    api_version: int
+    software_name: str | None
+    gives_ids: bool
+    count: int
+
+
 class Report(msgspec.Struct):
     """What was found, counted and is open.
 
-    `frames` counts by API name and kind, `undecodable` by reason, `checks` by rule and verdict.
+    `frames` counts by API name and kind, `undecodable` by reason, `checks_at` by listener, rule and verdict.
+    `requests` are counted once, although a frame may arrive twice. `brokers` has what servers advertised, and
+    when last, in nanoseconds since the epoch.
     `ranges_changes` counts new advertisements by listener.
     `captured` counts the records of whole batches by capture time, in tenths of a second since the epoch,
     `blocks` the records of the topic that held them. `refusal` says why the last of those was refused that is
@@ -41,7 +56,7 @@ class Report(msgspec.Struct):
 
     bucket: int
     findings: list[Finding] = []
-    checks: dict[str, dict[str, int]] = {}
+    checks_at: dict[str, dict[str, dict[str, int]]] = {}
     offences: list[tuple[Offence, int]] = []
     frames: dict[str, dict[str, int]] = {}
     undecodable: dict[str, int] = {}
@@ -49,11 +64,24 @@ class Report(msgspec.Struct):
     captured: dict[int, int] = {}
     blocks: int = 0
     refusal: str = ""
+    requests: list[Requests] = []
+    brokers: list[tuple[BrokerShown, int]] = []
     open_connections: list[OpenConnections] = []
     state_bytes: int = 0
     usage: list[Usage] = []
     changes: Changes = msgspec.field(default_factory=Changes)
     claims: list[Claim] = []
+
+    @property
+    def checks(self) -> dict[str, dict[str, int]]:
+        """The checks at all listeners, by rule and verdict."""
+        sums: dict[str, dict[str, int]] = {}
+        for rules in self.checks_at.values():
+            for rule, verdicts in rules.items():
+                of_rule = sums.setdefault(rule, {})
+                for verdict, count in verdicts.items():
+                    of_rule[verdict] = of_rule.get(verdict, 0) + count
+        return sums
 
 
 _DECODER: Final = msgspec.msgpack.Decoder(Report)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -12,10 +13,13 @@ from expectations.conversation.conversation import Conversation
 from expectations.conversation.statement import Statement
 from expectations.conversation.window import Window
 from expectations.judging.id_numbers import NO_ID
+from streaming.state.connection_layout import Row
 from streaming.state.connections import Connections
 
 MINUTE: Final = 60_000_000_000
 """Nanoseconds."""
+PREFIX: Final = 4
+"""The bytes of a frame's length, which its size leaves out."""
 LIMIT: Final = 1000
 """Uses that one step of a bucket tells apart; the clients of further ones fold into one."""
 KNOWN_CLIENT_IDS: Final = 100_000
@@ -42,11 +46,18 @@ class Use(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Usage(msgspec.Struct, array_like=True):
-    """Requests of a use by header version, and responses by each error code in them but 0."""
+    """Requests of a use by header version, and responses by each error code in them but 0.
+
+    `request_bytes` and `connections`, too, are by header version. A connection counts once in a step. Bytes
+    are those on the wire.
+    """
 
     use: Use
     requests: dict[int, int] = {}
     errors: dict[int, int] = {}
+    request_bytes: dict[int, int] = {}
+    connections: dict[int, int] = {}
+    response_bytes: int = 0
 
 
 class Speaker(NamedTuple):
@@ -71,55 +82,136 @@ class Speakers:
     def __init__(self) -> None:
         self._client_ids: dict[int, str | None] = {NO_ID: None}
 
-    def of(self, connections: Connections, connection: bytes) -> Speaker:
-        """Return the speaker of a connection whose state is stored and was not read."""
-        place = connections.place(connection)
-        row, layout = connections.row(place), connections.layout
+    def of(self, connections: Connections, connection: bytes, row: Row) -> Speaker:
+        """Return the speaker of a connection whose state is stored, in a row, and was not read."""
+        layout = connections.layout
         if row.client not in self._client_ids:
             if len(self._client_ids) >= KNOWN_CLIENT_IDS:
                 self._client_ids = {NO_ID: None}
-            state = layout.read(connection, row, connections.content(place))
+            state = layout.read(connection, row, connections.content(connections.place(connection)))
             self._client_ids[row.client] = state.conversation.client_id
         cluster, server, *_ = layout.servers.value(row.server)
         return Speaker(cluster, server, layout.software(row.software), self._client_ids[row.client])
+
+
+_Call = tuple[int, int, int]
+"""A minute, an API key and an API version."""
+
+
+class _Count:
+    """What is counted of one use, while it is counted."""
+
+    __slots__ = ("connections", "usage")
+
+    def __init__(self, use: Use) -> None:
+        self.usage = Usage(use)
+        self.connections: dict[int, set[bytes]] = {}
+
+    def add(self, statement: Statement, sums: _Sums) -> None:
+        """Add occurrences of a request or a response."""
+        usage, size = self.usage, sums.size + PREFIX * sums.count
+        if statement.kind is Kind.REQUEST:
+            version = UNCERTAIN if statement.header_version is None else statement.header_version
+            usage.requests[version] = usage.requests.get(version, 0) + sums.count
+            usage.request_bytes[version] = usage.request_bytes.get(version, 0) + size
+            self.connections.setdefault(version, set()).update(sums.connections)
+        else:
+            usage.response_bytes += size
+            for code in filter(None, statement.errors or ()):
+                usage.errors[code] = usage.errors.get(code, 0) + sums.count
+
+    def report(self) -> Usage:
+        """Return what was counted."""
+        connections = {version: len(each) for version, each in self.connections.items()}
+        return msgspec.structs.replace(self.usage, connections=connections)
+
+
+class _Sums:
+    """The sums of a statement's occurrences within a minute."""
+
+    __slots__ = ("connections", "count", "size")
+
+    def __init__(self) -> None:
+        self.count = self.size = 0
+        self.connections: set[bytes] = set()
+
+
+class Spoken:
+    """What a speaker says to a listener, in a step: sums by table of statements, minute and number.
+
+    They are added up to uses when the step ends: a use is long to hash, and a step has thousands of windows.
+    """
+
+    __slots__ = ("listener", "speaker", "tables")
+
+    def __init__(self, speaker: Speaker, listener: str) -> None:
+        self.speaker = speaker
+        self.listener = listener
+        self.tables: dict[tuple[int, int], tuple[Mapping[int, Statement], dict[int, _Sums]]] = {}
+
+    def add(self, window: Window, judged_until: int = 0) -> None:
+        """Add the frames of a window, except those up to a sequence, which were judged before."""
+        connection, begin, end = window.connection.id, 0, 0
+        sums: dict[int, _Sums] = {}
+        for number, occurrence in zip(window.numbers, window.occurrences, strict=True):
+            if occurrence.last_sequence <= judged_until:
+                continue
+            at = occurrence.last_captured_at
+            if not begin <= at < end:
+                begin = at - at % MINUTE
+                end = begin + MINUTE
+                sums = self._sums(window.statements, begin // MINUTE)
+            found = sums.get(number)
+            if found is None:
+                found = sums[number] = _Sums()
+            found.count += occurrence.count
+            found.size += occurrence.size
+            found.connections.add(connection)
+
+    def _sums(self, statements: Mapping[int, Statement], minute: int) -> dict[int, _Sums]:
+        # The table is kept, so that no other one gets its identity.
+        key = id(statements), minute
+        table = self.tables.get(key)
+        if table is None:
+            table = self.tables[key] = statements, {}
+        return table[1]
 
 
 class UsageCount:
     """Adds up the usage of one step. At most LIMIT uses tell clients apart."""
 
     def __init__(self) -> None:
-        self._usage: dict[Use, Usage] = {}
+        self._spoken: dict[tuple[Speaker, str], Spoken] = {}
 
-    def add(self, window: Window, speaker: Speaker, listener: str, judged_until: int = 0) -> None:
-        """Count the frames of a window, except those up to a sequence, which were judged before."""
-        for number, occurrence in zip(window.numbers, window.occurrences, strict=True):
-            if occurrence.last_sequence <= judged_until:
-                continue
-            statement = window.statements[number]
-            minute = occurrence.last_captured_at // MINUTE
-            if statement.kind is Kind.REQUEST:
-                version = UNCERTAIN if statement.header_version is None else statement.header_version
-                requests = self._of(minute, statement, speaker, listener).requests
-                requests[version] = requests.get(version, 0) + occurrence.count
-            elif statement.kind is Kind.RESPONSE and statement.errors and statement.is_matched:
-                for code in filter(None, statement.errors):
-                    errors = self._of(minute, statement, speaker, listener).errors
-                    errors[code] = errors.get(code, 0) + occurrence.count
+    def spoken(self, speaker: Speaker, listener: str) -> Spoken:
+        """Return what a speaker says to a listener, to add to it."""
+        spoken = self._spoken.get((speaker, listener))
+        if spoken is None:
+            spoken = self._spoken[speaker, listener] = Spoken(speaker, listener)
+        return spoken
 
     def report(self) -> list[Usage]:
         """Return what was counted."""
-        return list(self._usage.values())
+        counts: dict[Use, _Count] = {}
+        for spoken in self._spoken.values():
+            for (_, minute), (statements, sums) in spoken.tables.items():
+                for number, found in sums.items():
+                    statement = statements[number]
+                    if statement.kind is Kind.REQUEST or statement.is_matched:
+                        _count_of(counts, minute, statement, spoken).add(statement, found)
+        return [count.report() for count in counts.values()]
 
-    def _of(self, minute: int, statement: Statement, speaker: Speaker, listener: str) -> Usage:
-        software = speaker.software
-        named = (software.name, software.version) if software else (None, None)
-        api = statement.api_key, statement.api_version
-        use = Use(minute, speaker.cluster, listener, named[0], named[1], speaker.client_id, api[0], api[1])
-        usage = self._usage.get(use)
-        if usage is None and len(self._usage) >= LIMIT:
-            api = api if statement.known else (UNCERTAIN, UNCERTAIN)
-            use = Use(minute, speaker.cluster, listener, None, None, None, api[0], api[1], folded=True)
-            usage = self._usage.get(use)
-        if usage is None:
-            usage = self._usage[use] = Usage(use)
-        return usage
+
+def _count_of(counts: dict[Use, _Count], minute: int, statement: Statement, spoken: Spoken) -> _Count:
+    speaker, listener, software = spoken.speaker, spoken.listener, spoken.speaker.software
+    name, version = (software.name, software.version) if software else (None, None)
+    api = statement.api_key, statement.api_version
+    use = Use(minute, speaker.cluster, listener, name, version, speaker.client_id, *api)
+    if use not in counts and len(counts) >= LIMIT:
+        if not statement.known:
+            api = UNCERTAIN, UNCERTAIN
+        use = Use(minute, speaker.cluster, listener, None, None, None, *api, folded=True)
+    count = counts.get(use)
+    if count is None:
+        count = counts[use] = _Count(use)
+    return count

@@ -35,8 +35,9 @@ SOFTWARE = ("client_software_name", "client_software_version")
 RULE_CHECKS = Metric(
     "kipwatch_rule_checks_total",
     MetricType.COUNTER,
-    "Checks made, by rule and verdict. Every rule and verdict is present from the start, at 0.",
-    ("rule", "verdict"),
+    "Checks made, by rule, verdict and listener. Every rule and verdict is present from the start, at 0 and "
+    "without a listener; the series of a listener appears with its first check.",
+    ("rule", "verdict", "listener"),
 )
 FINDINGS = Metric(
     "kipwatch_findings_total",
@@ -56,6 +57,46 @@ FRAMES = Metric(
     MetricType.COUNTER,
     "Protocol frames read, by API and kind (request, response).",
     ("api", "kind"),
+)
+REQUESTS = Metric(
+    "kipwatch_requests_total",
+    MetricType.COUNTER,
+    "Requests, by API, version and name of the client software, each once although it may be read twice. "
+    "`unknown` where the schemas do not have the API.",
+    ("api", "version", "client_software_name"),
+)
+API_VERSIONS = Metric(
+    "kipwatch_api_version_info",
+    MetricType.GAUGE,
+    "Always 1, for each API version among the requests: its `fate` in the release of the loaded schemas "
+    "(kept, deprecated or removed), and the version of its request header.",
+    ("api", "version", "fate", "header"),
+)
+BROKER_IDS = Metric(
+    "kipwatch_broker_ids_total",
+    MetricType.COUNTER,
+    "ApiVersions requests of version 5 or later by the IDs of the broker that they mean to reach: `given` or "
+    "`none` (KIP-1242).",
+    ("client_software_name", "ids"),
+)
+BROKERS = Metric(
+    "kipwatch_broker_info",
+    MetricType.GAUGE,
+    "Always 1, for each broker address: the IDs of the versions and features that it advertised last, which "
+    "are equal for equal ones. A broker is known once a client has asked it since the query was started.",
+    ("cluster", "listener", "broker", "versions", "features"),
+)
+ADVERTISED_VERSIONS = Metric(
+    "kipwatch_advertised_versions_info",
+    MetricType.GAUGE,
+    "Always 1, for each API of advertised versions: the lowest and highest of them (KIP-35).",
+    ("versions", "api", "lowest", "highest"),
+)
+ADVERTISED_FEATURES = Metric(
+    "kipwatch_advertised_features_info",
+    MetricType.GAUGE,
+    "Always 1, for each advertised feature, `supported` or `finalized`: its levels (KIP-584).",
+    ("features", "feature", "kind", "lowest", "highest"),
 )
 UNDECODABLE_FRAMES = Metric(
     "kipwatch_undecodable_frames_total",
@@ -188,6 +229,12 @@ METRICS = (
     FINDINGS,
     CONNECTIONS,
     FRAMES,
+    REQUESTS,
+    API_VERSIONS,
+    BROKER_IDS,
+    BROKERS,
+    ADVERTISED_VERSIONS,
+    ADVERTISED_FEATURES,
     UNDECODABLE_FRAMES,
     RANGES_CHANGES,
     CAPTURE_BYTES,

@@ -58,6 +58,7 @@ class Application:
             [rule.id for rule in Decisions(configuration).rules],
             version=version("kipwatch"),
             kafka=schemas.release,
+            schemas=schemas,
             label_limit=configuration.label_limit,
         )
         self._sink = MetricsSink(self._metrics)

@@ -6,13 +6,18 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
+from decoders.schema.registry import Schemas, default_schemas
 from expectations.rules.base.rule import Verdict
 from streaming.metrics import definitions as metrics
 from streaming.metrics import instruments
 from streaming.metrics.label_values import LABEL_LIMIT, BoundedLabels
 from streaming.metrics.software_labels import FORMER, SoftwareLabels, SoftwareSlots
+from streaming.query.broker_metrics import BrokerMetrics
 from streaming.query.exit_reason import EXIT_REASONS, UNKNOWN, ExitReason
+from streaming.query.request_metrics import RequestMetrics
 
+NOWHERE = ""
+"""The listener of a series that every rule has from the start."""
 Software: TypeAlias = tuple[str | None, str | None]
 """The name and version of a client's software, None where the client sent none."""
 
@@ -21,9 +26,18 @@ class ApplicationMetrics:
     """The metrics of the application. Counters are changed only by the thread that runs the batches."""
 
     def __init__(
-        self, rules: Iterable[str], *, version: str, kafka: str, label_limit: int = LABEL_LIMIT
+        self,
+        rules: Iterable[str],
+        *,
+        version: str,
+        kafka: str,
+        schemas: Schemas | None = None,
+        label_limit: int = LABEL_LIMIT,
     ) -> None:
-        """`rules` are the IDs of all rules, `kafka` the release whose schemas are loaded."""
+        """`rules` are the IDs of all rules, `kafka` the release whose schemas are loaded.
+
+        Without `schemas` the committed ones name APIs and the fate of their versions.
+        """
         self.registry = instruments.page(version, kafka)
         self.detection_delay = instruments.bulk_histogram(metrics.DETECTION_DELAY, self.registry)
         self.batch_duration = instruments.histogram(metrics.BATCH_DURATION, self.registry)
@@ -44,6 +58,9 @@ class ApplicationMetrics:
         self._listeners, self._apis, self._reasons = (
             BoundedLabels(label_limit, overflow.inc) for _ in range(3)
         )
+        schemas = schemas or default_schemas()
+        self.requests = RequestMetrics(self.registry, schemas, self._software, label_limit, overflow.inc)
+        self.brokers = BrokerMetrics(self.registry, schemas.api_names, label_limit, overflow.inc)
         self._found: defaultdict[SoftwareLabels, Counter[tuple[str, str, str]]] = defaultdict(Counter)
         """The findings of each software, by rule, level and role."""
         self._shown: set[tuple[str, ...]] = set()
@@ -55,10 +72,11 @@ class ApplicationMetrics:
         """Show the checks of rules, 0 before the first one."""
         for rule in rules:
             for verdict in Verdict:
-                self._checks.labels(rule, verdict)
+                self._checks.labels(rule, verdict, NOWHERE)
 
-    def count_checks(self, rule: str, verdict: Verdict, amount: int = 1) -> None:
-        self._checks.labels(rule, verdict).inc(amount)
+    def count_checks(self, rule: str, verdict: Verdict, amount: int = 1, *, listener: str = NOWHERE) -> None:
+        labels = self._listeners.admit(listener, amount=amount) if listener else (NOWHERE,)
+        self._checks.labels(rule, verdict, *labels).inc(amount)
 
     def count_findings(self, rule: str, level: str, role: str, software: Software, amount: int = 1) -> None:
         labels = self._software.admit(*software, amount=amount)
@@ -81,13 +99,15 @@ class ApplicationMetrics:
     def reassign_labels(self, now: float) -> None:
         """Give label values to software that is seen more than others that have some.
 
-        The findings of software that loses its series are counted as `(former)`, so that sums stay exact.
-        `now` is in seconds of a steady clock. Call it between two batches.
+        Findings and requests of software that loses its series are counted as `(former)`, so that sums stay
+        exact. `now` is in seconds of a steady clock. Call it between two batches.
         """
         for name, version in self._software.reassign(now):
             lost = [labels for labels in self._found if labels[0] == name and version in (None, labels[1])]
             for labels in lost:
                 self._retire(labels)
+            if version is None:
+                self.requests.retire(name)
 
     def _retire(self, labels: SoftwareLabels) -> None:
         for found, amount in self._found.pop(labels).items():

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 
 from expectations.rules.base.rule import Verdict
-from streaming.judging.report import Report
+from streaming.judging.report import Report, Requests
 from streaming.query.application_metrics import ApplicationMetrics, Software
 
 TENTHS = 10
@@ -25,18 +25,23 @@ class MetricsSink:
         if batch_id <= self._latest_batch:
             return
         self._latest_batch = batch_id
-        now = time.time()
+        now, requests = time.time(), list[Requests]()
         for report in reports:
             self._count(report, now)
+            requests += report.requests
             self._summaries[report.bucket] = report
+        self._metrics.requests.count(requests)
         self._metrics.reassign_labels(time.monotonic())
         self._show_summaries()
 
     def _count(self, report: Report, now: float) -> None:
         metrics = self._metrics
-        for rule, verdicts in report.checks.items():
-            for verdict, count in verdicts.items():
-                metrics.count_checks(rule, Verdict(verdict), count)
+        for listener, checks in report.checks_at.items():
+            for rule, verdicts in checks.items():
+                for verdict, count in verdicts.items():
+                    metrics.count_checks(rule, Verdict(verdict), count, listener=listener)
+        for shown, at in report.brokers:
+            metrics.brokers.show(shown, at)
         for offence, count in report.offences:
             software = (offence.software_name, offence.software_version)
             metrics.count_findings(offence.rule, offence.level, offence.role, software, count)

@@ -24,7 +24,7 @@ PANELS: list[tuple[str, dict[str, Any]]] = [
     for panel in everything_on(dashboard)
     if panel["type"] != "row"
 ]
-CHOSEN = {"$job": ".+", "$rule": ".+", "$software": ".+", "$instance": ".+"}
+CHOSEN = {"$job": ".+", "$rule": ".+", "$software": ".+", "$instance": ".+", "$cluster": ".+"}
 """What Grafana puts in for the variables where all is chosen."""
 
 

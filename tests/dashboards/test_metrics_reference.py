@@ -41,7 +41,7 @@ def test_each_metric_is_listed_with_what_serves_it(part: str, registry: Collecto
 
 def test_an_entry_names_labels_and_alerts_also_those_that_read_a_recorded_series() -> None:
     entries = ENTRIES["Of the query"]
-    assert "*counter; labels `rule`, `verdict`*" in entries["kipwatch_rule_checks_total"]
+    assert "*counter; labels `rule`, `verdict`, `listener`*" in entries["kipwatch_rule_checks_total"]
     assert entries["kipwatch_findings_total"].count("[KafkaClientProtocolViolation](") == 1
     assert "[KipwatchDetectionDelayBudgetBurn](" in entries["kipwatch_detection_delay_seconds"]
     assert "Alerts" not in entries["kipwatch_state_bytes"]

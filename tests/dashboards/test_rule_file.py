@@ -64,7 +64,7 @@ def test_a_range_holds_several_scrapes(rule: dict[str, Any]) -> None:
 def test_a_recording_is_named_by_its_level_its_metric_and_its_operation(recording: dict[str, Any]) -> None:
     """And what it is said to be of is in its expression."""
     level, metric, operation = recording["record"].split(":")
-    assert re.fullmatch(r"(rule|job|instance)(_software)?", level)
+    assert re.fullmatch(r"(rule|job|instance)(_software|_listener)?", level)
     assert re.search(r"\d[smhd]$", operation)
     stems = [re.sub("_(total|seconds|bytes).*$", "", name) for name in metrics_in(recording["expr"])]
     assert any(metric.startswith(stem) for stem in stems)
@@ -74,6 +74,7 @@ def test_a_recording_is_named_by_its_level_its_metric_and_its_operation(recordin
 @each_recording
 def test_every_recording_is_used(recording: dict[str, Any]) -> None:
     queries = [rule["expr"] for rule in RULES]
+    queries += [text for rule in RULES for text in rule.get("annotations", {}).values()]
     queries += [target["expr"] for _, panel in PANELS for target in panel["targets"]]
     assert any(recording["record"] in query for query in queries)
 

@@ -29,7 +29,7 @@ class Rows(NamedTuple):
     `connections` (int64) are numbers from 0. `described` (int64) numbers a broker's description of itself, or
     is NOT_DESCRIBED. `heartbeats` (int64) numbers the body of a heartbeat or its response, or is
     NO_HEARTBEAT, or HIDDEN_HEARTBEAT for what may hide one. `statements` and sequences are int64, `kinds` and
-    `pairings` uint8, `expects_response` bool.
+    `pairings` uint8, `expects_response` bool. `sizes` (int64) are lengths on the wire.
     """
 
     connections: NDArray[np.int64]
@@ -41,13 +41,14 @@ class Rows(NamedTuple):
     statements: NDArray[np.int64]
     described: NDArray[np.int64]
     heartbeats: NDArray[np.int64]
+    sizes: NDArray[np.int64]
 
 
 class Folded(NamedTuple):
     """One element per folded observation, by connection and in order: its first and last row, and its count.
 
-    `previous` is the last row but one, -1 if there is only one. `paired_sequences` are those after folding.
-    All are int64.
+    `previous` is the last row but one, -1 if there is only one. `paired_sequences` are those after folding,
+    `sizes` the sums of all rows. All are int64.
     """
 
     first: NDArray[np.int64]
@@ -55,6 +56,7 @@ class Folded(NamedTuple):
     previous: NDArray[np.int64]
     counts: NDArray[np.int64]
     paired_sequences: NDArray[np.int64]
+    sizes: NDArray[np.int64]
 
 
 def fold_rows(rows: Rows, ids: NDArray[np.int64], said_before: SaidBefore) -> Folded:
@@ -209,6 +211,7 @@ def _fold(  # noqa: PLR0912, PLR0915, PLR0917 - one walk, and compiled functions
                     folded.previous[place] = folded.last[place]
                     folded.last[place] = row
                     folded.counts[place] += 1
+                    folded.sizes[place] += rows.sizes[row]
                     joined[at] = rows.sequences[folded.first[place]]
                     continue
                 slots[slot, 0] = generation
@@ -217,6 +220,7 @@ def _fold(  # noqa: PLR0912, PLR0915, PLR0917 - one walk, and compiled functions
             folded.last[count] = row
             folded.previous[count] = -1
             folded.counts[count] = 1
+            folded.sizes[count] = rows.sizes[row]
             folded.paired_sequences[count] = paired
             places[count] = statement
             joined[at] = sequence

@@ -159,6 +159,7 @@ def _rows(arrival: Arrival, observed: _Observed, order: _Integers, connections: 
         numbers[places],
         described[places],
         heartbeats[places],
+        arrival.column(frames.true_lengths, "true_length")[order],
     )
 
 
@@ -177,6 +178,7 @@ def _occurrences(arrival: Arrival, observed: _Observed, order: _Integers, folded
         folded.counts.tolist(),
         observed.correlation_ids[first].tolist(),
         folded.paired_sequences.tolist(),
+        folded.sizes.tolist(),
         strict=True,
     )
     return list(starmap(Occurrence, columns))

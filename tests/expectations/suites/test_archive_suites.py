@@ -94,12 +94,14 @@ OF_EACH: dict[str, Change] = {
     "columns-complete": every("surplus", 0),
     "table-version": value("table_version", VERSION + 1),
     "file-of-a-batch": value("file", "copy of q.parquet"),
+    "files-of-the-batch": value("missing", "groups/day=2026-05-28/q-000000000000.parquet"),
     "row-in-its-day": value("day", "2026-01-01"),
 }
 OWN: dict[str, dict[str, Change]] = {
     "usage": {
         "time-plausible": value("minute", SOON),
-        "requests-counted": value("requests", 0),
+        "requests-counted": value("requests", -1),
+        "request-bytes-plausible": value("bytes_beyond", -1),
         "usage-once": twice,
         "usage-was-checked": value("is_checked", False),
         "api-known": value("api", "Fetsch"),
@@ -221,6 +223,9 @@ def test_each_fault_fails_its_own_expectation(
     assert expectation in failed(auditing, table, change(tables[table]))
 
 
+LOST = ("coverage", "files-of-the-batch")
+
+
 def damaged(archive: Path, folder: Path) -> Path:
     return Path(shutil.copytree(archive, folder / "damaged"))
 
@@ -241,10 +246,20 @@ def only(folder: Path, table: str, batch: int = 0) -> Path:
 @pytest.mark.parametrize(
     ("table", "faults"),
     [
-        ("usage", {("coverage", "checked-was-used")}),
-        ("coverage", {("usage", "usage-was-checked"), ("findings", "finding-was-counted")}),
-        ("findings", {("coverage", "violation-was-found")}),
-        ("brokers", {("connections", "ranges-told")}),
+        ("usage", {("coverage", "checked-was-used"), LOST}),
+        (
+            "coverage",
+            {
+                ("usage", "usage-was-checked"),
+                ("findings", "finding-was-counted"),
+                ("brokers", "files-of-the-batch"),
+            },
+        ),
+        ("findings", {("coverage", "violation-was-found"), LOST}),
+        ("brokers", {("connections", "ranges-told"), LOST}),
+        ("connections", {LOST}),
+        ("groups", {LOST}),
+        ("errors", {LOST}),
     ],
 )
 def test_a_dropped_file_is_named(
@@ -272,7 +287,7 @@ def test_a_file_on_another_day_is_named(archive: Path, auditing: ModuleType, tmp
     other.mkdir()
     moved = only(folder, "usage")
     moved.rename(other / moved.name)
-    assert named(auditing, folder) == {("usage", "row-in-its-day")}
+    assert named(auditing, folder) == {("usage", "row-in-its-day"), LOST}
 
 
 @pytest.mark.slow
@@ -294,3 +309,6 @@ def test_an_archive_whose_days_were_merged_is_green(
     merged = Archive(str(folder), default_schemas().api_names).compact("q", before="2027-01-01", below=9)
     assert merged
     assert named(auditing, folder) == set()
+    (lost,) = (folder / "groups").rglob("*.parquet")
+    lost.unlink()
+    assert named(auditing, folder) == {LOST}

@@ -200,25 +200,30 @@ def test_the_page_describes_every_column() -> None:
         assert undescribed == [], table.name
 
 
+def archive_of_everything(folder: Path) -> None:
+    """Write an archive of an old client, a nameless one, an error, a finding and groups."""
+    old = Use(NOON, "c", "L", "librdkafka", "0.11", "old", 1, 2)
+    nameless = Use(NOON, "c", "L", None, None, None, 3, 0)
+    usage = [Usage(old, {1: 4, 3: 1}), Usage(nameless, {1: 2}, {6: 1})]
+    never = Report(1, usage=usage, checks_at={"L": {"kip1313/instance-id-zero": {"undecided": 1}}})
+    broken = judged(violating())
+    for finding in broken.findings:
+        finding.first_captured_at = NOON * MINUTE
+    Archive(str(folder), NAMES).write(
+        "q", 0, [broken, never, judged(grouped()), judged(upgraded()), judged(silent())]
+    )
+
+
 def page_queries() -> list[str]:
     """The queries of the page, without the code that loads a table."""
-    page = PAGE.read_text().partition("## Queries\n")[2]
+    page = PAGE.read_text().partition("## Queries with pandas\n")[2]
     return re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)[1:]
 
 
 @pytest.mark.parametrize("query", page_queries())
 def test_the_queries_of_the_page_find_rows(query: str, tmp_path: Path) -> None:
     """Each finds something in an archive of an old client, a nameless one, an error, a finding and groups."""
-    old = Use(NOON, "c", "L", "librdkafka", "0.11", "old", 1, 2)
-    nameless = Use(NOON, "c", "L", None, None, None, 3, 0)
-    usage = [Usage(old, {1: 4, 3: 1}), Usage(nameless, {1: 2}, {6: 1})]
-    never = Report(1, usage=usage, checks={"kip1313/instance-id-zero": {"undecided": 1}})
-    broken = judged(violating())
-    for finding in broken.findings:
-        finding.first_captured_at = NOON * MINUTE
-    Archive(str(tmp_path), NAMES).write(
-        "q", 0, [broken, never, judged(grouped()), judged(upgraded()), judged(silent())]
-    )
+    archive_of_everything(tmp_path)
     names: dict[str, Any] = {
         table.name: ds.dataset(tmp_path / table.name, partitioning="hive").to_table().to_pandas()
         for table in TABLES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -142,6 +143,17 @@ def test_the_page_shows_suppressed_findings_with_their_reason(kipwatch: Kipwatch
     page = tmp_path / "fleet.html"
     kipwatch("report", "--config", tmp_path / "kipwatch.toml", "--html", page, planted.CAPTURE)
     assert "until 2999-01-01: a test" in page.read_text()
+
+
+def test_a_report_on_an_archive_names_the_files_that_are_missing(
+    kipwatch: Kipwatch, archive: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(archive, tmp_path / "damaged")
+    assert kipwatch("report", "--upgrade-to", "4.4.0", folder).errors == ""
+    (lost,) = (folder / "connections").rglob("*.parquet")
+    lost.unlink()
+    errors = kipwatch("report", "--upgrade-to", "4.4.0", folder).errors
+    assert f"lacks {lost.relative_to(folder)}" in errors and "kipwatch audit --archive" in errors
 
 
 @pytest.fixture(scope="module")

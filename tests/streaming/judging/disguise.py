@@ -60,6 +60,7 @@ def _occurrence(given: Occurrence, turn: int) -> Occurrence:
         given.count,
         None if given.correlation_id is None else given.correlation_id + turn,
         given.paired_sequence * 7 * turn,
+        given.size,
     )
 
 

@@ -238,7 +238,9 @@ def comparable(report: Report) -> object:
     raw["findings"] = sorted(raw["findings"], key=lambda finding: finding["id"])
     *changes, further = raw["changes"]
     raw["changes"] = [*(sorted(map(str, kind)) for kind in changes), further]
-    return raw | {name: sorted(map(str, raw[name])) for name in ("offences", "claims", "usage")}
+    return raw | {
+        name: sorted(map(str, raw[name])) for name in ("offences", "claims", "usage", "requests", "brokers")
+    }
 
 
 @pytest.mark.slow

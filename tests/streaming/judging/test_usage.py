@@ -79,7 +79,8 @@ def test_each_error_code_of_a_response_counts_and_none_is_no_error() -> None:
     count = UsageCount()
     for errors in ((0, 3), (3, 5), (0,), None):
         response = Statement(Kind.RESPONSE, api_key=3, api_version=12, errors=errors)
-        count.add(window(msgspec.structs.replace(response, pairing=Pairing.MATCHED)), SPEAKER, "L")
+        matched = msgspec.structs.replace(response, pairing=Pairing.MATCHED)
+        count.spoken(SPEAKER, "L").add(window(matched))
     (usage,) = count.report()
     assert usage.errors == {3: 2, 5: 1}
     assert usage.requests == {}
@@ -89,12 +90,50 @@ def test_clients_beyond_the_limit_fold_and_their_requests_still_count() -> None:
     count = UsageCount()
     request = Statement(Kind.REQUEST, api_key=3, api_version=12, header_version=2)
     for number in range(LIMIT + 10):
-        count.add(window(request, request), SPEAKER._replace(client_id=f"app {number}"), "L")
+        count.spoken(SPEAKER._replace(client_id=f"app {number}"), "L").add(window(request, request))
     unknown = Statement(Kind.REQUEST, known=False, api_key=999, api_version=7)
-    count.add(window(unknown), SPEAKER._replace(client_id="last"), "L")
+    count.spoken(SPEAKER._replace(client_id="last"), "L").add(window(unknown))
     usage = count.report()
     folded = {each.use.api_key: each for each in usage if each.use.folded}
     assert len(usage) == LIMIT + 2
     assert folded[3].requests == {2: 20}
     assert folded[-1].requests == {-1: 1}
     assert all(each.use.client_id is None and each.use.software_name is None for each in folded.values())
+
+
+def test_bytes_and_connections_count_by_header_version() -> None:
+    exchange, bucket = Exchange(), Bucket()
+    exchange.negotiate(client_id="app")
+    for _ in range(3):
+        exchange.respond(exchange.request("Metadata", 12, client_id="app"))
+    usage = step().process(0, bucket, windows(exchange)).usage
+    for kind, counted in (
+        (Kind.REQUEST, sum(sum(each.request_bytes.values()) for each in usage)),
+        (Kind.RESPONSE, sum(each.response_bytes for each in usage)),
+    ):
+        sizes = [4 + record.true_length for record in exchange.records if record.kind is kind]
+        assert counted == sum(sizes) > 4 * len(sizes)
+    assert all(set(each.connections.values()) == {1} for each in usage)
+
+
+def test_a_connection_counts_once_however_often_it_sends() -> None:
+    count = UsageCount()
+    request = Statement(Kind.REQUEST, api_key=3, api_version=12, header_version=2)
+    for number in range(3):
+        given = window(request, request)
+        key = msgspec.structs.replace(given.connection, id=bytes([number % 2]) * 16)
+        count.spoken(SPEAKER, "L").add(given._replace(connection=key))
+    (usage,) = count.report()
+    assert (usage.requests, usage.connections) == ({2: 6}, {2: 2})
+
+
+def test_requests_are_counted_for_metrics_as_they_are_for_the_archive() -> None:
+    exchange, bucket, judging = Exchange(), Bucket(), step()
+    exchange.negotiate(client_id="app")
+    exchange.request("Metadata", 12, client_id="app")
+    first, again = (judging.process(0, bucket, windows(exchange)) for _ in range(2))
+    counted = Counter[tuple[str, int]]()
+    for each in first.requests:
+        counted[NAMES[each.api_key], each.api_version] += each.count
+    assert counted == requests_of(first.usage)
+    assert again.requests == []

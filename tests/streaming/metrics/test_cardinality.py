@@ -43,7 +43,7 @@ def report() -> Report:
         one.client_software_version = "1.0"
         outcome.count_offence(one)
     tally = Tally({})
-    tally.add(outcome)
+    tally.add(outcome, "WATCHED")
     made = tally.report(0)
     made.open_connections = [
         OpenConnections(f"software-{name}", "1.0", "WATCHED", EACH) for name in range(NAMES)
@@ -75,7 +75,7 @@ def test_what_is_counted_as_other_is_counted(page: Page) -> None:
 
 
 def test_no_check_is_lost(page: Page) -> None:
-    assert page["kipwatch_rule_checks_total"][RULE, "violates"] == CLIENTS
+    assert page["kipwatch_rule_checks_total"]["WATCHED", RULE, "violates"] == CLIENTS
 
 
 def test_the_page_stays_small(page: Page) -> None:

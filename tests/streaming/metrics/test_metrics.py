@@ -49,7 +49,7 @@ def test_every_check_is_there_at_zero_before_anything_happened() -> None:
     samples = page(application().registry)
     for rule in RULES:
         for verdict in Verdict:
-            assert samples["kipwatch_rule_checks_total", (rule, verdict)] == 0
+            assert samples["kipwatch_rule_checks_total", ("", rule, verdict)] == 0
 
 
 def test_every_reason_for_an_ending_is_there_at_zero_and_counted() -> None:

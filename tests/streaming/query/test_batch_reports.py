@@ -40,7 +40,7 @@ def found(bucket: int) -> Iterator[Finding]:
 
 
 def test_a_report_travels_unchanged() -> None:
-    report = Report(7, list(found(0))[:3], checks={"rule": {"violates": 3}}, captured={5: 1})
+    report = Report(7, list(found(0))[:3], checks_at={"L": {"rule": {"violates": 3}}}, captured={5: 1})
     assert unpack_report(pack_report(report)) == report
 
 

@@ -27,7 +27,7 @@ def report(bucket: int = 0, connections: int = 1) -> Report:
     offence = Offence(RULE, "violation", "client", "tester", "1.0")
     return Report(
         bucket,
-        checks={RULE: {"conforms": 3, "violates": 2}},
+        checks_at={"WATCHED": {RULE: {"conforms": 3, "violates": 2}}},
         offences=[(offence, 2)],
         frames={"Metadata": {"request": 5}},
         undecodable={"truncated": 1},
@@ -41,9 +41,9 @@ def report(bucket: int = 0, connections: int = 1) -> Report:
 def counts(page: Page) -> list[float | None]:
     software = {"client_software_name": "tester", "client_software_version": "1.0"}
     return [
-        page.value("kipwatch_rule_checks_total", rule=RULE, verdict="conforms"),
-        page.value("kipwatch_rule_checks_total", rule=RULE, verdict="violates"),
-        page.value("kipwatch_rule_checks_total", rule=RULE, verdict="undecided"),
+        page.value("kipwatch_rule_checks_total", rule=RULE, verdict="conforms", listener="WATCHED"),
+        page.value("kipwatch_rule_checks_total", rule=RULE, verdict="violates", listener="WATCHED"),
+        page.value("kipwatch_rule_checks_total", rule=RULE, verdict="undecided", listener=""),
         page.value("kipwatch_findings_total", rule=RULE, level="violation", role="client", **software),
         page.value("kipwatch_frames_total", api="Metadata", kind="request"),
         page.value("kipwatch_undecodable_frames_total", reason="truncated"),

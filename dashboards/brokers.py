@@ -1,0 +1,125 @@
+"""The Brokers dashboard: what brokers advertise, and whether those of a cluster advertise the same."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders import dashboard as builder
+
+from dashboards import fleet_queries, links, panels, queries, tables, variables
+from dashboards.layout import dashboard as laid_out
+from dashboards.panels import AMBER, GREEN
+from dashboards.tables import API, FEATURES, HIGHEST, LOWEST, VERSIONS
+
+NO_BROKER = "no client has asked a broker for its versions since kipwatch was started"
+
+
+def dashboard() -> builder.Dashboard:
+    """Return the dashboard about brokers."""
+    return laid_out(
+        links.BROKERS,
+        "Kafka protocol: brokers",
+        "What brokers advertise: versions (KIP-35) and features (KIP-584). Equal ones have one ID.",
+        [variables.clusters()],
+        {
+            "Do all offer the same?": [_brokers(), _offers(), _count(), _each(), _different()],
+            "When did that change?": [_changes()],
+            "What do they offer?": [_features(), _ranges()],
+        },
+    )
+
+
+def _brokers() -> panels.Panel:
+    return panels.stat_panel(
+        "Brokers",
+        "How many broker addresses answered a client since kipwatch was started.",
+        {"brokers": fleet_queries.BROKER_COUNT},
+        unit=panels.COUNT,
+        span=8,
+    )
+
+
+def _offers() -> panels.Panel:
+    return panels.stat_panel(
+        "Different versions",
+        "How many different lists of versions they advertise. More than one in a cluster is normal amid an "
+        "upgrade, and a mistake for long.",
+        {"lists": fleet_queries.OFFERS},
+        unit=panels.COUNT,
+        steps=[(0, GREEN), (2, AMBER)],
+        span=8,
+    )
+
+
+def _count() -> panels.Panel:
+    return panels.stat_panel(
+        "APIs that differ",
+        "How many APIs not all brokers offer in the same versions.",
+        {"APIs": fleet_queries.DIFFERENT_COUNT},
+        unit=panels.COUNT,
+        steps=[(0, GREEN), (1, AMBER)],
+        span=8,
+    )
+
+
+def _each() -> panels.Panel:
+    return tables.table_panel(
+        "What each broker advertises",
+        "Each broker address with the IDs of what it advertised last: equal IDs stand for equal lists.",
+        {"Known": fleet_queries.BROKERS},
+        [
+            tables.Column("cluster", "Cluster", 200),
+            tables.Column("listener", "Listener", 200),
+            tables.Column("broker", "Broker", 200),
+            VERSIONS,
+            FEATURES,
+        ],
+        empty=NO_BROKER,
+    )
+
+
+def _different() -> panels.Panel:
+    return tables.table_panel(
+        "Where brokers differ",
+        "The versions of each API that not all brokers offer alike.",
+        {"Known": fleet_queries.DIFFERENT},
+        [API, LOWEST, HIGHEST, VERSIONS],
+        empty="all brokers offer the same versions",
+    )
+
+
+def _changes() -> panels.Panel:
+    graph = panels.graph_panel(
+        "Changed versions",
+        "How often brokers of a listener advertised versions that they had not advertised before.",
+        {"{{listener}}": fleet_queries.CHANGES},
+        unit=panels.COUNT,
+        span=24,
+        empty="no broker has changed its versions since kipwatch was started",
+    )
+    return panels.stacked_bars(graph, queries.STEP)
+
+
+def _features() -> panels.Panel:
+    return tables.table_panel(
+        "Advertised features",
+        "The features that brokers support, and those that the cluster has finalized, with their levels.",
+        {"Known": fleet_queries.FEATURES},
+        [
+            tables.Column("feature", "Feature", 250),
+            tables.Column("kind", "Kind", 100),
+            LOWEST,
+            HIGHEST,
+            FEATURES,
+        ],
+        empty=NO_BROKER,
+    )
+
+
+def _ranges() -> panels.Panel:
+    return tables.table_panel(
+        "Advertised versions",
+        "The versions of each API that brokers offer.",
+        {"Known": fleet_queries.RANGES},
+        [API, LOWEST, HIGHEST, VERSIONS],
+        height=2 * panels.GRAPH_HEIGHT,
+        empty=NO_BROKER,
+    )

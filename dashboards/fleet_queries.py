@@ -1,0 +1,133 @@
+"""What the dashboards ask Prometheus about the fleet: requests, group protocols, and what brokers offer."""
+
+from __future__ import annotations
+
+from dashboards.promql import findings, grown, one_of, select, share, stepped, total
+from dashboards.queries import INTERVAL, JOB, MOST_OPEN_BY_SOFTWARE, RANGE, RATE, SOFTWARE, or_zero
+from expectations.report.upgrade import Fate
+from streaming.metrics import definitions as metrics
+from streaming.metrics.software_labels import FORMER
+
+NAME = "client_software_name"
+VERSION = ("api", "version")
+CLUSTER = 'cluster=~"$cluster"'
+GHOST = "kip1082/member-ghost"
+REBOOTSTRAP_REPEATED = "kip1242/rebootstrap-with-ids"
+CLASSIC_HEARTBEAT = "Heartbeat"
+GROUP_HEARTBEATS = ("ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat")
+_SOURCE = ("job", "instance")
+_COUNTED = f'{NAME}!="{FORMER}"'
+"""What is counted as former was counted under the software's name before."""
+
+
+def requests(*matchers: str) -> str:
+    """A selector of the requests of the chosen software."""
+    return select(metrics.REQUESTS, JOB, SOFTWARE, _COUNTED, *matchers)
+
+
+def sent(*by: str, of: str) -> str:
+    """Requests over the range by some labels, those without any left out."""
+    return f"round({total(grown(of, RANGE), *by)}) > 0"
+
+
+def sent_rate(*by: str, of: str) -> str:
+    """Requests a second at each step, by some labels."""
+    return total(f"rate({of}[{RATE}])", *by)
+
+
+def known_as(expression: str, *matchers: str) -> str:
+    """Requests of API versions of which something is known, with fate and header as further labels.
+
+    One word on a version counts, if the schemas changed within the range.
+    """
+    known = f"last_over_time({select(metrics.API_VERSIONS, JOB, *matchers)}[{RANGE}])"
+    key = ", ".join((*_SOURCE, *VERSION))
+    return f"{expression} * on ({key}) group_left (fate, header) topk by ({key}) (1, {known})"
+
+
+def fated(*fates: Fate) -> str:
+    """Requests over the range of API versions with these fates."""
+    return known_as(total(grown(requests(), RANGE), *_SOURCE, *VERSION, NAME), one_of("fate", fates))
+
+
+def fated_by(*by: str, fates: tuple[Fate, ...]) -> str:
+    """Requests over the range of API versions with these fates by some labels, those without any left out."""
+    return f"round({total(fated(*fates), *by)}) > 0"
+
+
+def fated_rate(*by: str, fates: tuple[Fate, ...]) -> str:
+    """Requests a second of API versions with these fates, by some labels."""
+    return total(known_as(sent_rate(*_SOURCE, *VERSION, NAME, of=requests()), one_of("fate", fates)), *by)
+
+
+REMOVED = or_zero(f"round({total(fated(Fate.REMOVED))})")
+DEPRECATED = or_zero(f"round({total(fated(Fate.DEPRECATED))})")
+BREAKING = or_zero(f"count({fated_by(NAME, fates=(Fate.REMOVED,))})")
+SENT = total(grown(requests(), RANGE))
+
+_IN_HEADER_3 = 'header="3"'
+_HEADER_3 = known_as(total(grown(requests(), RANGE), *_SOURCE, *VERSION), _IN_HEADER_3)
+_HEADER_3_RATE = known_as(sent_rate(*_SOURCE, *VERSION, NAME, of=requests()), _IN_HEADER_3)
+HEADER_3_SHARE = or_zero(share(total(_HEADER_3), SENT))
+HEADER_3_TREND = f"{total(_HEADER_3_RATE, NAME)} / ({sent_rate(NAME, of=requests())} > 0)"
+
+
+def _ids(*matchers: str) -> str:
+    return total(grown(select(metrics.BROKER_IDS, JOB, SOFTWARE, _COUNTED, *matchers), RANGE))
+
+
+IDS_SHARE = or_zero(share(_ids('ids="given"'), _ids()))
+"""The share of ApiVersions requests of version 5 or later that name the broker that they mean to reach."""
+
+_HEARTBEATS = requests(one_of("api", (CLASSIC_HEARTBEAT, *GROUP_HEARTBEATS)))
+_CLASSIC = requests(one_of("api", [CLASSIC_HEARTBEAT]))
+
+
+def _by_protocol(expression: str) -> str:
+    """Give heartbeats the protocol of their group as a label."""
+    classic = f'label_replace({expression}, "protocol", "Classic", "api", "{CLASSIC_HEARTBEAT}")'
+    return f'label_replace({classic}, "protocol", "$1", "api", "(.+)GroupHeartbeat")'
+
+
+HEARTBEATS_BY_PROTOCOL = _by_protocol(sent_rate("api", of=_HEARTBEATS))
+HEARTBEATS_BY_CLIENT = _by_protocol(sent(NAME, *VERSION, of=_HEARTBEATS))
+CLASSIC_BY_CLIENT = sent_rate(NAME, of=_CLASSIC)
+CLASSIC_CLIENTS = or_zero(f"count({sent(NAME, of=_CLASSIC)})")
+NEW_PROTOCOL_SHARE = or_zero(
+    share(total(grown(requests(one_of("api", GROUP_HEARTBEATS)), RANGE)), total(grown(_HEARTBEATS, RANGE)))
+)
+
+_BROKERS = select(metrics.BROKERS, JOB, CLUSTER)
+_VERSIONS_IN_USE = f"group by (versions) ({_BROKERS})"
+_FEATURES_IN_USE = f"group by (features) ({_BROKERS})"
+_VERSIONS = f"({select(metrics.ADVERTISED_VERSIONS, JOB)} and on (versions) {_VERSIONS_IN_USE})"
+_FEATURES = f"({select(metrics.ADVERTISED_FEATURES, JOB)} and on (features) {_FEATURES_IN_USE})"
+BROKERS = f"max by (cluster, listener, broker, versions, features) ({_BROKERS})"
+BROKER_COUNT = or_zero(f"count({BROKERS})")
+OFFERS = or_zero(f"count({_VERSIONS_IN_USE})")
+RANGES = f"max by (api, lowest, highest, versions) {_VERSIONS}"
+FEATURES = f"max by (feature, kind, lowest, highest, features) {_FEATURES}"
+_SAME = f"count by (api, lowest, highest) (group by (api, lowest, highest, versions) {_VERSIONS})"
+DIFFERENT = f"{RANGES} unless on (api, lowest, highest) ({_SAME} == scalar(count({_VERSIONS_IN_USE})))"
+DIFFERENT_COUNT = or_zero(f"count(group by (api) ({DIFFERENT}))")
+CHANGES = total(stepped(select(metrics.RANGES_CHANGES, JOB), INTERVAL), "listener")
+
+
+def _offences(*matchers: str) -> str:
+    return grown(findings(JOB, SOFTWARE, *matchers), RANGE)
+
+
+def offences_by(*by: str, of: str = ".+") -> str:
+    """Offences of the chosen software over the range by some labels. `of` is a pattern of rules."""
+    chosen = _offences(f'rule=~"{of}"')
+    return f"round({total(chosen, *by)}) > 0"
+
+
+OFFENCES = or_zero(f"round({total(_offences())})")
+GHOSTS = or_zero(f"round({total(_offences(one_of('rule', [GHOST])))})")
+_REBOOTSTRAPS = select(metrics.RULE_CHECKS, JOB, one_of("rule", [REBOOTSTRAP_REPEATED]))
+REBOOTSTRAPS = f"round({total(grown(_REBOOTSTRAPS, RANGE), 'verdict')})"
+"""How often the next connection after a rebootstrap gave up the IDs (conforms), or showed them again."""
+VERSIONS_SEEN = or_zero(f"count({MOST_OPEN_BY_SOFTWARE})")
+RELEASES = f"group by (kafka) ({select(metrics.BUILD_INFO, JOB)})"
+OPEN = or_zero(total(select(metrics.CONNECTIONS, JOB, SOFTWARE)))

@@ -1,0 +1,136 @@
+"""The Upgrade dashboard: whose requests the release of the loaded schemas refuses or deprecates."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders import dashboard as builder
+from grafana_foundation_sdk.models.common import BigValueTextMode
+
+from dashboards import fleet_queries, links, panels, tables, variables
+from dashboards.layout import dashboard as laid_out
+from dashboards.panels import AMBER, GREEN, RED
+from dashboards.tables import API, API_VERSION, SENDER
+from expectations.report.upgrade import Fate
+
+NOT_ASKED = "`kipwatch report --upgrade-to` tells who could negotiate another version, and by client ID."
+NOBODY = "every request is kept by the release, or none was read"
+BY_VERSION = (fleet_queries.NAME, *fleet_queries.VERSION)
+
+
+def dashboard() -> builder.Dashboard:
+    """Return the dashboard to look at before brokers are upgraded."""
+    return laid_out(
+        links.UPGRADE,
+        "Kafka protocol: upgrade",
+        "What would break if the brokers ran the Kafka release whose schemas are loaded.",
+        [variables.requesting()],
+        {
+            "Who would break?": [_removed(), _breaking(), _deprecated(), _release(), _who(), _soon()],
+            "Does it get better?": [_trend(), _fates()],
+            "Who sends what?": [_versions()],
+        },
+    )
+
+
+def _removed() -> panels.Panel:
+    return panels.stat_panel(
+        "Requests that would be refused",
+        f"Requests over the range at API versions that the release does not have (KIP-896). {NOT_ASKED}",
+        {"requests": fleet_queries.REMOVED},
+        unit=panels.COUNT,
+        steps=[(0, GREEN), (1, RED)],
+        span=6,
+    )
+
+
+def _breaking() -> panels.Panel:
+    return panels.stat_panel(
+        "Client software that would break",
+        "How many names of client software sent such requests, unknown ones as one.",
+        {"software": fleet_queries.BREAKING},
+        unit=panels.COUNT,
+        steps=[(0, GREEN), (1, RED)],
+        span=6,
+    )
+
+
+def _deprecated() -> panels.Panel:
+    return panels.stat_panel(
+        "Requests at deprecated versions",
+        "Requests over the range at API versions that the release has, and a later one will not have.",
+        {"requests": fleet_queries.DEPRECATED},
+        unit=panels.COUNT,
+        steps=[(0, GREEN), (1, AMBER)],
+        span=6,
+    )
+
+
+def _release() -> panels.Panel:
+    panel = panels.stat_panel(
+        "Kafka release",
+        "The release whose schemas are loaded: the setting `schemas` names another.",
+        {"{{kafka}}": fleet_queries.RELEASES},
+        unit=panels.COUNT,
+        span=6,
+    )
+    return panel.text_mode(BigValueTextMode.NAME)
+
+
+def _who() -> panels.Panel:
+    return tables.table_panel(
+        "Who would break, and by what",
+        f"Client software by the API versions that the release does not have, by traffic. {NOT_ASKED}",
+        {"Requests": fleet_queries.fated_by(*BY_VERSION, fates=(Fate.REMOVED,))},
+        [SENDER, API, API_VERSION, tables.count("Requests")],
+        span=24,
+        empty=NOBODY,
+        sort=["Requests"],
+    )
+
+
+def _soon() -> panels.Panel:
+    return tables.table_panel(
+        "Who should move on",
+        "Client software by the API versions that the release deprecates, by traffic.",
+        {"Requests": fleet_queries.fated_by(*BY_VERSION, fates=(Fate.DEPRECATED,))},
+        [SENDER, API, API_VERSION, tables.count("Requests")],
+        span=24,
+        empty=NOBODY,
+        sort=["Requests"],
+    )
+
+
+def _trend() -> panels.Panel:
+    return panels.graph_panel(
+        "Requests that would be refused, by software",
+        "As owners upgrade their clients, the lines go to nothing.",
+        {"{{client_software_name}}": fleet_queries.fated_rate(fleet_queries.NAME, fates=(Fate.REMOVED,))},
+        unit=panels.REQUESTS_PER_SECOND,
+        span=12,
+        empty=NOBODY,
+    )
+
+
+def _fates() -> panels.Panel:
+    graph = panels.graph_panel(
+        "Requests by fate",
+        "All requests by what the release does with their version: it keeps, deprecates or has removed it.",
+        {"{{fate}}": fleet_queries.fated_rate("fate", fates=tuple(Fate))},
+        unit=panels.REQUESTS_PER_SECOND,
+        span=12,
+        empty="no request was read in the range",
+    )
+    for fate, colour in ((Fate.KEPT, GREEN), (Fate.DEPRECATED, AMBER), (Fate.REMOVED, RED)):
+        graph.override_by_name(str(fate), panels.fixed(colour))
+    return graph
+
+
+def _versions() -> panels.Panel:
+    return tables.table_panel(
+        "Requests by software and version",
+        "Every API version that each client software sent over the range, and its fate in the release.",
+        {"Requests": fleet_queries.fated_by(*BY_VERSION, "fate", fates=tuple(Fate))},
+        [SENDER, API, API_VERSION, tables.FATE, tables.count("Requests")],
+        span=24,
+        empty="no request was read in the range",
+        sort=["Requests"],
+    )

@@ -1,0 +1,105 @@
+"""Requests as metrics: each once, by bounded labels, whatever clients send; no count is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from decoders.schema.registry import default_schemas
+from expectations.report.upgrade import fate_of
+from streaming.judging.report import Report, Requests
+from streaming.metrics.label_slots import LEAVES_AFTER, MINUTE
+from streaming.metrics.label_values import OTHER, UNKNOWN
+from streaming.metrics.software_labels import FORMER
+from streaming.query.application_metrics import ApplicationMetrics
+from streaming.query.metrics_sink import MetricsSink
+
+LIMIT = 5
+FETCH, METADATA, API_VERSIONS = 1, 3, 18
+REQUESTS = "kipwatch_requests_total"
+
+
+class Page:
+    """The metrics of an application that counts requests."""
+
+    def __init__(self) -> None:
+        self.metrics = ApplicationMetrics([], version="0.1.0", kafka="4.4.0", label_limit=LIMIT)
+        self.sink = MetricsSink(self.metrics)
+
+    def samples(self, name: str) -> dict[tuple[str, ...], float]:
+        """The samples of a metric by label values, in the order of the labels' names."""
+        return {
+            tuple(sample.labels[label] for label in sorted(sample.labels)): sample.value
+            for family in self.metrics.registry.collect()
+            for sample in family.samples
+            if sample.name == name
+        }
+
+
+@pytest.fixture
+def page() -> Page:
+    return Page()
+
+
+def sent(
+    api_key: int, version: int, name: str | None, count: int = 1, *, gives_ids: bool = False
+) -> Requests:
+    return Requests(api_key, version, name, gives_ids, count)
+
+
+def test_requests_count_by_api_version_and_software_and_a_repeated_batch_once(page: Page) -> None:
+    report = Report(0, requests=[sent(FETCH, 16, "java", 3), sent(FETCH, 16, None, 2), sent(999, 7, "java")])
+    for batch in (0, 0, 1):
+        page.sink.add_batch(batch, [report])
+    assert page.samples(REQUESTS) == {
+        ("Fetch", "java", "16"): 6,
+        ("Fetch", UNKNOWN, "16"): 4,
+        (UNKNOWN, "java", UNKNOWN): 2,
+    }
+
+
+def test_the_fate_of_each_version_in_the_release_is_beside_it(page: Page) -> None:
+    removed = next(v for v in range(20) if fate_of(FETCH, v, default_schemas()) == "removed")
+    page.metrics.requests.count([sent(FETCH, 16, "java"), sent(FETCH, removed, "old"), sent(999, 7, "java")])
+    shown = page.samples("kipwatch_api_version_info")
+    assert shown == {("Fetch", "kept", "2", "16"): 1, ("Fetch", "removed", "1", str(removed)): 1}
+
+
+def test_invented_names_are_counted_as_other_and_no_request_is_lost(page: Page) -> None:
+    invented = [sent(METADATA, 12, f"invented-{number}") for number in range(100)]
+    page.metrics.requests.count([*invented, sent(METADATA, 12, "java", 50)])
+    shown = page.samples(REQUESTS)
+    assert len(shown) == LIMIT + 1
+    assert shown["Metadata", "java", "12"] == 50
+    assert sum(shown.values()) == 150
+
+
+def test_versions_beyond_the_limit_cost_only_the_software_that_sends_them(page: Page) -> None:
+    page.metrics.requests.count([sent(FETCH, version, "fuzzer") for version in range(1000, 1100)])
+    page.metrics.requests.count([sent(FETCH, 16, "java")])
+    shown = page.samples(REQUESTS)
+    assert shown[OTHER, "fuzzer", OTHER] == 100 - LIMIT
+    assert shown["Fetch", "java", "16"] == 1
+    assert page.samples("kipwatch_label_overflow_total") == {(): 100 - LIMIT}
+
+
+def test_software_that_loses_its_series_is_counted_as_former(page: Page) -> None:
+    page.metrics.reassign_labels(0.0)
+    names = [f"old-{number}" for number in range(LIMIT)]
+    page.metrics.requests.count([sent(API_VERSIONS, 5, name, 2) for name in names])
+    now = 0.0
+    for _ in range(int(LEAVES_AFTER / MINUTE) + 30):
+        now += MINUTE
+        page.metrics.show_connections({(("java", "1"), "L"): 9})
+        page.metrics.reassign_labels(now)
+    page.metrics.requests.count([sent(API_VERSIONS, 5, "java")])
+    shown = page.samples(REQUESTS)
+    assert shown["ApiVersions", FORMER, "5"] == 2
+    assert sum(shown.values()) == 2 * LIMIT + 1
+    assert sum(page.samples("kipwatch_broker_ids_total").values()) == 2 * LIMIT + 1
+
+
+def test_requests_that_name_their_broker_are_counted_from_version_5_on(page: Page) -> None:
+    given = [sent(API_VERSIONS, 5, "java", 3, gives_ids=True), sent(API_VERSIONS, 5, "java", 1)]
+    others = [sent(API_VERSIONS, 4, "java", 8), sent(METADATA, 12, "java", 9, gives_ids=True)]
+    page.metrics.requests.count([*given, *others])
+    assert page.samples("kipwatch_broker_ids_total") == {("java", "given"): 3, ("java", "none"): 1}
