@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,7 @@ from decoders.schema.registry import default_schemas
 from decoders.wire.columnar.frames import FrameBatch
 from streaming.bench.batches import Batch, Bench
 from streaming.bench.traffic import FRAMES_IN_ROUND, Traffic
+from streaming.query.batch_limit import GROWTH, MOST_TIMES
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.timeout(300)]
 CONNECTIONS, PARTITIONS = 400, 2
@@ -53,11 +55,13 @@ def test_a_backlog_of_full_blocks_is_read_in_batches_of_the_frames_that_are_want
     assert all(30_000 <= batch.frames <= 50_000 for batch in batches[1:-1])
 
 
-def test_small_blocks_are_read_in_such_batches_too(bench: Bench) -> None:
+def test_small_blocks_are_soon_read_in_such_batches_too(bench: Bench) -> None:
     fill_in_small_blocks(bench, "small", rounds(8, connections=1_000))
-    batches = measured(bench, "small", 20_000)
-    assert batches[0].frames < 5_000
-    assert all(15_000 <= batch.frames <= 25_000 for batch in batches[1:-1])
+    frames = [batch.frames for batch in measured(bench, "small", 20_000)]
+    assert frames[0] < 5_000
+    grown = next(place for place, count in enumerate(frames) if count >= 15_000)
+    assert grown <= math.log(MOST_TIMES, GROWTH)
+    assert all(15_000 <= count <= 25_000 for count in frames[grown:-1])
 
 
 def test_blocks_of_three_frames_are_read_as_fast_as_fifty_feeders_send_them(bench: Bench) -> None:
