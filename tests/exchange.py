@@ -16,7 +16,8 @@ from expectations.conversation.record_windows import Said, windows_of
 from expectations.conversation.window import Window
 from expectations.identity.claim import Claim
 from expectations.identity.server_claim import answered_claim, kafka_claim
-from expectations.judging.identity_judge import IdentityJudge, IdentityState
+from expectations.judging.identity_judge import IdentityJudge
+from expectations.judging.identity_state import IdentityState
 from expectations.judging.judge import ConnectionState, Judge, open_connection
 from expectations.judging.outcome import Outcome
 from expectations.judging.terms import Terms

@@ -81,6 +81,10 @@ class Group(msgspec.Struct, array_like=True):
         added = {claim.key for claim in claims if claim.ranges is not None} - known
         return len(added) if known else max(len(added) - 1, 0)
 
+    def is_silent(self, since: int) -> bool:
+        """Whether the latest claim was captured before `since`, and has not been forgotten."""
+        return 0 < self.latest_at < since
+
     def forget_silent(self) -> None:
         """Forget what was silent for long: all but what a server's connections claim once and never again."""
         self.known = [each for each in self.known if is_made_once(each.claim)]

@@ -12,28 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import msgspec
-
 from decoders.retention import KEPT_FOR
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.judging.finding import Finding, Subject, finding_of
 from expectations.judging.identity_group import Group, KnownClaim
+from expectations.judging.identity_state import Identities, IdentityState
 from expectations.judging.outcome import Outcome
 from expectations.judging.terms import Terms
 from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.rule import Judgement, Rule, Verdict, undecided
 
-GROUP_LIMIT = 2_000
-"""Identities that one bucket keeps; the one that was silent for longest makes room."""
 SETTLED_AGE = 2
 """Ticks after which a claim is settled: a whole interval between two ticks lies behind it."""
-
-
-class IdentityState(msgspec.Struct):
-    """The identities of one bucket, in the order of their latest claims."""
-
-    groups: dict[str, Group] = {}
-    clock: int = 0
 
 
 class IdentityJudge:
@@ -45,7 +35,7 @@ class IdentityJudge:
         rules = self._rules = [rule for rule in self._terms.rules if isinstance(rule, IdentityRule)]
         self._rules_of = {kind: [rule for rule in rules if rule.judges(kind)] for kind in IdentityKind}
 
-    def process(self, state: IdentityState, claims: Iterable[Claim]) -> Outcome:
+    def process(self, state: Identities, claims: Iterable[Claim]) -> Outcome:
         """Process claims, and accuse where they show an offence."""
         outcome = Outcome()
         claimed: dict[str, list[Claim]] = {}
@@ -54,7 +44,7 @@ class IdentityJudge:
             claimed.setdefault(name, []).append(claim)
             state.clock = max(state.clock, claim.until)
         for name, added in claimed.items():
-            group = state.groups[name] = state.groups.pop(name, Group())
+            group = state.claimed(name)
             if changes := group.new_advertisements(added):
                 # The identity of a server is its address.
                 listener = self._terms.listener(added[0].identity.name)
@@ -62,16 +52,17 @@ class IdentityJudge:
             for forgotten in group.add(added):
                 self._give_up(forgotten, outcome)
             self._judge_group(group, outcome, settling=False)
-        self._make_room(state, outcome)
+        for group in state.surplus():
+            for known in group.known:
+                self._give_up(known, outcome)
         return outcome
 
-    def tick(self, state: IdentityState) -> Outcome:
+    def tick(self, state: Identities) -> Outcome:
         """Age claims by one interval: judge what has settled, forget what was silent for long."""
         outcome = Outcome()
-        for group in state.groups.values():
-            if group.is_unsettled:
-                self._age(group, outcome)
-        _forget_silent(state)
+        for group in state.unsettled():
+            self._age(group, outcome)
+        state.forget_silent(state.clock - KEPT_FOR)
         return outcome
 
     def finish(self, state: IdentityState) -> Outcome:
@@ -147,12 +138,6 @@ class IdentityJudge:
         if rule.id not in known.accused:
             self._count(outcome, rule, judgement, known.claim)
 
-    def _make_room(self, state: IdentityState, outcome: Outcome) -> None:
-        while len(state.groups) > GROUP_LIMIT:
-            group = state.groups.pop(next(iter(state.groups)))
-            for known in group.known:
-                self._give_up(known, outcome)
-
     def _give_up(self, known: KnownClaim, outcome: Outcome) -> None:
         for rule in self._rules_of[known.claim.identity.kind]:
             is_open = rule.id not in known.accused and rule.id not in known.judged
@@ -190,12 +175,3 @@ def _subject(claim: Claim, listener: str) -> Subject:
         member_id=claim.member_id,
         group_id=claim.group_id,
     )
-
-
-def _forget_silent(state: IdentityState) -> None:
-    """Drop what was silent for long."""
-    for name, group in list(state.groups.items()):
-        if 0 < group.latest_at < state.clock - KEPT_FOR:
-            group.forget_silent()
-            if not group.known:
-                del state.groups[name]

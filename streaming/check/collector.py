@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from expectations.conversation.window import Window
 from expectations.identity.claim import Claim, Identity
 from expectations.judging.finding import Finding
-from expectations.judging.identity_judge import IdentityJudge, IdentityState
+from expectations.judging.identity_judge import IdentityJudge
+from expectations.judging.identity_state import Identities, IdentityState
 from expectations.judging.judge import ConnectionState, Judge
 from expectations.judging.outcome import Outcome, merged
 from expectations.judging.terms import Terms
@@ -87,7 +88,7 @@ class CollectingIdentityJudge(IdentityJudge):
         super().__init__(api_names, terms)
         self._collector = collector
 
-    def process(self, state: IdentityState, claims: Iterable[Claim]) -> Outcome:
+    def process(self, state: Identities, claims: Iterable[Claim]) -> Outcome:
         """Process claims."""
         claims = list(claims)
         self._collector.companions.add(claims)

@@ -29,7 +29,7 @@ from decoders.wire.tracker import Tracker
 from expectations.conversation.columnar.arrival import Arrival
 from expectations.conversation.columnar.windows import ColumnarWindows
 from expectations.judging.finding import Finding
-from expectations.judging.identity_judge import IdentityState
+from expectations.judging.identity_state import IdentityState
 from expectations.judging.terms import Terms
 from expectations.report.broker import Broker
 from expectations.report.client import Client

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 import msgspec
 
 from expectations.identity.claim import Claim, Identity
-from expectations.judging.identity_judge import IdentityJudge, IdentityState
+from expectations.judging.identity_judge import IdentityJudge
+from expectations.judging.identity_state import Identities, IdentityState
 from expectations.judging.outcome import Outcome
 from streaming.judging.report import Report
 from streaming.judging.tally import Tally
@@ -25,11 +26,11 @@ class IdentityStep:
     def __init__(self, judge: IdentityJudge) -> None:
         self._judge = judge
 
-    def process(self, number: int, state: IdentityState, claims: Iterable[Claim]) -> Report:
+    def process(self, number: int, state: Identities, claims: Iterable[Claim]) -> Report:
         """Process claims."""
         return _report(number, self._judge.process(state, claims))
 
-    def tick(self, number: int, state: IdentityState) -> Report:
+    def tick(self, number: int, state: Identities) -> Report:
         """Judge what has settled. Must be called at regular intervals."""
         return _report(number, self._judge.tick(state))
 

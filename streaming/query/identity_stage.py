@@ -14,16 +14,14 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from decoders.schema.registry import schemas_of
 from expectations.identity.claim import Claim
-from expectations.judging.identity_judge import IdentityJudge, IdentityState
+from expectations.judging.identity_judge import IdentityJudge
 from expectations.judging.terms import Terms
-from streaming.judging.identity_step import (
-    IdentityStep,
-    bucket_of_identity,
-)
+from streaming.judging.identity_step import IdentityStep, bucket_of_identity
 from streaming.judging.report import Report, pack_report
 from streaming.query.partition_keys import bucket_of_key, key_of_bucket
-from streaming.query.value_state import StoredBytes
+from streaming.query.value_state import StoredBytes, StoredPages
 from streaming.query.worker import begin_task, end_task
+from streaming.state.identities import StoredIdentities
 from streaming.state.identity_layout import pack_identities, unpack_identities
 
 STEPPED_SCHEMA = "identities int, stepped binary"
@@ -70,7 +68,8 @@ class IdentityProcessor(StatefulProcessor):
         """Open the bucket's state."""
         begin_task()
         self._handle = handle
-        self._stored = StoredBytes(handle, "identities")
+        self._index = StoredBytes(handle, "identities")
+        self._pages = StoredPages(handle, "pages")
         names = schemas_of(self._table).api_names
         self._step = IdentityStep(IdentityJudge(names, self._terms))
 
@@ -97,13 +96,14 @@ class IdentityProcessor(StatefulProcessor):
         expiredTimerInfo: Any,
     ) -> Iterator[Row]:
         """Judge settled claims, and clear the state of an empty bucket."""
-        state = unpack_identities(self._stored.read())
+        state = unpack_identities(self._index.read(), self._pages.read)
         report = self._step.tick(bucket_of_key(key[0]), state)
-        if state.groups:
+        if len(state):
             self._handle.registerTimer(timerValues.getCurrentProcessingTimeInMs() + TICK_INTERVAL)
             yield self._store(state, report)
         else:
-            self._stored.clear()
+            self._index.clear()
+            self._pages.clear()
             yield _report_row(report)
 
     def close(self) -> None:
@@ -111,16 +111,21 @@ class IdentityProcessor(StatefulProcessor):
         end_task()
 
     def _process(self, number: int, claims: list[Claim], now: int) -> Row:
-        stored = self._stored.read()
+        stored = self._index.read()
         if stored is None:
-            self._handle.registerTimer(now + TICK_INTERVAL)
-        state = unpack_identities(stored)
+            # Spread over the minute: otherwise the buckets of a first batch would all tick in one batch.
+            self._handle.registerTimer(now + TICK_INTERVAL - number * 997 % TICK_INTERVAL)
+        state = unpack_identities(stored, self._pages.read)
         return self._store(state, self._step.process(number, state, claims))
 
-    def _store(self, state: IdentityState, report: Report) -> Row:
+    def _store(self, state: StoredIdentities, report: Report) -> Row:
         packed = pack_identities(state)
-        self._stored.write(packed)
-        report.state_bytes = len(packed)
+        self._index.write(packed.index)
+        for number, page in packed.written.items():
+            self._pages.write(number, page)
+        for number in packed.removed:
+            self._pages.remove(number)
+        report.state_bytes = packed.size
         return _report_row(report)
 
 

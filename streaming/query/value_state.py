@@ -1,4 +1,4 @@
-"""A value in Spark's state store: the bytes stored for the current key."""
+"""Values in Spark's state store: the bytes stored for the current key, one value or numbered ones."""
 
 from __future__ import annotations
 
@@ -25,4 +25,28 @@ class StoredBytes:
 
     def clear(self) -> None:
         """Remove the stored bytes."""
+        self._state.clear()
+
+
+class StoredPages:
+    """Bytes by number. Only the numbers that are asked for are read."""
+
+    def __init__(self, handle: StatefulProcessorHandle, name: str) -> None:
+        self._state = handle.getMapState(name, "number int", "state binary")
+
+    def read(self, number: int) -> bytes | None:
+        """Return the bytes under a number, None if there are none."""
+        stored = self._state.getValue((number,))
+        return bytes(stored[0]) if stored else None
+
+    def write(self, number: int, packed: bytes) -> None:
+        """Store bytes under a number."""
+        self._state.updateValue((number,), (packed,))
+
+    def remove(self, number: int) -> None:
+        """Remove the bytes under a number."""
+        self._state.removeKey((number,))
+
+    def clear(self) -> None:
+        """Remove all."""
         self._state.clear()

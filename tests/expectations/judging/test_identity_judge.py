@@ -14,7 +14,8 @@ from decoders.retention import KEPT_FOR
 from decoders.schema.registry import default_schemas
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.judging.identity_group import ADVERTISEMENTS_LIMIT, CLAIM_LIMITS
-from expectations.judging.identity_judge import GROUP_LIMIT, IdentityJudge, IdentityState
+from expectations.judging.identity_judge import IdentityJudge
+from expectations.judging.identity_state import GROUP_LIMIT, IdentityState
 from expectations.judging.judge import ConnectionState, Judge, open_connection
 from expectations.judging.outcome import Outcome
 from expectations.rules.base.identity_rule import IdentityRule

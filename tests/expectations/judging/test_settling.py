@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from expectations.identity.claim import Claim
-from expectations.judging.identity_judge import IdentityJudge, IdentityState
+from expectations.judging.identity_judge import IdentityJudge
+from expectations.judging.identity_state import IdentityState
 from tests.exchange import SECOND, SOFTWARE, Exchange, added_up, advertisement
 from tests.expectations.judging.test_identity_judge import NAMES, claims_of_all
 

@@ -13,18 +13,19 @@ from hypothesis import strategies as st
 
 from decoders.schema.registry import default_schemas
 from expectations.identity.claim import Claim, Identity, IdentityKind
-from expectations.judging.identity_judge import IdentityJudge, IdentityState
+from expectations.judging.identity_judge import IdentityJudge
+from expectations.judging.identity_state import IdentityState
 from expectations.judging.terms import Terms
 from streaming.judging.identity_step import IdentityStep, bucket_of_identity
 from streaming.judging.report import Report, unpack_report
 from streaming.query.identity_stage import IdentityProcessor, Stepped, stepped_rows
 from streaming.query.partition_keys import bucket_of_key, key_of_bucket
 from streaming.state.bucket import Bucket
-from streaming.state.identity_layout import STATE_VERSION, pack_identities, unpack_identities
-from streaming.state.state_error import StateError
+from streaming.state.identity_layout import pack_identities, unpack_identities
 from tests.exchange import Exchange
 from tests.expectations.judging.test_identity_judge import claims_of_all, instance, negotiated
 from tests.streaming.judging.test_bucket_step import step, windows
+from tests.streaming.query.stand_in import Map
 
 NAMES = default_schemas().api_names
 IDENTITIES = st.builds(Identity, st.sampled_from(IdentityKind), st.text(max_size=9), st.text(max_size=9))
@@ -32,20 +33,6 @@ IDENTITIES = st.builds(Identity, st.sampled_from(IdentityKind), st.text(max_size
 
 def claims() -> list[Claim]:
     return claims_of_all(negotiated(1, asks=True)) + claims_of_all(negotiated(2, asks=False))
-
-
-def test_stored_state_is_restored() -> None:
-    state = IdentityState()
-    IdentityJudge(NAMES).process(state, claims() + claims_of_all(instance(3)))
-    assert state.groups
-    assert unpack_identities(pack_identities(state)) == state
-    assert unpack_identities(None) == IdentityState()
-
-
-def test_state_of_another_version_is_refused_with_advice() -> None:
-    stored = bytes([STATE_VERSION + 1]) + pack_identities(IdentityState())[1:]
-    with pytest.raises(StateError, match="start with a new checkpoint folder"):
-        unpack_identities(stored)
 
 
 @given(IDENTITIES, st.integers(1, 1000))
@@ -86,14 +73,18 @@ def test_reports_of_identities_have_negative_bucket_numbers() -> None:
 
 
 class Handle:
-    """A stand-in for Spark's state store: one value and the registered timers."""
+    """A stand-in for Spark's state store: the index, the pages and the registered timers."""
 
     def __init__(self) -> None:
         self.stored: tuple[bytes] | None = None
+        self.pages: dict[tuple[int], tuple[bytes]] = {}
         self.timers: list[int] = []
 
     def getValueState(self, _name: str, _schema: str) -> Handle:  # noqa: N802 - Spark's name
         return self
+
+    def getMapState(self, _name: str, _key_schema: str, _schema: str) -> Map:  # noqa: N802
+        return Map(lambda: self.pages)
 
     def registerTimer(self, at: int) -> None:  # noqa: N802 - Spark's name
         self.timers.append(at)
@@ -159,7 +150,9 @@ def test_timers_judge_claims_and_clear_an_empty_bucket(processor: IdentityProces
         for finding in report.findings
     ]
     assert found == ["kip35/negotiation-not-repeated"]
-    handle.stored = (pack_identities(IdentityState()),)
+    assert handle.pages
+    handle.stored = (pack_identities(unpack_identities(None, lambda _: None)).index,)
     reports(processor.handleExpiredTimer(key, clock(181_000), None))
     assert handle.stored is None
+    assert not handle.pages
     assert handle.timers == [61_000, 121_000, 181_000]

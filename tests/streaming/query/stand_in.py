@@ -38,12 +38,32 @@ class Value:
         self._values().pop(self._name, None)
 
 
+class Map:
+    """A map of the state of the current key."""
+
+    def __init__(self, values: Callable[[], dict[tuple[int], tuple[bytes]]]) -> None:
+        self._values = values
+
+    def getValue(self, key: tuple[int]) -> tuple[bytes] | None:  # noqa: N802 - Spark's name
+        return self._values().get(key)
+
+    def updateValue(self, key: tuple[int], value: tuple[bytes]) -> None:  # noqa: N802
+        self._values()[key] = value
+
+    def removeKey(self, key: tuple[int]) -> None:  # noqa: N802
+        self._values().pop(key, None)
+
+    def clear(self) -> None:
+        self._values().clear()
+
+
 class Keyed:
     """A stateful stage: Spark's handle, state and clock, for every key."""
 
     def __init__(self, processor: Any) -> None:
         self._processor, self._key = processor, 0
         self._values: dict[int, dict[str, tuple[bytes]]] = {}
+        self._maps: dict[int, dict[tuple[int], tuple[bytes]]] = {}
         self._timers: dict[int, int] = {}
         self.now = NOW
         processor.init(self)
@@ -71,6 +91,9 @@ class Keyed:
 
     def getValueState(self, name: str, _schema: str) -> Value:  # noqa: N802 - Spark's name
         return Value(name, lambda: self._values.setdefault(self._key, {}))
+
+    def getMapState(self, _name: str, _key_schema: str, _schema: str) -> Map:  # noqa: N802
+        return Map(lambda: self._maps.setdefault(self._key, {}))
 
     def registerTimer(self, due: int) -> None:  # noqa: N802
         self._timers[self._key] = due
