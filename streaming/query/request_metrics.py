@@ -19,6 +19,8 @@ from streaming.metrics.software_labels import FORMER, SoftwareSlots
 
 NAMES_BROKER_FROM: Final = 5
 """The first version of ApiVersions that may name the broker that it means to reach (KIP-1242)."""
+VERSIONS_PER_LABEL: Final = 10
+"""How many times more API versions are shown with their fate than a label may have values: Kafka has 600."""
 IDS_GIVEN: Final = "given"
 IDS_NONE: Final = "none"
 
@@ -45,6 +47,7 @@ class RequestMetrics:
         self._limit = limit
         self._overflowed = overflowed
         self._sent: defaultdict[str, Counter[_Version]] = defaultdict(Counter)
+        self._shown: set[_Version] = set()
         self._named: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
     def count(self, requests: Iterable[Requests]) -> None:
@@ -92,7 +95,9 @@ class RequestMetrics:
     def _show(self, version: _Version, sent: Requests) -> None:
         """Show what becomes of an API version; nothing is known of those of unknown APIs."""
         api = self._schemas.api(sent.api_key)
-        if api is not None:
+        is_full = len(self._shown) >= VERSIONS_PER_LABEL * self._limit
+        if api is not None and version not in self._shown and not is_full:
+            self._shown.add(version)
             fate = fate_of(sent.api_key, sent.api_version, self._schemas)
             header = api.request_header_version(sent.api_version)
             self._versions.labels(*version, str(fate), str(header)).set(1)

@@ -12,6 +12,7 @@ from streaming.metrics.label_values import OTHER, UNKNOWN
 from streaming.metrics.software_labels import FORMER
 from streaming.query.application_metrics import ApplicationMetrics
 from streaming.query.metrics_sink import MetricsSink
+from streaming.query.request_metrics import VERSIONS_PER_LABEL
 
 LIMIT = 5
 FETCH, METADATA, API_VERSIONS = 1, 3, 18
@@ -80,6 +81,13 @@ def test_versions_beyond_the_limit_cost_only_the_software_that_sends_them(page: 
     assert shown[OTHER, "fuzzer", OTHER] == 100 - LIMIT
     assert shown["Fetch", "java", "16"] == 1
     assert page.samples("kipwatch_label_overflow_total") == {(): 100 - LIMIT}
+
+
+def test_invented_versions_under_ever_new_names_are_shown_up_to_a_limit(page: Page) -> None:
+    for number in range(200):
+        page.metrics.requests.count([sent(FETCH, 1000 + number, f"name-{number % LIMIT}")])
+        page.metrics.requests.retire(f"name-{number % LIMIT}")
+    assert len(page.samples("kipwatch_api_version_info")) == VERSIONS_PER_LABEL * LIMIT
 
 
 def test_software_that_loses_its_series_is_counted_as_former(page: Page) -> None:
