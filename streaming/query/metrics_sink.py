@@ -29,7 +29,10 @@ class MetricsSink:
         for report in reports:
             self._count(report, now)
             requests += report.requests
-            self._summaries[report.bucket] = report
+            # Nothing else of a report is kept: strangers decide how much there is.
+            self._summaries[report.bucket] = Report(
+                report.bucket, open_connections=report.open_connections, state_bytes=report.state_bytes
+            )
         self._metrics.requests.count(requests)
         self._metrics.reassign_labels(time.monotonic())
         self._show_summaries()
