@@ -64,10 +64,10 @@ class Traffic:
         """Yield the first seven records of each connection."""
         events = [
             dataclasses.replace(opening, sequence=len(self._openings) + number)
-            for number, opening in enumerate(self._openings)
+            for number, opening in enumerate(self._openings[begin:end], begin)
         ]
         nothing = FrameColumns.empty(0)
-        yield FrameBatch(np.empty(0, np.uint8), nothing, events[begin:end], self._openings)
+        yield FrameBatch(np.empty(0, np.uint8), nothing, events, self._openings)
         yield from self._frames([self._opening], 2, begin, end)
 
     def round(self, number: int, begin: int = 0, end: int | None = None) -> Iterator[FrameBatch]:

@@ -19,6 +19,7 @@ BENCHES = {
     "latency": "from the capture of a frame to the metrics page",
     "pipeline": "the whole query, compared with one that only passes records to Python",
     "state": "memory per connection, and the cost of idle connections",
+    "storm": "all clients connecting anew at once, compared with steady traffic",
     "wire": "packets to frames, compared with dpkt and libpcap",
 }
 """The benches by name, each a file of `streaming/bench/` with a function `measure`."""

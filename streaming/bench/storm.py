@@ -1,0 +1,121 @@
+"""Bench: a reconnect storm, in which all clients connect anew at once, compared with steady traffic.
+
+Each connection opens, negotiates, joins a group and sends a heartbeat, in waves of WAVE connections that
+speak in turns: clients do not connect at one moment, and most are done before the last have begun.
+The first storm fills the workers' caches, then follows steady traffic of all connections, then the storm that
+is measured. Steady batches have as many frames as a storm; those of a storm have fewer, since its blocks hold
+fewer, and so cut through the openings of some connections.
+
+The cost of an opening is measured apart, in the step of a bucket in this process, with and without templates.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+from decoders.frame.columnar.joining import joined
+from decoders.schema.registry import default_schemas
+from decoders.wire.columnar.frames import FrameBatch
+from expectations.conversation.columnar.arrival import Arrival
+from expectations.conversation.columnar.windows import ColumnarWindows
+from expectations.conversation.window import Window
+from expectations.judging.judge import Judge
+from streaming.bench.batches import Batch, Bench
+from streaming.bench.report import report
+from streaming.bench.traffic import Traffic
+from streaming.judging.bucket_input import BucketInput, pack_input, unpack_input
+from streaming.judging.bucket_step import BucketStep
+from streaming.query.stages import bucket_of
+from streaming.state.bucket import Bucket
+from streaming.state.bucket_layout import pack_bucket
+
+CONNECTIONS: Final = 50_000
+ROUNDS: Final = 7
+"""Rounds of steady traffic: ten batches, of which the first half fills caches."""
+FRAMES_OF_OPENING: Final = 7
+WAVE: Final = 2_000
+"""Connections that open at the same time, as in a storm of ten seconds whose openings take 0.4 s each."""
+STEPPED: Final = 4_000
+"""Connections whose openings are stepped in this process."""
+_FIRST_RUN, _SECOND_RUN = 1, 2
+_CONNECTIONS_OF_A_BUCKET: Final = 244
+
+
+class _SeeingJudge(Judge):
+    """Judges every opening by the rules."""
+
+    sees_all = True
+
+
+def measure(connections: int = CONNECTIONS, rounds: int = ROUNDS, stepped: int = STEPPED) -> dict[str, Any]:
+    """Measure; figures are frames per second, seconds of the storm, and microseconds of an opening."""
+    before, storm = (Traffic(default_schemas(), connections, run) for run in (_FIRST_RUN, _SECOND_RUN))
+    steady = (before.round(number) for number in range(rounds))
+    frames = connections * FRAMES_OF_OPENING
+    with Bench() as bench:
+        records = bench.fill(
+            "frames", itertools.chain(_storm(before, connections), *steady, _storm(storm, connections))
+        )
+        batches = bench.monitor("frames", records, frames)
+    in_storm, in_peace = divided(batches, frames)
+    seconds = sum(batch.seconds for batch in in_storm)
+    rates = {
+        "storm_frames_per_second": sum(batch.frames for batch in in_storm) / seconds,
+        "steady_frames_per_second": statistics.median(batch.frames / batch.seconds for batch in in_peace),
+    }
+    names = default_schemas().api_names
+    figures = rates | {
+        "connections": float(connections),
+        "seconds_until_all_are_judged": seconds,
+        "opening_microseconds": _opening_microseconds(Judge(names), stepped),
+        "opening_by_rules_microseconds": _opening_microseconds(_SeeingJudge(names), stepped),
+    }
+    ratio = rates["storm_frames_per_second"] / rates["steady_frames_per_second"]
+    return report("storm", figures, {"storm_vs_steady": ratio})
+
+
+def _storm(traffic: Traffic, connections: int) -> Iterator[FrameBatch]:
+    for begin in range(0, connections, WAVE):
+        yield from traffic.opening(begin, min(begin + WAVE, connections))
+
+
+def divided(batches: list[Batch], frames: int) -> tuple[list[Batch], list[Batch]]:
+    """Return the batches that hold the last `frames`, and the later half of those before.
+
+    The storm's first batch may have steady traffic, too. It belongs to neither if most of it is that.
+    """
+    begin = len(batches)
+    while begin > 0 and sum(batch.frames for batch in batches[begin:]) < frames:
+        begin -= 1
+    surplus = sum(batch.frames for batch in batches[begin:]) - frames
+    is_mixed = surplus > batches[begin].frames / 2
+    return batches[begin + is_mixed :], batches[begin // 2 : begin]
+
+
+def _opening_microseconds(judge: Judge, connections: int) -> float:
+    """Step buckets of new connections, store them, and return the cost of a connection in the second turn."""
+    step = BucketStep(judge, default_schemas().api_names)
+    seconds = 0.0
+    for run in (_FIRST_RUN, _SECOND_RUN):
+        windows = _windows(connections, run)
+        begun = time.process_time()
+        for number, inside in windows.items():
+            bucket = Bucket()
+            step.process(number, bucket, inside)
+            pack_bucket(bucket)
+        seconds = time.process_time() - begun
+    return seconds / connections * 1e6
+
+
+def _windows(connections: int, run: int) -> dict[int, list[Window]]:
+    """Return the windows of each bucket as the query's first stage makes them."""
+    buckets = max(1, connections // _CONNECTIONS_OF_A_BUCKET)
+    inputs: dict[int, BucketInput] = {}
+    for batch in joined(Traffic(default_schemas(), connections, run).opening(), 1 << 62):
+        for window in ColumnarWindows(default_schemas()).windows_of(Arrival.of_file(batch, "")):
+            inputs.setdefault(bucket_of(window.connection.id, buckets), BucketInput()).add(window)
+    return {number: [*unpack_input(pack_input(each)).windows()] for number, each in inputs.items()}
