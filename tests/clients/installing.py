@@ -7,8 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from streaming.broker.java import java
 from streaming.user_error import UserError
@@ -16,7 +17,7 @@ from tests.clients.releases import jars_of
 from tests.clients.table import FOLDER, Client
 
 PATIENCE = 900.0
-_TOOLS = {"python": (), "java": ("javac",), "go": ("go",), "node": ("node", "npm")}
+_TOOLS = {"python": (), "java": ("javac",), "go": ("go",), "node": ("node", "npm"), "rust": ("cargo",)}
 _COMPLETE = "complete"
 Command = list[str | Path]
 
@@ -45,7 +46,8 @@ def installed(client: Client, version: str) -> Command:
 
 def _digest(client: Client) -> str:
     """What is installed anew when it changes: sources that are compiled, and further packages."""
-    sources = [path for name in ("*.go", "*.java") for path in sorted((FOLDER / client.folder).glob(name))]
+    names = ("*.go", "*.java", "*.rs")
+    sources = [path for name in names for path in sorted((FOLDER / client.folder).glob(name))]
     parts = [path.read_bytes() for path in sources] + [package.encode() for package in client.also]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
@@ -54,8 +56,13 @@ def _cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kipwatch" / "clients"
 
 
-def _run(command: Sequence[str | Path], folder: Path) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
+def _run(
+    command: Sequence[str | Path], folder: Path, environment: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    whole = {**os.environ, **environment}
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False, env=whole
+    )
     if done.returncode != 0:
         lines = (done.stderr or done.stdout).strip().splitlines()
         raise MissingError(f"{command[0]} failed: {lines[-1] if lines else done.returncode}")
@@ -72,7 +79,10 @@ def _python(client: Client, version: str, home: Path) -> Command:
 
 def _install_node(client: Client, version: str, home: Path) -> None:
     (home / "package.json").write_text('{"private": true}')
-    _run(["npm", "install", "--silent", f"{client.package}@{version}", *client.also], home)
+    # What has to be compiled finds the headers that came with node: no others are downloaded.
+    headers = {"npm_config_nodedir": str(Path(shutil.which("node") or "").resolve().parents[1])}
+    command = ["npm", "install", "--silent", f"{client.package}@{version}", *client.also]
+    _run(command, home, client.building | headers)
 
 
 def _node(client: Client, version: str, home: Path) -> Command:
@@ -81,7 +91,10 @@ def _node(client: Client, version: str, home: Path) -> Command:
 
 
 def _install_go(client: Client, version: str, home: Path) -> None:
-    shutil.copy(FOLDER / client.folder / "main.go", home)
+    steps = client.steps_of(version, "99")
+    for source in (FOLDER / client.folder).glob("*.go"):
+        if source.name == "main.go" or source.stem.replace("_", "-") in steps:
+            shutil.copy(source, home)
     _run(["go", "mod", "init", "client"], home)
     _run(["go", "get", f"{client.package}@v{version}", *client.also], home)
     _run(["go", "mod", "tidy"], home)
@@ -90,6 +103,19 @@ def _install_go(client: Client, version: str, home: Path) -> None:
 
 def _go(client: Client, version: str, home: Path) -> Command:
     return [home / "client"]
+
+
+def _install_rust(client: Client, version: str, home: Path) -> None:
+    _run(["cargo", "init", "--quiet", "--bin", "--vcs", "none", "--name", "client"], home)
+    shutil.copy(FOLDER / client.folder / "main.rs", home / "src")
+    for package in (f"{client.package}@={version}", *client.also):
+        name, _, features = package.partition("+")
+        _run(["cargo", "add", "--quiet", name, "--features", features], home)
+    _run(["cargo", "build", "--quiet"], home)
+
+
+def _rust(client: Client, version: str, home: Path) -> Command:
+    return [home / "target" / "debug" / "client"]
 
 
 def _install_java(client: Client, version: str, home: Path) -> None:
@@ -110,5 +136,11 @@ def _class_path(version: str) -> str:
         raise MissingError(str(error)) from error
 
 
-_INSTALL = {"python": _install_python, "node": _install_node, "go": _install_go, "java": _install_java}
-_COMMAND = {"python": _python, "node": _node, "go": _go, "java": _java}
+_INSTALL = {
+    "python": _install_python,
+    "node": _install_node,
+    "go": _install_go,
+    "rust": _install_rust,
+    "java": _install_java,
+}
+_COMMAND = {"python": _python, "node": _node, "go": _go, "rust": _rust, "java": _java}

@@ -23,8 +23,8 @@ def jars_of(release: str) -> list[Path]:
 class ReleasedBroker(EmbeddedBroker):
     """The embedded broker in another release, with every group protocol that it has."""
 
-    def __init__(self, release: str) -> None:
-        super().__init__(auto_create_topics=True)
+    def __init__(self, release: str, watched_advertised_port: int = 0) -> None:
+        super().__init__(watched_advertised_port=watched_advertised_port, auto_create_topics=True)
         self.release = release
 
     def _write_settings(self) -> None:

@@ -8,9 +8,10 @@ import subprocess
 import time
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -18,13 +19,19 @@ from decoders.schema.registry import default_schemas
 from expectations.judging.finding import Finding
 from streaming.check.examination import Examination, examine
 from tests.captures.recording import captured
-from tests.clients.comparison import compare
+from tests.clients.comparison import Comparison, compare
 from tests.clients.installing import Command
-from tests.clients.releases import ReleasedBroker
+from tests.clients.securing import Watched
 from tests.streaming.broker.request_log import read_request_log
 
 PATIENCE = 150.0
 """Seconds for a program to play its steps."""
+
+
+FEW = 5
+"""How many bodies that differ are kept as examples."""
+LOGGED_WITHIN = 20.0
+"""Seconds until the broker has logged what it served."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -42,12 +49,14 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One run. `failed` is the last line that the program printed, if its status was not 0.
 
     `checks` has for each rule that judged anything: conforms, violates, undecided. `equal` counts requests
-    that the capture and the broker's log both have, `differing` those that only one of them has.
+    that the capture and the broker's log both have, `differing` those that only one of them has. `bodies`
+    counts bodies of requests and responses that are equal in both, `other_bodies` shows some that are not.
     """
 
     client: str
     version: str
     broker: str
+    security: str = ""
     date: str
     steps: list[str]
     frames: int
@@ -55,6 +64,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     equal: int
     differing: int
     unanswered: int
+    bodies: int = 0
+    other_bodies: list[str] = []
     findings: list[Found] = []
     checks: dict[str, tuple[int, int, int]] = {}
     undecodable: dict[str, int] = {}
@@ -67,21 +78,24 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def run(
-    command: Command, broker: ReleasedBroker, capture: Path, steps: Sequence[str], named: tuple[str, str]
+    command: Command, watched: Watched, capture: Path, steps: Sequence[str], named: tuple[str, str]
 ) -> Result:
     """Let a program play its steps while its traffic is captured. `named` is the client and its version."""
-    before = sum(1 for _ in read_request_log(broker.request_log))
+    log, port = watched.broker.request_log, watched.port
+    # A fetch of the client before may be logged only now.
+    earlier = {line.connection for line in read_request_log(log)}
     topic = f"t{uuid.uuid4().hex[:8]}"
-    with captured(broker.ports.watched, capture):
-        failed = play([*command, broker.watched, topic, *steps], capture.with_suffix(".output"))
-    lines = list(read_request_log(broker.request_log))[before:]
-    compared = compare(capture, broker.ports.watched, lines)
-    examination = examine(capture, default_schemas(), [broker.ports.watched])
+    with captured(port, capture):
+        program = [*command, watched.bootstrap, topic, *steps]
+        failed = play(program, capture.with_suffix(".output"), watched.environment)
+    compared = _compared(capture, watched, earlier)
+    examination = examine(capture, default_schemas(), [port], key_logs=watched.key_logs)
     client, version = named
     return Result(
         client=client,
         version=version,
-        broker=broker.release,
+        broker=watched.broker.release,
+        security=watched.security,
         date=datetime.now(UTC).date().isoformat(),
         steps=list(steps),
         frames=examination.frames,
@@ -89,6 +103,8 @@ def run(
         equal=compared.equal,
         differing=compared.unseen.total() + compared.unlogged.total(),
         unanswered=compared.unanswered,
+        bodies=compared.bodies.requests + compared.bodies.responses,
+        other_bodies=compared.bodies.other[:FEW],
         findings=found_in(examination.findings),
         checks=_checks(examination),
         undecodable=examination.undecodable,
@@ -96,17 +112,36 @@ def run(
     )
 
 
-def play(command: Command, output: Path) -> str:
+def _compared(capture: Path, watched: Watched, earlier: Set[str]) -> Comparison:
+    """Compare with the log's lines of other than the earlier connections; a busy broker writes them late."""
+    deadline = time.monotonic() + LOGGED_WITHIN
+    while True:
+        lines = read_request_log(watched.broker.request_log)
+        compared = compare(capture, watched, [line for line in lines if line.connection not in earlier])
+        if not compared.unlogged or time.monotonic() > deadline:
+            return compared
+        time.sleep(1.0)
+
+
+def play(
+    command: Command,
+    output: Path,
+    environment: Mapping[str, str] = MappingProxyType({}),
+    patience: float = PATIENCE,
+) -> str:
     """Run a program to its end, or to the end of patience. Returns why it failed, "" if it did not."""
+    whole = {**os.environ, **environment}
     with output.open("wb") as printed:
-        process = subprocess.Popen(command, stdout=printed, stderr=subprocess.STDOUT, start_new_session=True)
-        deadline = time.monotonic() + PATIENCE
+        process = subprocess.Popen(
+            command, stdout=printed, stderr=subprocess.STDOUT, start_new_session=True, env=whole
+        )
+        deadline = time.monotonic() + patience
         while process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            return f"it did not end within {PATIENCE:.0f} s"
+            return f"it did not end within {patience:.0f} s"
     if process.returncode == 0:
         return ""
     lines = [line for line in output.read_text(errors="replace").splitlines() if line.strip()]

@@ -6,21 +6,23 @@ python -m tests.clients.survey [--brokers 4.4.0,3.9.1] [--clients sarama,franz_g
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from streaming.user_error import UserError
 from tests.clients.installing import Command, MissingError, installed
-from tests.clients.releases import ReleasedBroker
 from tests.clients.running import Result, run
+from tests.clients.securing import PLAIN, SASL, TLS, Watched, watched
 from tests.clients.table import FOLDER, Client, table
 
 RESULTS = FOLDER / "results.jsonl"
-Key = tuple[str, str, str]
+Key = tuple[str, str, str, str]
 
 
 def results() -> list[Result]:
@@ -37,26 +39,27 @@ def keep(fresh: Iterable[Result]) -> None:
 
 
 def _key(result: Result) -> Key:
-    return result.client, result.version, result.broker
+    return result.client, result.version, result.broker, result.security
 
 
 def survey(brokers: Iterable[str], clients: Iterable[str], folder: Path) -> list[Result]:
     """Run clients, named by their folders, at brokers. What cannot be had is named and left out."""
-    commands: list[tuple[Client, str, Command]] = []
+    programs: list[Program] = []
     for client, version in table().runs():
         if client.folder in clients:
             try:
-                commands.append((client, version, installed(client, version)))
+                programs.append(Program(client, version, installed(client, version)))
             except MissingError as missing:
                 print(f"skipped: {client.name} {version}: {missing}", flush=True)
     done = []
-    for release in brokers:
+    for release, security in itertools.product(brokers, (PLAIN, SASL, TLS)):
+        chosen = programs if security == PLAIN else [one for one in programs if one.is_secured_at(release)]
+        if not chosen:
+            continue
         try:
-            with ReleasedBroker(release) as broker:
-                for client, version, command in commands:
-                    steps = client.steps_of(version, release)
-                    capture = folder / f"{client.folder}-{version}-{release}.pcap"
-                    done.append(run(command, broker, capture, steps, (client.name, version)))
+            with watched(release, security, folder) as broker:
+                for program in chosen:
+                    done.append(_run(program, broker, folder))
                     print(_line(done[-1]), flush=True)
                     keep(done[-1:])
         except UserError as error:
@@ -64,11 +67,32 @@ def survey(brokers: Iterable[str], clients: Iterable[str], folder: Path) -> list
     return done
 
 
+class Program(NamedTuple):
+    """An installed client."""
+
+    client: Client
+    version: str
+    command: Command
+
+    def is_secured_at(self, release: str) -> bool:
+        """Whether it also logs in and speaks TLS: the newest version, at the newest broker."""
+        is_newest = self.version == self.client.versions[-1] and release == table().brokers[0]
+        return self.client.secured and is_newest
+
+
+def _run(program: Program, broker: Watched, folder: Path) -> Result:
+    client, version, command = program
+    release = broker.broker.release
+    words = [client.folder, version, release, *broker.security.split("/")[:1]]
+    capture = folder / f"{'-'.join(filter(None, words))}.pcap"
+    return run(command, broker, capture, client.steps_of(version, release), (client.name, version))
+
+
 def _line(result: Result) -> str:
     findings = [f"{found.level} {found.rule} x{found.count}" for found in result.findings]
     compared = f"{result.equal} requests as logged, {result.differing} not"
     failed = f" FAILED: {result.failed}" if result.failed else ""
-    name = f"{result.client} {result.version} at {result.broker}"
+    name = " ".join(filter(None, (result.client, result.version, "at", result.broker, result.security)))
     return f"{name}: {result.frames} frames, {compared}; {', '.join(findings) or 'no finding'}{failed}"
 
 

@@ -16,7 +16,8 @@ class Client(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     `steps` are the parts of the workload that the program plays. `later` has those of newer versions only,
     and `needs` those that a broker must be new enough for: the first version with the step, by its name.
-    `also` are further packages that the program needs.
+    `also` are further packages that the program needs, `building` what the environment says while a binding
+    is compiled. A program that is `secured` can log in and speak TLS.
     """
 
     name: str
@@ -28,6 +29,8 @@ class Client(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     later: dict[str, str] = {}
     needs: dict[str, str] = {}
     also: tuple[str, ...] = ()
+    building: dict[str, str] = {}
+    secured: bool = False
 
     def steps_of(self, version: str, release: str) -> list[str]:
         """The steps that this version plays at a broker of a release."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.clients.page import PAGE, UNDECIDED, deviations, page, undecided
+from tests.clients.securing import PLAIN, SASL, TLS
 from tests.clients.survey import results
 from tests.clients.table import table
 
@@ -25,11 +26,24 @@ def test_every_request_is_the_one_that_the_broker_logged() -> None:
     assert sum(result.equal for result in DONE) > 10_000
 
 
+def test_every_body_is_the_one_that_the_broker_logged() -> None:
+    assert [result.other_bodies for result in DONE if result.other_bodies] == []
+    assert sum(result.bodies for result in DONE) > 30_000
+
+
 def test_every_client_ran_at_every_broker() -> None:
     wanted = {
-        (client.name, version, broker) for client, version in table().runs() for broker in table().brokers
+        (client.name, version, broker, PLAIN)
+        for client, version in table().runs()
+        for broker in table().brokers
     }
-    assert {(result.client, result.version, result.broker) for result in DONE} == wanted
+    wanted |= {
+        (client.name, client.versions[-1], table().brokers[0], security)
+        for client in table().client
+        for security in (SASL, TLS)
+        if client.secured
+    }
+    assert {(each.client, each.version, each.broker, each.security) for each in DONE} == wanted
 
 
 def test_a_client_fails_only_where_it_breaks_a_rule() -> None:

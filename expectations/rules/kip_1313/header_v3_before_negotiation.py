@@ -30,7 +30,8 @@ class HeaderV3BeforeNegotiation(ResponseRule):
     ## What it does not cover
     A broker that responds properly, with its versions or with error 35 in the layout of version 0.
     Versions that the broker advertised before on the connection. If anything else waits for
-    a response when the broker closes, or the client closes first, it is undecided.
+    a response when the broker closes, or the client closes first, it is undecided. A close for another
+    reason: a proxy that reads header v3, but whose broker is away, closes upon the first request, too.
     """
 
     section = "Proposed Changes, Client Instance ID"

@@ -3,23 +3,33 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
 )
 
 const records = 50
 
+// Steps that old releases lack are in files of their own.
+var steps = map[string]func(context.Context, string, string) error{
+	"administer": administer, "produce": produce, "consume": consume, "transact": transact, "flood": flood,
+}
+
 func main() {
 	bootstrap, topic := os.Args[1], os.Args[2]
-	steps := map[string]func(context.Context, string, string) error{
-		"administer": administer, "produce": produce, "consume": consume, "transact": transact,
-	}
+	limit := time.Minute
 	for _, step := range os.Args[3:] {
-		context, cancel := context.WithTimeout(context.Background(), time.Minute)
+		if step == "flood" {
+			limit = time.Hour
+		}
+		context, cancel := context.WithTimeout(context.Background(), limit)
 		if err := steps[step](context, bootstrap, topic); err != nil {
 			fmt.Fprintln(os.Stderr, step, err)
 			os.Exit(1)
@@ -29,7 +39,29 @@ func main() {
 }
 
 func client(bootstrap, id string, options ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append(options, kgo.SeedBrokers(bootstrap), kgo.ClientID(id))...)
+	options = append(options, kgo.SeedBrokers(bootstrap), kgo.ClientID(id))
+	if user := os.Getenv("CLIENT_USER"); user != "" {
+		login := plain.Auth{User: user, Pass: os.Getenv("CLIENT_PASSWORD")}
+		options = append(options, kgo.SASL(login.AsMechanism()))
+	}
+	if trusted := authority(); trusted != nil {
+		options = append(options, kgo.DialTLSConfig(trusted))
+	}
+	return kgo.NewClient(options...)
+}
+
+func authority() *tls.Config {
+	path := os.Getenv("CLIENT_CA")
+	if path == "" {
+		return nil
+	}
+	certificate, err := os.ReadFile(path)
+	if err != nil {
+		panic(err)
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(certificate)
+	return &tls.Config{RootCAs: trusted, ServerName: "127.0.0.1"}
 }
 
 func administer(context context.Context, bootstrap, topic string) error {
@@ -67,6 +99,39 @@ func produce(context context.Context, bootstrap, topic string) error {
 	return nil
 }
 
+// flood sends each record in a request of its own, and fetches them one by one.
+func flood(context context.Context, bootstrap, topic string) error {
+	count, err := strconv.Atoi(os.Getenv("CLIENT_RECORDS"))
+	if err != nil {
+		return err
+	}
+	producer, err := client(bootstrap, "franz-go-flood-producer", kgo.DefaultProduceTopic(topic), kgo.ProducerLinger(0))
+	if err != nil {
+		return err
+	}
+	for number := range count {
+		if err := producer.ProduceSync(context, kgo.StringRecord(strconv.Itoa(number))).FirstErr(); err != nil {
+			return err
+		}
+	}
+	producer.Close()
+	group := []kgo.Opt{kgo.ConsumerGroup(topic + "-flood"), kgo.ConsumeTopics(topic)}
+	group = append(group, kgo.FetchMaxBytes(1), kgo.FetchMaxPartitionBytes(1))
+	consumer, err := client(bootstrap, "franz-go-flood-consumer", group...)
+	if err != nil {
+		return err
+	}
+	defer consumer.Close()
+	for left := count; left > 0; {
+		fetched := consumer.PollFetches(context)
+		if err := fetched.Err0(); err != nil {
+			return err
+		}
+		left -= fetched.NumRecords()
+	}
+	return nil
+}
+
 func transact(context context.Context, bootstrap, topic string) error {
 	client, err := client(bootstrap, "franz-go-transactional", kgo.DefaultProduceTopic(topic), kgo.TransactionalID(topic))
 	if err != nil {
@@ -86,7 +151,12 @@ func transact(context context.Context, bootstrap, topic string) error {
 }
 
 func consume(context context.Context, bootstrap, topic string) error {
-	client, err := client(bootstrap, "franz-go-classic", kgo.ConsumerGroup(topic+"-classic"), kgo.ConsumeTopics(topic))
+	return consumeBy(context, bootstrap, topic, "classic")
+}
+
+func consumeBy(context context.Context, bootstrap, topic, protocol string, options ...kgo.Opt) error {
+	options = append(options, kgo.ConsumerGroup(topic+"-"+protocol), kgo.ConsumeTopics(topic))
+	client, err := client(bootstrap, "franz-go-"+protocol, options...)
 	if err != nil {
 		return err
 	}

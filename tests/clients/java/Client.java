@@ -28,7 +28,9 @@ public final class Client {
             case "produce" -> produce(bootstrap, topic);
             case "consume" -> consume(bootstrap, topic, "classic");
             case "consume-848" -> consume(bootstrap, topic, "consumer");
+            case "flood" -> flood(bootstrap, topic);
             case "transact" -> transact(bootstrap, topic);
+            case "acks-0" -> sendUnacknowledged(bootstrap, topic);
             default -> {
                 String name = step.startsWith("streams") ? "StreamsClient" : "ShareClient";
                 var played = Class.forName(name).getDeclaredMethod("play", String.class, String.class, String.class);
@@ -56,6 +58,19 @@ public final class Client {
         }
     }
 
+    private static void sendUnacknowledged(String bootstrap, String topic)
+            throws ExecutionException, InterruptedException {
+        Properties settings = settings(bootstrap, "java-unacknowledged");
+        settings.put("acks", "0");
+        settings.put("enable.idempotence", "false");
+        var texts = new StringSerializer();
+        try (var producer = new KafkaProducer<>(settings, texts, texts)) {
+            for (int number = 0; number < 10; number++) {
+                producer.send(new ProducerRecord<>(topic, "record " + number)).get();
+            }
+        }
+    }
+
     private static void transact(String bootstrap, String topic) {
         Properties settings = settings(bootstrap, "java-transactional");
         settings.put("transactional.id", topic);
@@ -67,6 +82,31 @@ public final class Client {
                 producer.send(new ProducerRecord<>(topic, "record " + number));
             }
             producer.commitTransaction();
+        }
+    }
+
+    /** Sends each record in a request of its own, and fetches them one by one. */
+    private static void flood(String bootstrap, String topic) {
+        int records = Integer.parseInt(System.getenv("CLIENT_RECORDS"));
+        Properties sending = settings(bootstrap, "java-flood-producer");
+        sending.put("batch.size", "0");
+        var strings = new StringSerializer();
+        try (var producer = new KafkaProducer<>(sending, strings, strings)) {
+            for (int number = 0; number < records; number++) {
+                producer.send(new ProducerRecord<>(topic, Integer.toString(number)));
+            }
+        }
+        Properties reading = settings(bootstrap, "java-flood-consumer");
+        reading.put("group.id", topic + "-flood");
+        reading.put("auto.offset.reset", "earliest");
+        reading.put("fetch.max.bytes", "1");
+        reading.put("max.partition.fetch.bytes", "1");
+        var texts = new StringDeserializer();
+        try (var consumer = new KafkaConsumer<>(reading, texts, texts)) {
+            consumer.subscribe(List.of(topic));
+            for (int left = records; left > 0;) {
+                left -= consumer.poll(Duration.ofMillis(500)).count();
+            }
         }
     }
 
@@ -91,6 +131,19 @@ public final class Client {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
         settings.put("client.id", clientId);
+        String user = System.getenv("CLIENT_USER");
+        if (user != null) {
+            settings.put("security.protocol", "SASL_PLAINTEXT");
+            settings.put("sasl.mechanism", "PLAIN");
+            settings.put("sasl.jaas.config", "org.apache.kafka.common.security.plain.PlainLoginModule required"
+                    + " username=\"" + user + "\" password=\"" + System.getenv("CLIENT_PASSWORD") + "\";");
+        }
+        String authority = System.getenv("CLIENT_CA");
+        if (authority != null) {
+            settings.put("security.protocol", "SSL");
+            settings.put("ssl.truststore.type", "PEM");
+            settings.put("ssl.truststore.location", authority);
+        }
         return settings;
     }
 }

@@ -3,11 +3,15 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"os"
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/plain"
 )
 
 const records = 50
@@ -27,8 +31,34 @@ func main() {
 	}
 }
 
+func login() sasl.Mechanism {
+	user := os.Getenv("CLIENT_USER")
+	if user == "" {
+		return nil
+	}
+	return plain.Mechanism{Username: user, Password: os.Getenv("CLIENT_PASSWORD")}
+}
+
+func transport() *kafka.Transport {
+	return &kafka.Transport{SASL: login(), TLS: authority()}
+}
+
+func authority() *tls.Config {
+	path := os.Getenv("CLIENT_CA")
+	if path == "" {
+		return nil
+	}
+	certificate, err := os.ReadFile(path)
+	if err != nil {
+		panic(err)
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(certificate)
+	return &tls.Config{RootCAs: trusted, ServerName: "127.0.0.1"}
+}
+
 func administer(limited context.Context, bootstrap, topic string) error {
-	client := &kafka.Client{Addr: kafka.TCP(bootstrap)}
+	client := &kafka.Client{Addr: kafka.TCP(bootstrap), Transport: transport()}
 	wanted := []kafka.TopicConfig{{Topic: topic, NumPartitions: 2, ReplicationFactor: 1}}
 	if _, err := client.CreateTopics(limited, &kafka.CreateTopicsRequest{Topics: wanted}); err != nil {
 		return err
@@ -41,7 +71,9 @@ func administer(limited context.Context, bootstrap, topic string) error {
 }
 
 func produce(limited context.Context, bootstrap, topic string) error {
-	writer := &kafka.Writer{Addr: kafka.TCP(bootstrap), Topic: topic, BatchSize: 1, RequiredAcks: kafka.RequireAll}
+	writer := &kafka.Writer{
+		Addr: kafka.TCP(bootstrap), Topic: topic, BatchSize: 1, RequiredAcks: kafka.RequireAll, Transport: transport(),
+	}
 	defer writer.Close()
 	for number := range records {
 		message := kafka.Message{Value: []byte(fmt.Sprint("record ", number))}
@@ -55,6 +87,7 @@ func produce(limited context.Context, bootstrap, topic string) error {
 func consume(limited context.Context, bootstrap, topic string) error {
 	reader := kafka.NewReader(kafka.ReaderConfig{
 		Brokers: []string{bootstrap}, GroupID: topic + "-classic", Topic: topic, StartOffset: kafka.FirstOffset,
+		Dialer: &kafka.Dialer{Timeout: 10 * time.Second, DualStack: true, SASLMechanism: login(), TLS: authority()},
 	})
 	defer reader.Close()
 	for range records {

@@ -1,11 +1,20 @@
 // The workload by KafkaJS.
+const { readFileSync } = require("fs");
 const { Kafka, logLevel } = require("kafkajs");
 
 const RECORDS = 50;
 const [bootstrap, topic, ...steps] = process.argv.slice(2);
 
 function kafka(clientId) {
-  return new Kafka({ clientId, brokers: [bootstrap], logLevel: logLevel.NOTHING });
+  return new Kafka({ clientId, brokers: [bootstrap], logLevel: logLevel.NOTHING, ...security() });
+}
+
+function security() {
+  const { CLIENT_USER: username, CLIENT_PASSWORD: password, CLIENT_CA: authority } = process.env;
+  return {
+    ...(username && { sasl: { mechanism: "plain", username, password } }),
+    ...(authority && { ssl: { ca: [readFileSync(authority, "utf-8")] } }),
+  };
 }
 
 async function administer() {

@@ -3,6 +3,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"os"
 	"time"
@@ -30,7 +32,28 @@ func config(id string) *sarama.Config {
 	config.ClientID = id
 	config.Producer.Return.Successes = true
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
+	if user := os.Getenv("CLIENT_USER"); user != "" {
+		config.Net.SASL.Enable = true
+		config.Net.SASL.User, config.Net.SASL.Password = user, os.Getenv("CLIENT_PASSWORD")
+	}
+	if trusted := authority(); trusted != nil {
+		config.Net.TLS.Enable, config.Net.TLS.Config = true, trusted
+	}
 	return config
+}
+
+func authority() *tls.Config {
+	path := os.Getenv("CLIENT_CA")
+	if path == "" {
+		return nil
+	}
+	certificate, err := os.ReadFile(path)
+	if err != nil {
+		panic(err)
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(certificate)
+	return &tls.Config{RootCAs: trusted, ServerName: "127.0.0.1"}
 }
 
 func administer(bootstrap, topic string) error {

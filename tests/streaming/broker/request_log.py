@@ -5,8 +5,9 @@ authentication are never logged, and a null client ID is logged as "".
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -25,6 +26,14 @@ class LoggedRequest:
     correlation_id: int
     client_id: str
     """Empty if the client sent null."""
+    request: dict[str, Any] | None = field(default=None, compare=False)
+    response: dict[str, Any] | None = field(default=None, compare=False)
+    """The bodies as Kafka prints them; a request that wants no response has none."""
+
+    @property
+    def client(self) -> str:
+        """The address of the client."""
+        return self.connection.split("-")[1]
 
 
 class _Header(msgspec.Struct, rename="camel"):
@@ -38,6 +47,8 @@ class _Line(msgspec.Struct, rename="camel"):
     request_header: _Header
     connection: str
     listener: str
+    request: dict[str, Any] | None = None
+    response: dict[str, Any] | str | None = None
 
 
 _DECODER = msgspec.json.Decoder(_Line)
@@ -62,4 +73,7 @@ def logged_request(line: str) -> LoggedRequest:
         header.request_api_version,
         header.correlation_id,
         header.client_id or "",
+        entry.request,
+        # Kafka 3.9 logs "" for none.
+        None if isinstance(entry.response, str) else entry.response,
     )

@@ -24,6 +24,14 @@ def test_a_line_identifies_a_request() -> None:
     assert logged_request(HEARTBEAT) == READ
 
 
+def test_a_line_has_both_bodies() -> None:
+    line = logged_request(HEARTBEAT)
+    assert line.request is not None and line.request["generationId"] == 1
+    assert line.response == {"throttleTimeMs": 0, "errorCode": 0}
+    unacknowledged = HEARTBEAT.replace('{"throttleTimeMs":0,"errorCode":0}', '""')
+    assert logged_request(unacknowledged).response is None
+
+
 def test_a_line_that_is_still_being_written_is_left_for_later(tmp_path: Path) -> None:
     log = tmp_path / "requests.log"
     log.write_text(HEARTBEAT + HEARTBEAT[:200])
