@@ -37,8 +37,8 @@ class ArchiveCount:
         self._add(window, spoken)
 
     def _add(self, window: Window, spoken: Spoken, judged_until: int = 0) -> None:
-        spoken.add(window, judged_until)
-        self._changes.add_classic(window, spoken.speaker, spoken.listener, judged_until)
+        if spoken.add(window, judged_until):
+            self._changes.add_classic(window, spoken.speaker, spoken.listener, judged_until)
 
     def add_judged(
         self, window: Window, before: Before, state: ConnectionState, listener: str, judged_until: int = 0

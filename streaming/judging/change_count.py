@@ -34,7 +34,6 @@ from streaming.judging.changes import (
     Showings,
     ranges_id,
 )
-from streaming.judging.symbols import Symbols
 from streaming.judging.usage import Speaker
 
 MemberFacts = tuple[int, int]
@@ -68,7 +67,6 @@ class ChangeCount:
         self._members: list[MemberChange] = []
         self._brokers: dict[BrokerShown, Showings] = {}
         self._further = [0, 0, 0]
-        self._is_classic = Symbols(lambda statement: isinstance(statement.body, ClassicGroup))
 
     def add(
         self, window: Window, before: Before, state: ConnectionState, listener: str, judged_until: int = 0
@@ -98,9 +96,6 @@ class ChangeCount:
 
     def add_classic(self, window: Window, speaker: Speaker, listener: str, judged_until: int = 0) -> None:
         """Add the requests of a window to join and leave classic groups: the latest of equal ones."""
-        is_classic = self._is_classic.of(window)
-        if not any(map(is_classic.__getitem__, window.numbers)):
-            return
         found: dict[Statement, int] = {}
         for statement, at, _ in _new_statements(window, judged_until):
             if isinstance(statement.body, ClassicGroup):

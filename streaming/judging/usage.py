@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from decoders.frame.record import Kind
-from expectations.conversation.bodies import SoftwareClaim
+from expectations.conversation.bodies import ClassicGroup, SoftwareClaim
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.statement import Statement
 from expectations.conversation.window import Window
@@ -114,7 +114,7 @@ class _Count:
             version = UNCERTAIN if statement.header_version is None else statement.header_version
             usage.requests[version] = usage.requests.get(version, 0) + sums.count
             usage.request_bytes[version] = usage.request_bytes.get(version, 0) + size
-            self.connections.setdefault(version, set()).update(sums.connections)
+            self.connections.setdefault(version, set()).update(sums.connections or ())
         else:
             usage.response_bytes += size
             for code in filter(None, statement.errors or ()):
@@ -127,13 +127,14 @@ class _Count:
 
 
 class _Sums:
-    """The sums of a statement's occurrences within a minute."""
+    """The sums of a statement's occurrences within a minute. Only requests have connections."""
 
-    __slots__ = ("connections", "count", "size")
+    __slots__ = ("connections", "count", "is_classic", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, statement: Statement) -> None:
         self.count = self.size = 0
-        self.connections: set[bytes] = set()
+        self.connections: set[bytes] | None = set() if statement.kind is Kind.REQUEST else None
+        self.is_classic = isinstance(statement.body, ClassicGroup)
 
 
 class Spoken:
@@ -149,9 +150,12 @@ class Spoken:
         self.listener = listener
         self.tables: dict[tuple[int, int], tuple[Mapping[int, Statement], dict[int, _Sums]]] = {}
 
-    def add(self, window: Window, judged_until: int = 0) -> None:
-        """Add the frames of a window, except those up to a sequence, which were judged before."""
-        connection, begin, end = window.connection.id, 0, 0
+    def add(self, window: Window, judged_until: int = 0) -> bool:
+        """Add the frames of a window, except those up to a sequence, which were judged before.
+
+        Returns whether there are requests to join or leave a classic group among them.
+        """
+        connection, begin, end, has_classic = window.connection.id, 0, 0, False
         sums: dict[int, _Sums] = {}
         for number, occurrence in zip(window.numbers, window.occurrences, strict=True):
             if occurrence.last_sequence <= judged_until:
@@ -163,10 +167,13 @@ class Spoken:
                 sums = self._sums(window.statements, begin // MINUTE)
             found = sums.get(number)
             if found is None:
-                found = sums[number] = _Sums()
+                found = sums[number] = _Sums(window.statements[number])
             found.count += occurrence.count
             found.size += occurrence.size
-            found.connections.add(connection)
+            if found.connections is not None:
+                found.connections.add(connection)
+                has_classic = has_classic or found.is_classic
+        return has_classic
 
     def _sums(self, statements: Mapping[int, Statement], minute: int) -> dict[int, _Sums]:
         # The table is kept, so that no other one gets its identity.
