@@ -28,7 +28,6 @@ public final class Client {
             case "produce" -> produce(bootstrap, topic);
             case "consume" -> consume(bootstrap, topic, "classic");
             case "consume-848" -> consume(bootstrap, topic, "consumer");
-            case "flood" -> flood(bootstrap, topic);
             case "transact" -> transact(bootstrap, topic);
             case "acks-0" -> sendUnacknowledged(bootstrap, topic);
             default -> {
@@ -82,31 +81,6 @@ public final class Client {
                 producer.send(new ProducerRecord<>(topic, "record " + number));
             }
             producer.commitTransaction();
-        }
-    }
-
-    /** Sends each record in a request of its own, and fetches them one by one. */
-    private static void flood(String bootstrap, String topic) {
-        int records = Integer.parseInt(System.getenv("CLIENT_RECORDS"));
-        Properties sending = settings(bootstrap, "java-flood-producer");
-        sending.put("batch.size", "0");
-        var strings = new StringSerializer();
-        try (var producer = new KafkaProducer<>(sending, strings, strings)) {
-            for (int number = 0; number < records; number++) {
-                producer.send(new ProducerRecord<>(topic, Integer.toString(number)));
-            }
-        }
-        Properties reading = settings(bootstrap, "java-flood-consumer");
-        reading.put("group.id", topic + "-flood");
-        reading.put("auto.offset.reset", "earliest");
-        reading.put("fetch.max.bytes", "1");
-        reading.put("max.partition.fetch.bytes", "1");
-        var texts = new StringDeserializer();
-        try (var consumer = new KafkaConsumer<>(reading, texts, texts)) {
-            consumer.subscribe(List.of(topic));
-            for (int left = records; left > 0;) {
-                left -= consumer.poll(Duration.ofMillis(500)).count();
-            }
         }
     }
 
