@@ -198,6 +198,8 @@ def finding_id(rule_id: str, connection: bytes, sequence: int) -> str:
 
 def printable(text: str) -> str:
     r"""Write text from the wire in one line: characters that a terminal would act on are escaped, as `\n`."""
+    if text.isprintable():
+        return text
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode()
         for character in text
