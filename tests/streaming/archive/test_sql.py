@@ -60,6 +60,7 @@ def session(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.mark.jvm
+@pytest.mark.long
 @pytest.mark.parametrize("query", QUERIES)
 def test_spark_finds_the_same(session: SparkSession, database: duckdb.DuckDBPyConnection, query: str) -> None:
     found = [tuple(row) for row in session.sql(query).collect()]
