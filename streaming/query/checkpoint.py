@@ -56,8 +56,8 @@ def on_s3(checkpoint: str) -> bool:
 
 def delete_orphaned_offsets(session: SparkSession, checkpoint: str) -> None:
     """Delete temporary files of offsets if the checkpoint has no batch; Spark ignores them otherwise."""
-    with _errors_left_to_query():
-        system, offsets = _file_system_and_path(session, checkpoint, OFFSETS)
+    with errors_left_to_query():
+        system, offsets = file_system_and_path(session, checkpoint, OFFSETS)
         found = system.listStatus(offsets) if system.exists(offsets) else []
         if all(status.getPath().getName().startswith(".") for status in found):
             for status in found:
@@ -66,7 +66,7 @@ def delete_orphaned_offsets(session: SparkSession, checkpoint: str) -> None:
 
 def add_empty_batch(session: SparkSession, checkpoint: str) -> None:
     """Add a batch that reads nothing if all batches of the checkpoint are committed."""
-    with _errors_left_to_query():
+    with errors_left_to_query():
         _add_empty_batch(session, checkpoint)
 
 
@@ -84,18 +84,18 @@ def _add_empty_batch(session: SparkSession, checkpoint: str) -> None:
 
 def _is_local(session: SparkSession, checkpoint: str) -> bool:
     """Ask Hadoop, since a path without a scheme is on the default file system of Hadoop's configuration."""
-    with _errors_left_to_query():
-        system, _ = _file_system_and_path(session, checkpoint)
+    with errors_left_to_query():
+        system, _ = file_system_and_path(session, checkpoint)
         return bool(system.getScheme() == "file")
     return False
 
 
-def _file_system_and_path(session: SparkSession, *names: str) -> tuple[Any, Any]:
+def file_system_and_path(session: SparkSession, *names: str) -> tuple[Any, Any]:
     """Return Hadoop's FileSystem and Path of a folder, or of a file in it. Raises Py4JJavaError."""
     path = session._jvm.org.apache.hadoop.fs.Path(*names)
     return path.getFileSystem(session._jsc.hadoopConfiguration()), path
 
 
-def _errors_left_to_query() -> AbstractContextManager[None]:
+def errors_left_to_query() -> AbstractContextManager[None]:
     """Suppress errors of an unreadable checkpoint: the query fails on it and reports the reason."""
     return suppress(Py4JJavaError, PySparkException)

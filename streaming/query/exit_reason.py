@@ -69,13 +69,6 @@ EXIT_REASONS: Final = (
         "continues from this checkpoint",
     ),
     ExitReason(
-        "checkpoint-moved",
-        # Spark names the files of the state's schema by their full paths.
-        re.compile(r"(?:File |directory: )(?:file:)?(\S+?)/state/\d+/_stateSchema/"),
-        r"the checkpoint was made as \1 and can only be used there: put it back at that path, or start with "
-        "a new checkpoint folder",
-    ),
-    ExitReason(
         "checkpoint-foreign",
         re.compile(
             r"STATE_STORE_\w*SCHEMA|STATEFUL_OPERATOR_NOT_MATCH|STREAMING_STATEFUL_OPERATOR|state metadata"
@@ -87,7 +80,9 @@ EXIT_REASONS: Final = (
     ExitReason(
         "checkpoint-corrupt",
         re.compile(
-            r"CANNOT_LOAD_STATE_STORE|CHECKPOINT_FILE|MALFORMED|Incomplete log file|EOFException"
+            # A file of the state's schema is missing.
+            r"(?:File |directory: )\S+?/state/\d+/_stateSchema/"
+            r"|CANNOT_LOAD_STATE_STORE|CHECKPOINT_FILE|MALFORMED|Incomplete log file|EOFException"
             r"|Corruption|JsonParseException|JsonMappingException|NumberFormatException"
             r"|metadata.*(?:corrupt|malformed)|ZstdException|ZstdError|DecodeError|ValidationError"
         ),

@@ -13,6 +13,7 @@ from streaming.judging.report import Report, unpack_report
 from streaming.query.batch_limit import BatchLimit
 from streaming.query.checkpoint import add_empty_batch, delete_orphaned_offsets
 from streaming.query.identity_stage import REPORT_SCHEMA, STEPPED_SCHEMA, IdentityProcessor
+from streaming.query.moved_checkpoint import correct_schema_paths
 from streaming.query.stages import INPUT_SCHEMA, BucketProcessor, decode_stage
 from streaming.settings.configuration import Configuration
 from streaming.settings.decisions import Decisions
@@ -74,6 +75,7 @@ def start_query(
         limit.apply(session.streams.active[0], session)
 
     delete_orphaned_offsets(session, configuration.checkpoint)
+    correct_schema_paths(session, configuration.checkpoint)
     add_empty_batch(session, configuration.checkpoint)
     return (
         reports.writeStream.queryName("kipwatch")

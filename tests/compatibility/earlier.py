@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import lzma
-import re
 import tarfile
 from pathlib import Path
 from typing import Final
@@ -41,18 +40,10 @@ class Earlier:
         return _TOPIC.decode(lzma.decompress((self._folder / TOPIC).read_bytes()))
 
     def unpack_checkpoint(self, folder: Path) -> Path:
-        """Make the folder of the checkpoint in another one. It still names its files as where it was made."""
+        """Make the folder of the checkpoint in another one: not at the path where it was made."""
         with tarfile.open(self._folder / CHECKPOINT) as archive:
             archive.extractall(folder, filter="data")
         return folder / "checkpoint"
-
-
-def relocate(checkpoint: Path) -> None:
-    """Let a checkpoint name its files as they are: Spark names those of the state's schema by full paths."""
-    for metadata in checkpoint.glob("state/*/_metadata/v2/[0-9]*"):
-        text = re.sub(r"file:[^\"]+?(?=/state/\d+/_stateSchema)", f"file:{checkpoint}", metadata.read_text())
-        metadata.write_text(text)
-        metadata.with_name(f".{metadata.name}.crc").unlink()
 
 
 def versions() -> list[str]:

@@ -31,7 +31,6 @@ class Road:
         self._page_at, feeder_page = (f"127.0.0.1:{port}" for port in free_ports(2))
         kafka = ["--bootstrap", broker.internal]
         self._run = ["run", *kafka, "--metrics-address", self._page_at, "--buckets", str(buckets)]
-        self._run += ["--checkpoint", str(self.checkpoint)]
         self._feed = ["feed", "-", *kafka, "--ports", str(PORT), "--feeder-metrics-address", feeder_page]
         self.logs: list[Path] = []
         self.start_query()
@@ -39,7 +38,7 @@ class Road:
 
     def start_query(self) -> None:
         """Start the query with the checkpoint as it is."""
-        self.query = self._start(self._run)
+        self.query = self._start([*self._run, "--checkpoint", str(self.checkpoint)])
         self.query.wait_for('"query": "started"', STARTED)
 
     def restart_query(self, backup: Path | None = None) -> None:
@@ -75,9 +74,9 @@ class Road:
         self._packets.flush()
 
     def restore(self, backup: Path) -> None:
-        """Put a copy in the place of the checkpoint."""
+        """Lose the checkpoint, and put a copy of it in another place."""
         shutil.rmtree(self.checkpoint)
-        shutil.copytree(backup, self.checkpoint)
+        self.checkpoint = Path(shutil.copytree(backup, self._folder / "restored"))
 
     def page(self) -> MetricsPage:
         """What the query's metrics say now."""

@@ -103,8 +103,12 @@ def test_an_invalid_record_is_counted_and_harmless(stopped: StoppedQuery) -> Non
 
 
 def test_after_a_restart_it_is_ready_when_the_gauges_count_every_connection(stopped: StoppedQuery) -> None:
-    """There are no new frames meanwhile: each bucket reports by its own timer."""
+    """There are no new frames meanwhile: each bucket reports by its own timer.
+
+    The checkpoint is a copy, which no longer names the folder that it was copied from.
+    """
     checkpoint = stopped.copied("restarted")
+    assert str(stopped.checkpoint) in metadata(checkpoint)
     end_between_batches(checkpoint)
     with stopped.start(stopped.topic, checkpoint) as query:
         query.wait_for('"query": "started"', STARTED)
@@ -118,6 +122,12 @@ def test_after_a_restart_it_is_ready_when_the_gauges_count_every_connection(stop
     assert page.total("kipwatch_open_connections") == CONNECTIONS
     assert page.total("kipwatch_connections") == CONNECTIONS
     assert page.total("kipwatch_state_bytes") > 0
+    assert str(stopped.checkpoint) not in metadata(checkpoint)
+
+
+def metadata(checkpoint: Path) -> str:
+    """What Spark knows of the stateful steps."""
+    return "".join(file.read_text() for file in checkpoint.glob("state/*/_metadata/v2/[0-9]*"))
 
 
 def test_orphaned_offsets_of_a_kill_in_the_first_batch_are_removed(stopped: StoppedQuery) -> None:

@@ -30,7 +30,6 @@ Caused by: java.util.concurrent.TimeoutException: no
     "archive-not-written": "ArchiveNotWrittenError: cannot write the archive a: no space\n  at x",
     "findings-not-written": "FindingsNotWrittenError: findings were not written to f: no answer\n  at x",
     "kafka-away": "org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment.",
-    "checkpoint-moved": "FileNotFoundException: File file:/mnt/a/state/0/_stateSchema/default/0 is not there",
     "checkpoint-foreign": "[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE] Provided value schema does not match",
     "checkpoint-corrupt": "java.lang.IllegalStateException: Incomplete log file in the offset log",
 }
@@ -58,18 +57,15 @@ def test_the_line_for_a_state_of_another_version_is_the_message_of_the_state_err
 
 
 @pytest.mark.parametrize(
-    ("error_text", "place"),
+    "error_text",
     [
-        (ERROR_TEXTS["checkpoint-moved"], "/mnt/a"),
-        (
-            "FileNotFoundException: No such file or directory: s3a://b/k/state/1/_stateSchema/default/0_7",
-            "s3a://b/k",
-        ),
+        "FileNotFoundException: File file:/mnt/a/state/0/_stateSchema/default/0 does not exist",
+        "FileNotFoundException: No such file or directory: s3a://b/k/state/1/_stateSchema/default/0_7",
     ],
 )
-def test_a_checkpoint_in_another_place_is_told_where_it_was(error_text: str, place: str) -> None:
-    _, line = explain(error_text)
-    assert line.startswith(f"the checkpoint was made as {place} and can only be used there")
+def test_a_checkpoint_without_a_file_of_its_schema_is_corrupt(error_text: str) -> None:
+    reason, _ = explain(error_text)
+    assert reason.name == "checkpoint-corrupt"
 
 
 def test_only_transient_reasons_restart_the_query() -> None:
