@@ -6,7 +6,7 @@ import json
 import subprocess
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
@@ -42,8 +42,8 @@ def write_schemas(folder: Path) -> str:
         (folder / f"{kind}.json").write_text(
             json.dumps({**_read(source / f"{kind}.json"), "$defs": definitions})
         )
-    for path in _operator_crds():
-        crd = yaml.load(path.read_text(), _Loader)["spec"]
+    for definition in operator_definitions():
+        crd = definition["spec"]
         for version in crd["versions"]:
             name = f"{crd['names']['kind'].lower()}-{crd['group'].split('.')[0]}-{version['name']}"
             (folder / f"{name}.json").write_text(json.dumps(version["schema"]["openAPIV3Schema"]))
@@ -56,9 +56,11 @@ def _read(path: Path) -> dict[str, object]:
     return read
 
 
-def _operator_crds() -> list[Path]:
+def operator_definitions() -> list[dict[str, Any]]:
+    """The definitions of the Prometheus operator's kinds."""
     done = subprocess.run(
         ["go", "mod", "download", "-json", OPERATOR], capture_output=True, text=True, check=True, timeout=300
     )
     folder = Path(json.loads(done.stdout)["Dir"]) / "example/prometheus-operator-crd"
-    return [folder / f"monitoring.coreos.com_{name}.yaml" for name in OPERATED]
+    files = [folder / f"monitoring.coreos.com_{name}.yaml" for name in OPERATED]
+    return [yaml.load(file.read_text(), _Loader) for file in files]
