@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.test_wheel import PIP
+from tests.deploy.test_wheel import CAPTURE, PIP
 from tests.repository.tree import ROOT
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
@@ -22,6 +22,16 @@ ROWS = re.findall(
 )
 """What is installed, the number of packages, MB."""
 DIFFERENCE = 0.1
+COMMANDS = {
+    "kipwatch": [["kipwatch", "check", "--quiet", CAPTURE]],
+    "kipwatch[run]": [["kipwatch", "run", "--dry-run"]],
+    "kipwatch[audit]": [
+        ["kipwatch", "report", "--archive", "archive", CAPTURE],
+        ["kipwatch", "audit", "--archive", "archive"],
+    ],
+    "kipwatch[dashboards]": [["python", "-m", "dashboards.build", "--check"]],
+}
+"""What each install is for. Dashboards are written from a checkout."""
 
 
 def installed(what: str, folder: Path) -> Path:
@@ -45,6 +55,17 @@ def test_an_install_has_the_stated_size(what: str, packages: str, megabytes: str
     print(f"{what}: {count} packages, {size:.0f} MB")
     assert abs(size / int(megabytes.replace(",", "")) - 1) < DIFFERENCE
     assert count == int(packages), f"{count}, {size:.0f} MB"
+    for command in COMMANDS[what]:
+        run(environment, command, ROOT if command[0] == "python" else tmp_path)
+
+
+def run(environment: Path, command: list[str], folder: Path) -> None:
+    """Run a command with an environment's programs first on the path; it must succeed."""
+    search = {"PATH": f"{environment / 'bin'}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | search, capture_output=True, text=True, check=False, timeout=900
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
 @pytest.mark.jvm
@@ -52,17 +73,7 @@ def test_an_install_has_the_stated_size(what: str, packages: str, megabytes: str
 def test_a_demo_finds_every_offence(tmp_path: Path) -> None:
     """Outside of the repository, with what its extras install."""
     environment = installed("kipwatch[run,audit]", tmp_path)
-    search = {"PATH": f"{environment / 'bin'}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        [str(environment / "bin/kipwatch"), "demo", "--relay"],
-        cwd=tmp_path,
-        env=os.environ | search,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    run(environment, ["kipwatch", "demo", "--relay"], tmp_path)
 
 
 def test_the_page_states_every_size() -> None:
