@@ -16,18 +16,18 @@ from tests.repository.tree import ROOT, files
 
 CACHE: Final = "/var/cache/kipwatch"
 USER: Final = 10001
-_LOADED: Final = ("/etc/resolv.conf", "/etc/ssl/certs/ca-certificates.crt", "/etc/pip.conf")
+LOADED: Final = ("/etc/resolv.conf", "/etc/ssl/certs/ca-certificates.crt", "/etc/pip.conf")
 """How this machine reaches package registries, as far as it has these files."""
 
 
-def base(folder: Path) -> Path:
-    """Make a small Debian 12, as an archive."""
-    made = folder / "debian.tar"
+def base(folder: Path, *packages: str) -> Path:
+    """Make a small Debian 12 with packages, as an archive."""
+    made = folder / f"{'-'.join(['debian', *packages])}.tar"
     command = [
         "mmdebstrap",
         "--quiet",
         "--variant=minbase",
-        "--include=ca-certificates",
+        f"--include={','.join(['ca-certificates', *packages])}",
         "bookworm",
         str(made),
     ]
@@ -43,7 +43,7 @@ def build(debian: Path, part: str, root: Path) -> None:
     for path in _admitted():
         (sources / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / path, sources / path)
-    for name in filter(os.path.exists, _LOADED):
+    for name in filter(os.path.exists, LOADED):
         (root / name[1:]).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(name, root / name[1:])
     if part == "application":
