@@ -86,13 +86,14 @@ def _storm(traffic: Traffic, connections: int) -> Iterator[FrameBatch]:
 def divided(batches: list[Batch], frames: int) -> tuple[list[Batch], list[Batch]]:
     """Return the batches that hold the last `frames`, and the later half of those before.
 
-    The storm's first batch may have steady traffic, too. It belongs to neither if most of it is that.
+    The storm's first batch may have steady traffic, too. If most of it is that, it belongs to neither, unless
+    it is the only one.
     """
     begin = len(batches)
     while begin > 0 and sum(batch.frames for batch in batches[begin:]) < frames:
         begin -= 1
     surplus = sum(batch.frames for batch in batches[begin:]) - frames
-    is_mixed = surplus > batches[begin].frames / 2
+    is_mixed = surplus > batches[begin].frames / 2 and begin < len(batches) - 1
     return batches[begin + is_mixed :], batches[begin // 2 : begin]
 
 

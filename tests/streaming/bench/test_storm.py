@@ -12,7 +12,7 @@ from streaming.bench.storm import divided, measure
 @pytest.mark.long
 @pytest.mark.timeout(400)
 def test_a_small_storm_is_measured_from_end_to_end() -> None:
-    measured = measure(connections=70, rounds=7, stepped=50)
+    measured = measure(connections=1_000, rounds=7, stepped=50)
     assert measured["ratios"].keys() == {"storm_vs_steady"}
     assert min(measured["figures"].values()) > 0
     assert measured["figures"]["opening_microseconds"] < measured["figures"]["opening_by_rules_microseconds"]
@@ -28,3 +28,7 @@ def test_a_batch_of_both_belongs_to_the_storm_if_most_of_it_does(mixed: int, bel
     in_storm, in_peace = divided([STEADY, STEADY, STEADY, STEADY, between, STORM, STORM], 350)
     assert in_storm == [between, STORM, STORM][not belongs :]
     assert in_peace == [STEADY, STEADY]
+
+
+def test_a_storm_in_one_batch_is_that_batch() -> None:
+    assert divided([STEADY, STEADY, Batch(800, 2.0)], 350) == ([Batch(800, 2.0)], [STEADY])
