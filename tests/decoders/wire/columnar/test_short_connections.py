@@ -1,0 +1,189 @@
+"""Short connections in unusual order: both trackers make the same records and ledgers, and see each end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoders.frame.record import Closing, Direction, Kind, Record
+from decoders.wire.packet import Packet
+from decoders.wire.segment import SocketAddress, TcpFlag
+from decoders.wire.synthesis import SyntheticConnection
+from tests.decoders.wire.columnar.equality import assert_equal, interleaved, placed
+from tests.decoders.wire.conversation import (
+    CLIENT,
+    SECOND,
+    SERVER,
+    TO_BROKER,
+    TO_CLIENT,
+    exchanges,
+    metadata,
+    of_kind,
+    prefixed,
+)
+from tests.examples import examples
+
+SYN, SYN_ACK, ACK = 0, 1, 2
+"""Places of the handshake."""
+FIN, OTHER_FIN, LAST_ACK = -3, -2, -1
+"""Places of the end."""
+REQUEST = prefixed(metadata(1))
+Change = Callable[[list[Packet]], list[Packet]]
+
+
+def connection(
+    client: SocketAddress = CLIENT, at: int = 0, initial: int = 0, first: Direction = TO_BROKER
+) -> list[Packet]:
+    """Packets of a connection with two exchanges, which one side closes first."""
+    synthetic = SyntheticConnection(client, SERVER, initial_sequences=(initial, initial + 7))
+    packets = synthetic.opened(at)
+    for direction, data in exchanges(2):
+        packets += synthetic.sent(at, direction, data)
+    last = TO_CLIENT if first is TO_BROKER else TO_BROKER
+    return [
+        *packets,
+        *synthetic.finished(at, first),
+        *synthetic.finished(at, last),
+        *synthetic.acknowledged(at, first),
+    ]
+
+
+def without(*places: int) -> Change:
+    """Lose packets."""
+    return lambda packets: [each for at, each in enumerate(packets) if at - len(packets) not in places]
+
+
+def again(place: int, later: int) -> Change:
+    """Send a packet again, some packets later."""
+
+    def changed(packets: list[Packet]) -> list[Packet]:
+        at = place % len(packets)
+        return [*packets[: at + later], packets[at], *packets[at + later :]]
+
+    return changed
+
+
+def swapped(place: int) -> Change:
+    """Capture a packet after the one behind it."""
+
+    def changed(packets: list[Packet]) -> list[Packet]:
+        at = place % len(packets)
+        return [*packets[:at], packets[at + 1], packets[at], *packets[at + 2 :]]
+
+    return changed
+
+
+def first_packets_lost(count: int) -> Change:
+    return lambda packets: packets[count:]
+
+
+CHANGES: dict[str, Change] = {
+    "none": list,
+    "half-open": lambda packets: packets[:1],
+    "no-request": lambda packets: [*packets[:3], *packets[-3:]],
+    "lost-syn": first_packets_lost(1),
+    "lost-handshake": first_packets_lost(3),
+    "lost-syn-ack": lambda packets: [packets[SYN], *packets[ACK:]],
+    "lost-fin": without(FIN),
+    "lost-other-fin": without(OTHER_FIN),
+    "syn-again": again(SYN, 1),
+    "syn-again-behind-requests": again(SYN, 5),
+    "syn-again-behind-the-end": again(SYN, 99),
+    "syn-ack-again": again(SYN_ACK, 1),
+    "fin-again": again(FIN, 1),
+    "other-fin-again": again(OTHER_FIN, 1),
+    "syn-behind-syn-ack": swapped(SYN),
+    "syn-ack-behind-ack": swapped(SYN_ACK),
+    "ack-behind-request": swapped(ACK),
+    "fin-before-the-last-response": swapped(FIN - 1),
+    "fins-swapped": swapped(FIN),
+}
+randoms = st.integers(0, 1_000_000_000).map(Random)
+cuts = st.lists(st.integers(0, 10_000), max_size=6)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("first", [TO_BROKER, TO_CLIENT])
+@pytest.mark.parametrize("initial", [0, (1 << 32) - 30])
+def test_one_thing_is_unusual(change: str, first: Direction, initial: int) -> None:
+    packets = placed(CHANGES[change](connection(first=first, initial=initial)))
+    assert assert_equal(packets) == assert_equal(packets, range(len(packets)))
+
+
+@given(randoms, st.lists(st.sampled_from(sorted(CHANGES)), min_size=2, max_size=12), cuts, st.booleans())
+@examples(20)
+def test_clients_that_come_again(random: Random, changes: list[str], cut: list[int], watched: bool) -> None:
+    """Three ports connect again and again, some before the end of the connection before was captured."""
+    conversations: list[list[Packet]] = [[], [], []]
+    for number, change in enumerate(changes):
+        client, at = random.randrange(3), number * random.choice([0, 1, 100]) * SECOND
+        begun = connection(
+            SocketAddress(CLIENT.address, 40_000 + client),
+            at,
+            random.choice([0, 1_000, number << 20]),
+            random.choice([TO_BROKER, TO_CLIENT]),
+        )
+        conversations[client] += CHANGES[change](begun)
+    packets = interleaved(conversations, random)
+    assert_equal(packets, cut, ports={9092} if watched else set())
+
+
+def closed(records: list[Record]) -> list[tuple[Closing, Direction]]:
+    return [(record.closing, record.direction) for record in of_kind(records, Kind.CLOSED)]
+
+
+def test_both_sides_close_at_the_same_time() -> None:
+    synthetic, unaware = (SyntheticConnection(CLIENT, SERVER) for _ in range(2))
+    packets = synthetic.opened(0)
+    unaware.opened(0)
+    # Neither FIN acknowledges the other.
+    packets += [*synthetic.finished(1, TO_BROKER), *unaware.finished(1, TO_CLIENT)]
+    packets += synthetic.acknowledged(2, TO_CLIENT)
+    records = assert_equal(placed(packets), range(len(packets)))
+    assert closed(records) == [(Closing.FIN, TO_BROKER)]
+
+
+@pytest.mark.parametrize("direction", [TO_BROKER, TO_CLIENT])
+@pytest.mark.parametrize("exchanged", [0, 1, 2])
+def test_a_reset(direction: Direction, exchanged: int) -> None:
+    synthetic = SyntheticConnection(CLIENT, SERVER)
+    packets = synthetic.opened(0)
+    for sent, data in exchanges(2)[:exchanged]:
+        packets += synthetic.sent(1, sent, data)
+    packets += synthetic.reset(2, direction)
+    records = assert_equal(placed(packets), range(len(packets)))
+    assert closed(records) == [(Closing.RST, direction)]
+
+
+def test_a_syn_that_is_refused() -> None:
+    synthetic = SyntheticConnection(CLIENT, SERVER)
+    packets = [*synthetic.opened(0)[:1], *synthetic.reset(1, TO_CLIENT)]
+    records = assert_equal(placed(packets), range(2))
+    assert closed(records) == [(Closing.RST, TO_CLIENT)]
+
+
+def test_a_syn_with_a_request() -> None:
+    """Of TCP Fast Open (RFC 7413), to a server that acknowledges the SYN alone."""
+    synthetic = SyntheticConnection(CLIENT, SERVER)
+    packets = [
+        synthetic._packet(TO_BROKER, 0, TcpFlag.SYN, REQUEST),
+        SyntheticConnection(CLIENT, SERVER).opened(0)[SYN_ACK],
+    ]
+    records = assert_equal(placed(packets), range(len(packets)))
+    assert [record.kind for record in records] == [Kind.OPENED, Kind.REQUEST]
+
+
+def test_a_fin_with_a_request() -> None:
+    synthetic = SyntheticConnection(CLIENT, SERVER)
+    packets = [
+        *synthetic.opened(0),
+        synthetic._packet(TO_BROKER, 1, TcpFlag.FIN | TcpFlag.ACK, REQUEST),
+        *synthetic.finished(2, TO_CLIENT),
+    ]
+    records = assert_equal(placed(packets), range(len(packets)))
+    assert [record.kind for record in records] == [Kind.OPENED, Kind.REQUEST, Kind.CLOSED]
+    assert closed(records) == [(Closing.FIN, TO_BROKER)]
