@@ -1,4 +1,4 @@
-"""Handshake messages, as far as decryption depends on them: ClientHello, ServerHello, KeyUpdate.
+"""Handshake messages, as far as decryption depends on them: hellos, KeyUpdate, NewSessionTicket of TLS 1.2.
 
 Format: RFC 8446 section 4 and RFC 5246 section 7.4. A message is a type, a length of three bytes and a body.
 Messages may share a record, and one may go on in the next record.
@@ -25,12 +25,14 @@ class HandshakeType(enum.IntEnum):
 
     CLIENT_HELLO = 1
     SERVER_HELLO = 2
+    NEW_SESSION_TICKET = 4
     KEY_UPDATE = 24
 
 
 class Extension(enum.IntEnum):
     """The extensions that are read."""
 
+    SESSION_TICKET = 35
     EARLY_DATA = 42
     SUPPORTED_VERSIONS = 43
 
@@ -47,9 +49,11 @@ class Message(NamedTuple):
 
 
 class ClientHello(NamedTuple):
-    """What a client proposes."""
+    """What a client proposes. `ticket` is that of the session of TLS 1.2 that it resumes, or empty."""
 
     random: bytes
+    session_id: bytes
+    ticket: bytes
     offers_early_data: bool
 
 
@@ -93,11 +97,12 @@ def read_client_hello(body: bytes) -> ClientHello:
     """Read a ClientHello. Raises HandshakeError."""
     fields = _Fields(body)
     fields.take(2)
-    random = fields.take(RANDOM_SIZE)
-    fields.vector(1)  # session ID
+    random, session_id = fields.take(RANDOM_SIZE), fields.vector(1)
     fields.vector(2)  # cipher suites
     fields.vector(1)  # compression methods
-    return ClientHello(random, Extension.EARLY_DATA in fields.extensions())
+    extensions = fields.extensions()
+    ticket = extensions.get(Extension.SESSION_TICKET, b"")
+    return ClientHello(random, session_id, ticket, Extension.EARLY_DATA in extensions)
 
 
 def read_server_hello(body: bytes) -> ServerHello:
@@ -111,6 +116,13 @@ def read_server_hello(body: bytes) -> ServerHello:
     if chosen is not None:
         version = _Fields(chosen).number(2)
     return ServerHello(random, session_id, version, suite, random == _RETRY)
+
+
+def read_new_session_ticket(body: bytes) -> bytes:
+    """Return the ticket of a NewSessionTicket of TLS 1.2 (RFC 5077 section 3.3). Raises HandshakeError."""
+    fields = _Fields(body)
+    fields.take(4)  # lifetime
+    return fields.vector(2)
 
 
 class _Fields:

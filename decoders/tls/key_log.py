@@ -8,6 +8,7 @@ direction and stage. JVM agents know TLS 1.2's master secret by the session ID i
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -62,7 +63,7 @@ class _Secrets(dict[str, bytes]):
 class KeyLog:
     """The secrets of the connections that were added or looked up last, in memory only.
 
-    `version` grows with each secret that is new: what waits for a secret need not look before.
+    `version` grows with each secret or ticket that is new: what waits for a secret need not look before.
     `unknown_labels` and `broken_lines` count lines that were skipped, `dropped` counts connections that made
     room for newer ones. `is_expected` is False while no text was added and none is announced, as where a
     capture alone might bring secrets along: TLS is opaque then, as without a key log. Not safe to use from
@@ -78,6 +79,8 @@ class KeyLog:
         self._capacity = capacity
         self._secrets: OrderedDict[_Key, _Secrets] = OrderedDict()
         self._incomplete: dict[str, bytes] = {}
+        self._sessions: OrderedDict[bytes, bytes] = OrderedDict()
+        """The IDs of sessions by the digests of their tickets."""
 
     def __len__(self) -> int:
         """Return the number of client randoms and session IDs with secrets."""
@@ -116,6 +119,22 @@ class KeyLog:
                 return self._secrets[key]
         return _NOTHING
 
+    def remember_ticket(self, ticket: bytes, session_id: bytes) -> None:
+        """Note which session of TLS 1.2 a ticket resumes.
+
+        A client that resumes one by its ticket chooses another session ID, which no JVM agent logs.
+        """
+        if self.session_of(ticket) == session_id:
+            return
+        self._sessions[_digest(ticket)] = session_id
+        self.version += 1
+        while len(self._sessions) > self._capacity:
+            self._sessions.popitem(last=False)
+
+    def session_of(self, ticket: bytes) -> bytes | None:
+        """Return the ID of the session that a ticket resumes, None if it was not seen."""
+        return self._sessions.get(_digest(ticket))
+
     def forget(self, client_random: bytes) -> None:
         """Drop the secrets of a connection that has ended. Those of a session stay: it may be resumed."""
         self._secrets.pop(_Key(False, client_random), None)
@@ -150,6 +169,10 @@ class KeyLog:
         while len(self._secrets) > self._capacity:
             self._secrets.popitem(last=False)
             self.dropped += 1
+
+
+def _digest(ticket: bytes) -> bytes:
+    return hashlib.sha256(ticket).digest()
 
 
 def _read(words: list[str]) -> tuple[bytes, bytes] | None:

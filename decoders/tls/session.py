@@ -1,8 +1,10 @@
 """One TLS connection: records of both directions → application data, with the secrets of a key log.
 
 The hellos are sent in plaintext. They say which secrets of the key log are those of the connection, and how
-records are protected. Nothing else of the handshake is read, and resumed sessions are like others: the key
-log has secrets for each. Early data (RFC 8446 section 2.3), which no Kafka client sends, is not read either.
+records are protected. A key log has secrets for each connection, also if it resumes a session, except that a
+JVM agent logs those of TLS 1.2 once, by session ID. Therefore tickets are read, by which a session is resumed
+under another ID. Nothing else of the handshake is read. Early data (RFC 8446 section 2.3), which no Kafka
+client sends, is not read either.
 """
 
 from __future__ import annotations
@@ -12,12 +14,15 @@ from typing import Final, NamedTuple
 
 from decoders.tls.cipher_suites import CipherSuite, cipher_suite
 from decoders.tls.handshake import (
+    TLS_1_3,
     ClientHello,
     HandshakeError,
     HandshakeType,
+    Message,
     Messages,
     ServerHello,
     read_client_hello,
+    read_new_session_ticket,
     read_server_hello,
 )
 from decoders.tls.key_log import MASTER_SECRET, KeyLog
@@ -64,6 +69,7 @@ class Session:
         self._searched: int | None = None
         """The version of the key log that had no secrets of the connection."""
         self._messages = {side: Messages() for side in Side}
+        """Of the sides of which more is to be read."""
         self._client_hello: ClientHello | None = None
         self._server_hello: ServerHello | None = None
         self._suite: CipherSuite | None = None
@@ -108,11 +114,13 @@ class Session:
             return self._read_protected(side, record)
         if record.content_type == ContentType.CHANGE_CIPHER_SPEC:
             self._changed.add(side)
+            if self._suite is not None:
+                self._messages.pop(side, None)
         elif self._suite is not None and self._suite.is_tls_1_3:
             # Behind the hellos all else is encrypted, and such records say APPLICATION_DATA.
             raise UnreadableError(Outcome.LOST_RECORD_NUMBERS)
         elif record.content_type == ContentType.HANDSHAKE:
-            self._read_hello(side, record.fragment)
+            self._read_handshake(side, record.fragment)
         elif record.content_type == ContentType.APPLICATION_DATA:
             if not self._has_early_data(side):
                 raise UnreadableError(Outcome.NO_HANDSHAKE)
@@ -158,37 +166,65 @@ class Session:
             return NOTHING
         return Content(opened.data, opened.begin, is_read=True)
 
-    def _read_hello(self, side: Side, fragment: bytes) -> None:
-        hello = self._client_hello if side is Side.CLIENT else self._suite
-        if hello is not None:
+    def _read_handshake(self, side: Side, fragment: bytes) -> None:
+        messages = self._messages.get(side)
+        if messages is None:
             return
         try:
-            for message in self._messages[side].push(fragment):
+            for message in messages.push(fragment):
                 if side is Side.CLIENT and message.type == HandshakeType.CLIENT_HELLO:
                     self._client_hello = read_client_hello(message.body)
-                elif side is Side.SERVER and message.type == HandshakeType.SERVER_HELLO:
-                    self._choose(read_server_hello(message.body))
-                    # What follows in the record, such as a certificate, is not read.
+                    # A second one, after a HelloRetryRequest, has the same random.
+                    del self._messages[side]
                     break
+                if side is Side.SERVER:
+                    self._read_of_server(message)
         except HandshakeError:
-            raise UnreadableError(Outcome.NO_HANDSHAKE) from None
+            if self._suite is None:
+                raise UnreadableError(Outcome.NO_HANDSHAKE) from None
+            # A certificate that is too long: a ticket behind it is not seen.
+            self._messages.pop(side, None)
+
+    def _read_of_server(self, message: Message) -> None:
+        if self._suite is None and message.type == HandshakeType.SERVER_HELLO:
+            self._choose(read_server_hello(message.body))
+        elif self._suite is not None and message.type == HandshakeType.NEW_SESSION_TICKET:
+            ticket, session_id = read_new_session_ticket(message.body), self._session_id()
+            if ticket and session_id:
+                self._key_log.remember_ticket(ticket, session_id)
 
     def _choose(self, hello: ServerHello) -> None:
         if hello.is_retry:
             return
         self._server_hello = hello
         self._suite = cipher_suite(hello.version, hello.cipher_suite)
-        self._messages = {side: Messages() for side in Side}
         if self._client_hello is None:
             raise UnreadableError(Outcome.NO_HANDSHAKE)
         if self._suite is None:
             raise UnreadableError(Outcome.UNSUPPORTED_SUITE)
+        if self._suite.is_tls_1_3:
+            self._messages.clear()
+
+    def _session_id(self) -> bytes:
+        """Return the ID by which a key log knows the session, empty if it knows none so.
+
+        A server that resumes the session of a ticket repeats the ID that the client has chosen (RFC 5077
+        section 3.4).
+        """
+        client, server = self._client_hello, self._server_hello
+        assert client is not None
+        assert server is not None
+        if server.version == TLS_1_3:
+            return b""
+        is_resumed = client.ticket and client.session_id == server.session_id
+        known = self._key_log.session_of(client.ticket) if is_resumed else None
+        return server.session_id if known is None else known
 
     def _find_keys(self) -> dict[Side, Receiver] | None:
         suite, client, server = self._suite, self._client_hello, self._server_hello
         if suite is None or client is None or server is None:
             return None
-        secrets = self._key_log.secrets(client.random, b"" if suite.is_tls_1_3 else server.session_id)
+        secrets = self._key_log.secrets(client.random, self._session_id())
         if suite.is_tls_1_3:
             if not all(label in secrets for label in _TRAFFIC_SECRETS.values()):
                 return None

@@ -1,4 +1,4 @@
-"""Whatever is killed, and whenever: the findings are those of an undisturbed run."""
+"""Whatever is killed, and whenever: the findings are those of an undisturbed run, also over TLS."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -16,7 +18,7 @@ import pytest
 from decoders.frame.record import Endpoint
 from decoders.schema.registry import default_schemas
 from decoders.wire.packet import Packet
-from decoders.wire.pcap import PcapWriter
+from expectations.judging.finding import Finding
 from streaming.broker import child_guard
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.findings_topic import FindingsTopic
@@ -25,8 +27,11 @@ from streaming.broker.topics import create_topics
 from streaming.check.examination import examine
 from streaming.demo.child import Child
 from streaming.demo.page import scrape
+from streaming.settings.private_file import open_private
+from tests.decoders.tls.writer import SUITES, TlsWriter
 from tests.e2e.process_tree import children
-from tests.streaming.captures import conforming, packets_of, violating
+from tests.exchange import Exchange
+from tests.streaming.captures import conforming, packets_of, violating, write_packets
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e]
 
@@ -38,6 +43,18 @@ STARTED = 120.0
 DRAINED = 240.0
 SETTLE_SECONDS = 4.0
 """Time in which no further finding may arrive."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A capture, and the key logs with which it can be read."""
+
+    capture: Path
+    key_logs: tuple[Path, ...] = ()
+
+    def findings(self) -> list[Finding]:
+        """The findings of an undisturbed run."""
+        return examine(self.capture, default_schemas(), key_logs=self.key_logs).findings
 
 
 class MortalBroker(EmbeddedBroker):
@@ -57,13 +74,14 @@ class MortalBroker(EmbeddedBroker):
 class Crashing:
     """Broker, query and feeder, each of which can be killed and restarted."""
 
-    def __init__(self, folder: Path, capture: Path, broker: MortalBroker) -> None:
+    def __init__(self, folder: Path, source: Source, broker: MortalBroker) -> None:
         self._folder, self._broker = folder, broker
         (application, feeder) = (f"127.0.0.1:{port}" for port in free_ports(2))
         kafka = ["--bootstrap", broker.internal, "--frames-topic", FRAMES]
         self._run = ["run", *kafka, "--metrics-address", application, "--buckets", "64"]
         self._run += ["--checkpoint", str(folder / "checkpoint"), "--frames-per-batch", "2000"]
-        self._feed = ["feed", str(capture), *kafka, "--feeder-metrics-address", feeder]
+        self._feed = ["feed", str(source.capture), *kafka, "--feeder-metrics-address", feeder]
+        self._feed += [flag for path in source.key_logs for flag in ("--tls-keylog", str(path))]
         self._page_at, self._frames, self._starts = application, 0.0, 0
         create_topics(broker.internal, FRAMES, FINDINGS)
         self.query = self._start(self._run)
@@ -114,19 +132,8 @@ def kill(guard: subprocess.Popen[bytes]) -> None:
     guard.wait(30)
 
 
-@pytest.fixture(scope="module")
-def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def connections() -> Iterator[Exchange]:
     """Many simultaneous connections, a third of which break two rules each."""
-    path = tmp_path_factory.mktemp("source") / "many.pcap"
-    packets = sorted(packets_of_all(), key=lambda packet: packet.captured_at)
-    with path.open("wb") as stream:
-        writer = PcapWriter(stream, packets[0].link_type)
-        for packet in packets:
-            writer.write(packet)
-    return path
-
-
-def packets_of_all() -> Iterator[Packet]:
     for number in range(CONNECTIONS):
         exchange = conforming() if number % 3 else violating()
         client = Endpoint(f"10.1.{number // 250}.{number % 250 + 1}:40000")
@@ -134,7 +141,30 @@ def packets_of_all() -> Iterator[Packet]:
             dataclasses.replace(record, client=client, captured_at=record.captured_at + number * 1_000_000)
             for record in exchange.records
         ]
-        yield from packets_of(exchange)
+        yield exchange
+
+
+def write(path: Path, packets: Iterable[Packet]) -> Path:
+    return write_packets(path, sorted(packets, key=lambda packet: packet.captured_at))
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Source:
+    packets = [packet for exchange in connections() for packet in packets_of(exchange)]
+    return Source(write(tmp_path_factory.mktemp("source") / "many.pcap", packets))
+
+
+@pytest.fixture(scope="module")
+def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Source:
+    """The same connections over TLS 1.2 and 1.3, each with secrets of its own."""
+    folder = tmp_path_factory.mktemp("encrypted")
+    writers = [TlsWriter(*SUITES[number % len(SUITES)], seed=number) for number in range(CONNECTIONS)]
+    key_log = folder / "many.keys"
+    with open_private(key_log) as file:
+        file.write("".join(writer.key_log for writer in writers).encode())
+    both = zip(connections(), writers, strict=True)
+    packets = [packet for exchange, writer in both for packet in packets_of(exchange, writer)]
+    return Source(write(folder / "many.pcap", packets), (key_log,))
 
 
 @pytest.mark.parametrize(
@@ -145,15 +175,32 @@ def packets_of_all() -> Iterator[Packet]:
     ],
 )
 def test_whatever_is_killed_the_findings_are_those_of_an_undisturbed_run(
-    kills: int, capture: Path, tmp_path: Path
+    kills: int, plain: Source, tmp_path: Path
 ) -> None:
-    expected = {finding.id for finding in examine(capture, default_schemas()).findings}
+    assert_unmoved(kills, plain, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_over_tls_too(plain: Source, encrypted: Source, tmp_path: Path) -> None:
+    """The findings of an undisturbed run are those of plaintext."""
+    likenesses = [
+        Counter(finding.likeness() for finding in source.findings()) for source in (plain, encrypted)
+    ]
+    assert likenesses[0] == likenesses[1]
+    assert not Source(encrypted.capture).findings()
+    assert_unmoved(5, encrypted, tmp_path)
+
+
+def assert_unmoved(kills: int, source: Source, folder: Path) -> None:
+    """Kill driver, feeder and broker in turn, so many in all, and compare the findings."""
+    expected = {finding.id for finding in source.findings()}
     assert len(expected) >= CONNECTIONS // 3
     random = Random(kills)
     victims = [("driver", "feeder", "broker")[number % 3] for number in range(kills)]
     random.shuffle(victims)
     with MortalBroker() as broker:
-        crashing = Crashing(tmp_path, capture, broker)
+        crashing = Crashing(folder, source, broker)
         try:
             for victim in victims:
                 time.sleep(random.uniform(0.0, 3.0))

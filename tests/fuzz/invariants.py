@@ -20,6 +20,7 @@ from decoders.tls.handshake import (
     TLS_1_3,
     HandshakeError,
     read_client_hello,
+    read_new_session_ticket,
     read_server_hello,
 )
 from decoders.tls.key_log import KeyLog
@@ -99,6 +100,8 @@ def a_tls_stream(data: bytes) -> None:
     for read in (read_client_hello, read_server_hello):
         with suppress(HandshakeError):
             assert len(read(content).random) == RANDOM_SIZE
+    with suppress(HandshakeError):
+        assert len(read_new_session_ticket(content)) <= len(content)
 
 
 KINDS: Final[tuple[Kind, ...]] = (a_request, a_cut_request, a_response, a_packet, a_tls_stream)

@@ -12,17 +12,24 @@ from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
 from decoders.wire.segment import LinkType, SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
+from tests.decoders.tls.writer import TlsWriter
+from tests.decoders.wire.encrypted import DIRECTIONS, SIDES
 from tests.exchange import ID_A, ID_B, SOFTWARE, Exchange, advertisement
 
 
-def packets_of(exchange: Exchange) -> list[Packet]:
-    """Return the packets of an exchange. A gap is bytes that were sent and not captured."""
+def packets_of(exchange: Exchange, tls: TlsWriter | None = None) -> list[Packet]:
+    """Return the packets of an exchange, over TLS if there is a writer of it.
+
+    A gap is bytes that were sent and not captured.
+    """
     first, packets = exchange.records[0], list[Packet]()
     connection = SyntheticConnection(_socket_address(first.client), _socket_address(first.server))
     for record in exchange.records:
         match record.kind:
             case Kind.OPENED:
                 packets += connection.opened(record.captured_at)
+                for side, data in tls.handshake() if tls else ():
+                    packets += connection.sent(record.captured_at, DIRECTIONS[side], data)
             case Kind.CLOSED:
                 packets += connection.finished(record.captured_at, Direction.TO_BROKER)
                 packets += connection.finished(record.captured_at, Direction.TO_CLIENT)
@@ -30,6 +37,8 @@ def packets_of(exchange: Exchange) -> list[Packet]:
                 connection.sent(record.captured_at, record.direction, bytes(record.true_length))
             case _:
                 data = struct.pack(">i", len(record.frame)) + record.frame
+                if tls:
+                    data = tls.data(SIDES[record.direction], data)
                 packets += connection.sent(record.captured_at, record.direction, data)
     return packets
 

@@ -45,6 +45,11 @@ class KeyLoggingBroker(SecureBroker):
         addresses = (self.tls, self.old, self.mutual, self.sasl)
         return [int(address.rpartition(":")[2]) for address in addresses]
 
+    @property
+    def client_ports(self) -> list[int]:
+        """The ports of all listeners for clients: those that speak TLS, and the one in plaintext."""
+        return [*self.tls_ports, self.ports.watched]
+
     def _write_settings(self) -> None:
         super()._write_settings()
         properties, logging = self._folder.properties, self._folder.logging

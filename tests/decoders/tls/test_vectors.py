@@ -86,7 +86,7 @@ def test_hellos_are_read() -> None:
     (client,), (server,) = (
         Messages().push(records(each)[0].fragment) for each in (CLIENT_HELLO, SERVER_HELLO)
     )
-    assert read_client_hello(client.body) == (CLIENT_RANDOM, False)
+    assert read_client_hello(client.body) == (CLIENT_RANDOM, b"", b"", False)
     assert read_server_hello(server.body) == (SERVER_RANDOM, b"", TLS_1_3, 0x1301, False)
 
 

@@ -27,9 +27,14 @@ FINISHED: Final = b"\x14\0\0\x0c" + bytes(12)
 
 
 class TlsWriter:
-    """Both sides of one connection. The seed chooses its randoms and secrets."""
+    """Both sides of one connection. The seed chooses its randoms and secrets.
 
-    def __init__(self, version: int, suite: int, seed: int = 0) -> None:
+    With TLS 1.2 the session may have an ID, and the server may issue a ticket for it.
+    """
+
+    def __init__(
+        self, version: int, suite: int, seed: int = 0, *, session_id: bytes = b"", issues: bytes = b""
+    ) -> None:
         found = cipher_suite(version, suite)
         assert found is not None
         self.suite: CipherSuite = found
@@ -44,6 +49,8 @@ class TlsWriter:
             keys = list(
                 session_keys(found, self._secrets[Side.CLIENT], self.client_random, self._server_random)
             )
+        self._session_ids = {Side.CLIENT: b"", Side.SERVER: session_id}
+        self._issued, self._shown = issues, b""
         self._first_secrets = dict(self._secrets)
         self._keys = dict(zip(Side, keys, strict=True))
         self._numbers = dict.fromkeys(Side, 0)
@@ -58,6 +65,21 @@ class TlsWriter:
             f"{side.name}_TRAFFIC_SECRET_0 {random} {secret.hex()}\n"
             for side, secret in self._first_secrets.items()
         )
+
+    @property
+    def session_log(self) -> str:
+        """The line that a JVM agent writes of a session of TLS 1.2."""
+        secret = self._first_secrets[Side.CLIENT].hex()
+        return f"RSA Session-ID:{self._session_ids[Side.SERVER].hex()} Master-Key:{secret}\n"
+
+    def show(self, ticket: bytes, session_id: bytes, resumed: TlsWriter | None = None) -> None:
+        """Let the client show a ticket, with an ID of its choice, and maybe the server resume by it."""
+        self._shown, self._session_ids[Side.CLIENT] = ticket, session_id
+        if resumed is not None:
+            self._session_ids[Side.SERVER] = session_id
+            secret = resumed._first_secrets[Side.CLIENT]
+            keys = session_keys(self.suite, secret, self.client_random, self._server_random)
+            self._keys = dict(zip(Side, keys, strict=True))
 
     def handshake(self) -> list[tuple[Side, bytes]]:
         """Return the flights of the handshake."""
@@ -82,9 +104,14 @@ class TlsWriter:
 
     def _handshake(self) -> Iterator[tuple[Side, bytes]]:
         is_tls_1_3 = self.suite.is_tls_1_3
-        yield Side.CLIENT, _hello(1, self.client_random, b"\0\x02" + self._code.to_bytes(2) + b"\x01\0")
+        offered = b"\0\x02" + self._code.to_bytes(2) + b"\x01\0"
+        if self._shown:
+            extension = b"\0\x23" + len(self._shown).to_bytes(2) + self._shown
+            offered += len(extension).to_bytes(2) + extension
+        yield Side.CLIENT, _hello(1, self.client_random, offered, self._session_ids[Side.CLIENT])
         chosen = bytes.fromhex("0006002b00020304") if is_tls_1_3 else b""
-        hello = _hello(2, self._server_random, self._code.to_bytes(2) + b"\0" + chosen)
+        session_id = self._session_ids[Side.SERVER]
+        hello = _hello(2, self._server_random, self._code.to_bytes(2) + b"\0" + chosen, session_id)
         ccs = bytes.fromhex("140303000101")
         if is_tls_1_3:
             # With the keys of the handshake, which nobody has.
@@ -96,15 +123,24 @@ class TlsWriter:
         else:
             yield Side.SERVER, hello + b"\x16\x03\x03\0\x04\x0e\0\0\0"
             yield Side.CLIENT, ccs + self.record(Side.CLIENT, ContentType.HANDSHAKE, FINISHED)
-            yield Side.SERVER, ccs + self.record(Side.SERVER, ContentType.HANDSHAKE, FINISHED)
+            issued = _new_session_ticket(self._issued) if self._issued else b""
+            yield Side.SERVER, issued + ccs + self.record(Side.SERVER, ContentType.HANDSHAKE, FINISHED)
 
     @staticmethod
     def _secret(seed: int, number: int) -> bytes:
         return hashlib.sha512(f"{seed} {number}".encode()).digest()
 
 
-def _hello(kind: int, random: bytes, rest: bytes) -> bytes:
-    body = b"\x03\x03" + random + b"\0" + rest
+def _hello(kind: int, random: bytes, rest: bytes, session_id: bytes) -> bytes:
+    return _message(kind, b"\x03\x03" + random + bytes([len(session_id)]) + session_id + rest)
+
+
+def _new_session_ticket(ticket: bytes) -> bytes:
+    return _message(4, bytes(4) + len(ticket).to_bytes(2) + ticket)
+
+
+def _message(kind: int, body: bytes) -> bytes:
+    """Return the record of a handshake message that is not encrypted."""
     message = bytes([kind]) + len(body).to_bytes(3) + body
     return b"\x16\x03\x03" + len(message).to_bytes(2) + message
 

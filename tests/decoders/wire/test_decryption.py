@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoders.frame.record import Flag, Kind
+from decoders.frame.record import Flag, Kind, Record
 from decoders.tls.key_log import KeyLog
 from decoders.tls.outcome import Outcome
 from decoders.wire.decryption import MAX_KEY_HELD, MAX_KEY_WAIT
-from decoders.wire.ledger import SkipReason
+from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
 from tests.decoders.tls.writer import SUITES, TlsWriter
@@ -195,6 +195,42 @@ def test_many_connections_wait_in_any_order(
     _, ledger = both(sent, "".join(known), cut, known_from=min(known_from, len(sent) - 1))
     assert ledger.tls.total() == len(waits)
     assert ledger.tls[Outcome.NO_KEY] >= len(waits) - len(known)
+
+
+TICKET, SESSION, CHOSEN = b"ticket" * 30, b"session " * 4, b"chosen  " * 4
+
+
+def tried_again(second: TlsWriter, keys: str) -> tuple[list[Record], Ledger]:
+    """A connection whose server issues TICKET for SESSION, and then another one."""
+    first = TlsWriter(*SUITES[0], session_id=SESSION, issues=TICKET)
+    other = SocketAddress(CLIENT.address, 41_000)
+    sent = packets(encrypted(EVENTS, first))
+    later = sent[-1].captured_at + SECOND
+    again = packets_between(encrypted(EVENTS, second), other, start=later, interval=MILLISECOND)
+    return both(merged(sent, again), first.session_log + keys)
+
+
+def test_a_session_is_resumed_by_a_ticket_under_another_id() -> None:
+    """A JVM agent logs a master secret of TLS 1.2 once, by the ID of its session."""
+    second = TlsWriter(*SUITES[0], seed=1)
+    second.show(TICKET, CHOSEN, resumed=TlsWriter(*SUITES[0]))
+    records, ledger = tried_again(second, "")
+    assert ledger.tls == {Outcome.READ: 2}
+    assert len(list(frames_in(records))) == 2 * len(list(frames_in(plainly(EVENTS))))
+
+
+def test_a_server_that_refuses_a_ticket_begins_a_session_of_its_own() -> None:
+    second = TlsWriter(*SUITES[0], seed=1, session_id=b"another " * 4)
+    second.show(TICKET, CHOSEN)
+    _, ledger = tried_again(second, second.session_log)
+    assert ledger.tls == {Outcome.READ: 2}
+
+
+def test_a_ticket_that_was_not_seen_to_be_issued_tells_nothing() -> None:
+    second = TlsWriter(*SUITES[0], seed=1)
+    second.show(b"unseen", CHOSEN, resumed=TlsWriter(*SUITES[0]))
+    _, ledger = tried_again(second, "")
+    assert ledger.tls == {Outcome.READ: 1, Outcome.NO_KEY: 1}
 
 
 def test_an_unsupported_suite_is_said_and_skipped() -> None:

@@ -1,5 +1,5 @@
 // A client that writes a key log: sends each frame, and waits for its response.
-// Arguments: address, CA file, key log, lowest and highest TLS version, then the frames in hexadecimal.
+// Arguments: address, CA file, key log, TLS version or "plain", then the frames in hexadecimal.
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"io"
 	"log"
+	"net"
 	"os"
 )
 
@@ -21,7 +22,27 @@ func check(err error) {
 }
 
 func main() {
-	address, ca, keyLog, version, frames := os.Args[1], os.Args[2], os.Args[3], os.Args[4], os.Args[5:]
+	connection := connect(os.Args[1], os.Args[2], os.Args[3], os.Args[4])
+	for _, text := range os.Args[5:] {
+		frame, err := hex.DecodeString(text)
+		check(err)
+		_, err = connection.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...))
+		check(err)
+		prefix := make([]byte, 4)
+		_, err = io.ReadFull(connection, prefix)
+		check(err)
+		_, err = io.CopyN(io.Discard, connection, int64(binary.BigEndian.Uint32(prefix)))
+		check(err)
+	}
+	check(connection.Close())
+}
+
+func connect(address, ca, keyLog, version string) net.Conn {
+	if version == "plain" {
+		connection, err := net.Dial("tcp", address)
+		check(err)
+		return connection
+	}
 	pem, err := os.ReadFile(ca)
 	check(err)
 	roots := x509.NewCertPool()
@@ -35,16 +56,5 @@ func main() {
 		MaxVersion:   versions[version],
 	})
 	check(err)
-	for _, text := range frames {
-		frame, err := hex.DecodeString(text)
-		check(err)
-		_, err = connection.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...))
-		check(err)
-		prefix := make([]byte, 4)
-		_, err = io.ReadFull(connection, prefix)
-		check(err)
-		_, err = io.CopyN(io.Discard, connection, int64(binary.BigEndian.Uint32(prefix)))
-		check(err)
-	}
-	check(connection.Close())
+	return connection
 }
