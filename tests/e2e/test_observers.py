@@ -52,9 +52,10 @@ NOT_IN_DEMO = {
     "Endings of the query",
     "TLS connections by outcome",
     "Who should move on",
+    "Share of requests with an instance ID",
 }
-"""Panels that show nothing of a demo: its query does not end, its listeners have no TLS, and its clients send
-no deprecated version."""
+"""Panels that show nothing of a demo: its query does not end, its listeners have no TLS, its clients send no
+deprecated version, and those with an instance ID speak so shortly that there is no rate."""
 
 
 def quickly(rules: str) -> str:
@@ -158,10 +159,11 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
 )
 def test_every_panel_shows_something_of_the_demo(seen: Seen, panel: dict[str, Any]) -> None:
     expressions = queries(panel, span=f"{RANGE}s", rate=RATE)
-    for target, expression in zip(panel["targets"], expressions, strict=True):
+    for expression in expressions:
         # The demo is too short for a resolution of a minute, and a rate needs two scrapes.
         quick = expression.replace(":1m]", f":{STEP}s]")
-        until(partial(seen.query, quick, over_time=target.get("range", False)), SHOWN_SECONDS)
+        # What a panel showed a while ago counts, too: the clients have ended.
+        until(partial(seen.query, quick, over_time=True), SHOWN_SECONDS)
 
 
 def test_what_was_planted_arrives_as_alerts(seen: Seen) -> None:
