@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -26,10 +26,9 @@ from decoders.schema.registry import default_schemas
 from decoders.wire.capture_file import read_capture
 from decoders.wire.columnar.capture_batches import read_batches
 from decoders.wire.columnar.frames import FrameBatch
-from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.columnar.tracker import ColumnarTracker
 from streaming.bench.publishing import publish_records
 from streaming.bench.report import report
+from streaming.bench.wire import tracked
 from streaming.bench.wire_capture import BROKER_PORT, SyntheticCapture, write_capture
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.frames_topic import FramesTopic
@@ -55,7 +54,8 @@ def measure(packets: int = PACKETS, rounds: int = ROUNDS) -> dict[str, Any]:
             tracking.append(_track(path))
             feeding.append(_feed(path, broker.internal, f"blocks-{number}"))
         create_topics(broker.internal, "records", "findings")
-        frames = publish_records(broker.internal, "records", _cut(path))
+        with path.open("rb") as file:
+            frames = publish_records(broker.internal, "records", _cut(file))
         around = _bytes_around_frames(broker.internal, "blocks-0")
         stored = {topic: _stored_bytes(broker.data, topic) for topic in ("blocks-0", "records")}
     track, feed = statistics.median(tracking), statistics.median(feeding)
@@ -74,8 +74,9 @@ def measure(packets: int = PACKETS, rounds: int = ROUNDS) -> dict[str, Any]:
 def _track(path: Path) -> float:
     """Track all connections of a capture; returns seconds of processor time."""
     begin = time.process_time()
-    for _ in _tracked(path):
-        pass
+    with path.open("rb") as file:
+        for _ in tracked(file):
+            pass
     return time.process_time() - begin
 
 
@@ -88,28 +89,16 @@ def _feed(path: Path, bootstrap: str, topic: str) -> float:
     feeder = Feeder(configuration, run=1)
     begin = time.process_time()
     publisher = Publisher(bootstrap, topic, {}, _BUFFER_BYTES, feeder.waits, topic=known)
-    feeder.run(_packets(path), publisher)
+    with path.open("rb") as file:
+        feeder.run(read_batches(read_capture(file)), publisher)
     taken = time.process_time() - begin
     if publisher.shedding.records or publisher.refused:
         raise UserError("the broker of the bench was too slow: records were shed or refused")
     return taken
 
 
-def _packets(path: Path) -> Iterator[PacketBatch]:
-    with path.open("rb") as file:
-        yield from read_batches(read_capture(file))
-
-
-def _tracked(path: Path) -> Iterator[FrameBatch]:
-    tracker = ColumnarTracker(default_schemas(), ports={BROKER_PORT}, run=1)
-    for packets in _packets(path):
-        yield tracker.feed(packets)
-    yield tracker.finish()
-
-
-def _cut(path: Path) -> Iterator[FrameBatch]:
-    cutter = ColumnarCutter(default_schemas())
-    yield from map(cutter.cut, _tracked(path))
+def _cut(file: BinaryIO) -> Iterator[FrameBatch]:
+    return map(ColumnarCutter(default_schemas()).cut, tracked(file))
 
 
 def _bytes_around_frames(bootstrap: str, topic: str) -> int:

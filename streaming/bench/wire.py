@@ -31,6 +31,7 @@ from decoders.schema.registry import default_schemas
 from decoders.tls.key_log import KeyLog
 from decoders.wire.capture_file import read_capture
 from decoders.wire.columnar.capture_batches import read_batches
+from decoders.wire.columnar.frames import FrameBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
 from streaming.bench.report import report
 from streaming.bench.tls_capture import EncryptedCapture
@@ -105,18 +106,18 @@ def _processor_time() -> float:
 
 def _frames(path: Path, secrets: str = "") -> int:
     with path.open("rb") as file:
-        return sum(_frames_in(file, secrets))
+        return sum(len(batch.frames.sequences) for batch in tracked(file, secrets))
 
 
-def _frames_in(file: BinaryIO, secrets: str = "") -> Iterator[int]:
-    """Yield the number of frames in each batch of a capture; `secrets` is its key log."""
+def tracked(file: BinaryIO, secrets: str = "") -> Iterator[FrameBatch]:
+    """Yield the batches of frames of a capture; `secrets` is its key log."""
     key_log = KeyLog() if secrets else None
     if key_log is not None:
         key_log.add(secrets)
     tracker = ColumnarTracker(default_schemas(), ports={BROKER_PORT}, run=1, key_log=key_log)
     for packets in read_batches(read_capture(file)):
-        yield len(tracker.feed(packets).frames.sequences)
-    yield len(tracker.finish().frames.sequences)
+        yield tracker.feed(packets)
+    yield tracker.finish()
 
 
 def _dpkt(path: Path) -> int:
@@ -160,7 +161,7 @@ def _peak_memory(size: int) -> tuple[int, int]:
     """Process `size` bytes of a capture, and return the peak resident memory of its first and second half."""
     stream = _SyntheticStream(size)
     resident = []
-    for _ in _frames_in(cast(BinaryIO, stream)):
+    for _ in tracked(cast(BinaryIO, stream)):
         resident.append(int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE)
     half = len(resident) // 2
     return max(resident[:half]), max(resident[half:])

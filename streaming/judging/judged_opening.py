@@ -33,8 +33,8 @@ class JudgedOpening(NamedTuple):
     `frames` counts requests and responses by API key, `requests` by software and API version. `answered` has
     the time of the first response of each API version. `claims` are united. `software` and `named` are the
     client software and the client ID after each observation. `changes` are those of each window, if windows
-    matter.
-    `state` is None if the connection has ended. `advertised` is what the server advertised last, and when.
+    matter. `state` is None if the connection has ended. `advertised` is what the server advertised last, and
+    when.
     """
 
     frames: dict[tuple[int, Kind], int]

@@ -48,10 +48,9 @@ class ServerShown:
 class OpeningTemplate:
     """What comes of the openings of one form.
 
-    `checks` is what is counted, `advertised` what the server advertised last with the slot of
-    its time. `answered` has the slot of the
-    first response's time for each API version. `claims` are the `claim_count` claims of the connection,
-    `shown` those of its server. `stored` is None if the connection has ended.
+    `checks` is what is counted, `advertised` what the server advertised last with the slot of its time.
+    `answered` has the slot of the first response's time for each API version. `claims` are the `claim_count`
+    claims of the connection, `shown` those of its server. `stored` is None if the connection has ended.
     """
 
     def __init__(self, judged: JudgedOpening, probe: Opening) -> None:

@@ -153,9 +153,9 @@ class Tally:
 
     def _reported_requests(self) -> list[Requests]:
         sums: dict[tuple[int, int, str | None, bool], int] = {}
-        for (software, *version), count in self._requests.items():
+        for (software, api_key, api_version), count in self._requests.items():
             named = (software.name, software.gives_ids) if software else (None, False)
-            key = version[0], version[1], *named
+            key = api_key, api_version, *named
             sums[key] = sums.get(key, 0) + count
         return [Requests(*key, count) for key, count in sums.items()]
 

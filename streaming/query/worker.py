@@ -2,9 +2,8 @@
 
 Spark reuses worker processes but unpickles the code for each task, so objects that should survive from
 batch to batch are cached here. After every task Spark runs a full garbage collection, which takes a tenth
-of a second for imported modules alone. So objects of the first task
-are frozen, which excludes them from later collections, and caches with thousands of entries use types that
-are not tracked.
+of a second for imported modules alone. Therefore objects of the first task are frozen, which excludes them
+from later collections, and caches with thousands of entries use types that are not tracked.
 """
 
 from __future__ import annotations

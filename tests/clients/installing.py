@@ -19,6 +19,7 @@ from tests.clients.table import FOLDER, Client
 PATIENCE = 900.0
 _TOOLS = {"python": (), "java": ("javac",), "go": ("go",), "node": ("node", "npm"), "rust": ("cargo",)}
 _COMPLETE = "complete"
+_AUTHORITY = FOLDER / "go" / "authority.go"
 Command = list[str | Path]
 
 
@@ -48,6 +49,7 @@ def _digest(client: Client) -> str:
     """What is installed anew when it changes: sources that are compiled, and further packages."""
     names = ("*.go", "*.java", "*.rs")
     sources = [path for name in names for path in sorted((FOLDER / client.folder).glob(name))]
+    sources += [_AUTHORITY] if client.language == "go" else []
     parts = [path.read_bytes() for path in sources] + [package.encode() for package in client.also]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
@@ -95,6 +97,7 @@ def _install_go(client: Client, version: str, home: Path) -> None:
     for source in (FOLDER / client.folder).glob("*.go"):
         if source.name == "main.go" or source.stem.replace("_", "-") in steps:
             shutil.copy(source, home)
+    shutil.copy(_AUTHORITY, home)
     _run(["go", "mod", "init", "client"], home)
     _run(["go", "get", f"{client.package}@v{version}", *client.also], home)
     _run(["go", "mod", "tidy"], home)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from streaming.user_error import UserError
+from tests.clients.capture_folder import kept_or_scratch
 from tests.clients.installing import Command, MissingError, installed
 from tests.clients.running import Result, run
 from tests.clients.securing import PLAIN, SASL, TLS, Watched, watched
@@ -103,9 +103,7 @@ def main() -> int:
     parser.add_argument("--clients", default=",".join(client.folder for client in table().client))
     parser.add_argument("--keep", type=Path, help="a folder for the captures")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = arguments.keep or Path(scratch)
-        folder.mkdir(parents=True, exist_ok=True)
+    with kept_or_scratch(arguments.keep) as folder:
         done = survey(arguments.brokers.split(","), arguments.clients.split(","), folder)
     return 1 if any(result.differing for result in done) else 0
 

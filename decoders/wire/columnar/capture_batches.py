@@ -50,20 +50,20 @@ def _read_chunks(
     capture: PcapReader, chunk: int, has_more: Callable[[], bool] | None
 ) -> Iterator[PacketBatch]:
     buffers = [np.empty(0, np.uint8), np.empty(0, np.uint8)]
-    places = [np.empty((5, 0), np.int64), np.empty((5, 0), np.int64)]
+    columns = [_columns_for(0), _columns_for(0)]
     rest = np.empty(0, np.uint8)
     capture.truncated = False
     while True:
         buffers.reverse()
-        places.reverse()
+        columns.reverse()
         buffers[0] = data = _buffer_for(len(rest) + chunk, buffers[0])
         data[: len(rest)] = rest
         end = len(rest) + _fill(capture.stream, data[len(rest) : len(rest) + chunk], has_more)
         if end == len(rest):
             break
-        most = end // RECORD_HEADER_SIZE
-        places[0] = places[0] if places[0].shape[1] >= most else np.empty((5, 2 * most), np.int64)
-        batch, claimed = _complete_packets(capture, data, end, places[0])
+        if columns[0].shape[1] < end // RECORD_HEADER_SIZE:
+            columns[0] = _columns_for(len(data))
+        batch, claimed = _complete_packets(capture, data, end, columns[0])
         used = int(batch.starts[-1] + batch.lengths[-1]) if batch.size else 0
         capture.position += used
         rest = data[used:end].copy()
@@ -78,6 +78,11 @@ def _read_chunks(
 def _buffer_for(size: int, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return a buffer for `size` bytes, with room to assemble frames of several segments."""
     return data if len(data) >= 2 * size else np.empty(3 * size, np.uint8)
+
+
+def _columns_for(size: int) -> NDArray[np.int64]:
+    """Return room for what is told of each packet in `size` bytes."""
+    return np.empty((5, size // RECORD_HEADER_SIZE), np.int64)
 
 
 def _fill(stream: BinaryIO, target: NDArray[np.uint8], has_more: Callable[[], bool] | None) -> int:

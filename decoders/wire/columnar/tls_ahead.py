@@ -91,8 +91,8 @@ class TlsAhead:
         streams, flows = self.window.streams[: self._streams], self._table.flows
         self._stream_of[streams["flow"], streams["direction"]] = NO_STREAM
         held = flows.streams["held"][streams["flow"], streams["direction"]]
-        is_followed = (flows.states["offloaded"] & flows.states["is_tls"])[streams["flow"]]
-        for number in np.flatnonzero(is_followed & ((held > 0) | (streams["held"] > 0))).tolist():
+        offloaded, is_tls = (flows.states[name][streams["flow"]] for name in ("offloaded", "is_tls"))
+        for number in np.flatnonzero(offloaded & is_tls & ((held > 0) | (streams["held"] > 0))).tolist():
             self._give_back(number, self._followed[int(streams["flow"][number])])
         self._streams = 0
 

@@ -3,8 +3,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"os"
 	"strconv"
@@ -48,20 +46,6 @@ func client(bootstrap, id string, options ...kgo.Opt) (*kgo.Client, error) {
 		options = append(options, kgo.DialTLSConfig(trusted))
 	}
 	return kgo.NewClient(options...)
-}
-
-func authority() *tls.Config {
-	path := os.Getenv("CLIENT_CA")
-	if path == "" {
-		return nil
-	}
-	certificate, err := os.ReadFile(path)
-	if err != nil {
-		panic(err)
-	}
-	trusted := x509.NewCertPool()
-	trusted.AppendCertsFromPEM(certificate)
-	return &tls.Config{RootCAs: trusted, ServerName: "127.0.0.1"}
 }
 
 func administer(context context.Context, bootstrap, topic string) error {

@@ -3,8 +3,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"os"
 	"time"
@@ -41,20 +39,6 @@ func login() sasl.Mechanism {
 
 func transport() *kafka.Transport {
 	return &kafka.Transport{SASL: login(), TLS: authority()}
-}
-
-func authority() *tls.Config {
-	path := os.Getenv("CLIENT_CA")
-	if path == "" {
-		return nil
-	}
-	certificate, err := os.ReadFile(path)
-	if err != nil {
-		panic(err)
-	}
-	trusted := x509.NewCertPool()
-	trusted.AppendCertsFromPEM(certificate)
-	return &tls.Config{RootCAs: trusted, ServerName: "127.0.0.1"}
 }
 
 func administer(limited context.Context, bootstrap, topic string) error {

@@ -8,13 +8,13 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
 from streaming.user_error import UserError
+from tests.clients.capture_folder import kept_or_scratch
 from tests.clients.installing import Command, MissingError, installed
 from tests.clients.rediscovered.attempt import Attempt, attempt, outcome
 from tests.clients.rediscovered.bug import Bug, Server, bugs
@@ -81,9 +81,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="a folder for the captures")
     arguments = parser.parse_args()
     chosen = [bug for bug in bugs() if bug.name in arguments.bugs.split(",")]
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = arguments.keep or Path(scratch)
-        folder.mkdir(parents=True, exist_ok=True)
+    with kept_or_scratch(arguments.keep) as folder:
         for each in survey(chosen, folder):
             print(line(each), flush=True)
             keep([each])

@@ -3,8 +3,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"os"
 	"time"
@@ -40,20 +38,6 @@ func config(id string) *sarama.Config {
 		config.Net.TLS.Enable, config.Net.TLS.Config = true, trusted
 	}
 	return config
-}
-
-func authority() *tls.Config {
-	path := os.Getenv("CLIENT_CA")
-	if path == "" {
-		return nil
-	}
-	certificate, err := os.ReadFile(path)
-	if err != nil {
-		panic(err)
-	}
-	trusted := x509.NewCertPool()
-	trusted.AppendCertsFromPEM(certificate)
-	return &tls.Config{RootCAs: trusted, ServerName: "127.0.0.1"}
 }
 
 func administer(bootstrap, topic string) error {

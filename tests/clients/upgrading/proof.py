@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from expectations.report.upgrade import UpgradedClient
 from tests.captures.recording import captured
+from tests.clients.capture_folder import kept_or_scratch
 from tests.clients.installing import Command, MissingError, installed
 from tests.clients.releases import ReleasedBroker
 from tests.clients.running import play
@@ -177,9 +177,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="a folder for the captures")
     arguments = parser.parse_args()
     chosen = [client for client in clients() if client.folder in arguments.clients.split(",")]
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = arguments.keep or Path(scratch)
-        folder.mkdir(parents=True, exist_ok=True)
+    with kept_or_scratch(arguments.keep) as folder:
         done = prove(list(installed_parts(chosen)), folder)
     keep(done)
     return 0 if all(each.is_right for each in done) else 1
