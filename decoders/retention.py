@@ -16,6 +16,8 @@ from typing import Final
 
 KEPT_FOR: Final = 24 * 3600 * 1_000_000_000
 """Nanoseconds after which a silent connection, an identity or a record of the frames topic is dropped."""
+MILLISECOND: Final = 1_000_000
+"""Nanoseconds."""
 REPUBLISH_AFTER: Final = 600_000
 """Milliseconds after which grown findings and shown identities are published again."""
-assert KEPT_FOR > 2 * REPUBLISH_AFTER * 1_000_000
+assert KEPT_FOR > 2 * REPUBLISH_AFTER * MILLISECOND

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from decoders.frame.record import Kind
-from decoders.protocol import PRODUCE
+from decoders.protocol import API_VERSIONS, PRODUCE
 from expectations.conversation.statement import Statement
 
 ApiVersion = tuple[int, int]
 """An API key and a version."""
 UNREADABLE_PRODUCE: ApiVersion = (PRODUCE, -1)
 """A Produce whose acks were not read, so that it is unknown whether it expects a response."""
+
+VERSIONS_LIMIT: Final = 64
+"""API versions of one connection that are told apart. A client could name four thousand million."""
+OTHERS: ApiVersion = (API_VERSIONS, -1)
+"""Stands for the versions beyond VERSIONS_LIMIT. There may be negotiations among them."""
 
 
 class InFlight(msgspec.Struct, omit_defaults=True):
@@ -28,6 +35,8 @@ class InFlight(msgspec.Struct, omit_defaults=True):
 
     def add(self, version: ApiVersion, count: int) -> None:
         """Count `count` more requests of an API version, or fewer if it is negative."""
+        if version not in self.counts and (OTHERS in self.counts or len(self.counts) >= VERSIONS_LIMIT):
+            version = OTHERS
         left = self.counts.get(version, 0) + count
         if left:
             self.counts[version] = left
@@ -38,9 +47,15 @@ class InFlight(msgspec.Struct, omit_defaults=True):
     def only_one(self) -> ApiVersion | None:
         """The API version of the only request in flight, None if there are more or none.
 
-        UNREADABLE_PRODUCE is a request without a response, of which it is unknown whether it expects one.
+        None for one of OTHERS, too. UNREADABLE_PRODUCE is a request without a response, of which it is
+        unknown whether it expects one.
         """
-        return next(iter(self.counts)) if list(self.counts.values()) == [1] else None
+        is_one = list(self.counts.values()) == [1] and OTHERS not in self.counts
+        return next(iter(self.counts)) if is_one else None
+
+    def may_include(self, version: ApiVersion) -> bool:
+        """Whether a request of an API version may be in flight."""
+        return version in self.counts or OTHERS in self.counts
 
     def forget(self) -> dict[int, int]:
         """Forget all requests. Returns how many there were, by API key."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Final
 
 from decoders.codec.acknowledgement import expects_response
 from decoders.codec.failure import DecodeFailure, Oddity, Remark
@@ -28,6 +29,8 @@ _NOT_CANONICAL = (
     Oddity.INVALID_UTF8,
 )
 """Fields that are encoded in another way than Kafka does."""
+_FIRST_BYTES: Final = 4
+"""Of a connection that did not begin with a request. Whoever writes to the topic may write more."""
 
 
 def observe(schemas: Schemas, record: Record, evidence: Evidence) -> Observation:
@@ -51,7 +54,7 @@ def observe(schemas: Schemas, record: Record, evidence: Evidence) -> Observation
 
 def _size(record: Record) -> int:
     if record.kind is Kind.NOT_KAFKA:
-        return int.from_bytes(record.frame)
+        return int.from_bytes(record.frame[:_FIRST_BYTES])
     return record.true_length if record.kind is Kind.INVALID_SIZE else 0
 
 

@@ -28,6 +28,7 @@ from expectations.conversation.observation import Observation
 from expectations.identity.claim import Claim, Negotiated, Refused
 from expectations.identity.connection_claims import ConnectionClaims
 from expectations.identity.refusals import is_told, offered_range, told_range
+from expectations.identity.server_claim import is_remembered
 from expectations.identity.shown import ShownIdentities, is_behind
 
 _OPENING_APIS = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
@@ -159,7 +160,9 @@ class ClaimTracker:
 
     def _refused_by_closing(self, closed: Observation) -> Iterator[Claim]:
         closed_upon, refusals = self._conversation.closed_upon, self._identities.refusals
-        if closed_upon is not None and not refusals.is_malformed:
+        if closed_upon is None or not is_remembered(*closed_upon):
+            return
+        if not refusals.is_malformed:
             yield from self._claims.of_refusal(closed, refusals.by_closing(closed_upon, self._conversation))
 
     def _refused_by_error(self, response: Observation) -> Iterator[Claim]:

@@ -57,7 +57,7 @@ class Refusals(msgspec.Struct, array_like=True):
     def process_refusal(self, response: Observation, in_flight: InFlight) -> None:
         """Process error 35 to ApiVersions. A request that is already in flight does not come after it."""
         version = response.api_key, response.api_version
-        if version == (API_VERSIONS, self.version) and version not in in_flight.counts:
+        if version == (API_VERSIONS, self.version) and not in_flight.may_include(version):
             self.in_a_row += 1
             self.refused_at = response.first_captured_at
 

@@ -11,14 +11,26 @@ from typing import Final
 
 import msgspec
 
+from decoders.protocol import API_VERSIONS
 from expectations.conversation.bodies import AdvertisedRanges
 from expectations.conversation.window import ConnectionKey
 from expectations.identity.claim import Claim, Identity, IdentityKind
 
 LONGEST_ADVERTISEMENT: Final = 512
 """APIs of an advertisement that is remembered. Kafka has a hundred."""
+MOST_VERSIONS: Final = 64
+"""Versions of ApiVersions of which it is remembered what a server did with them. Kafka has seven."""
 _OF_RANGES: Final = 1 << 62
 """The bit that tells the numbers of advertisements from those of answered versions."""
+
+
+def is_remembered(api_key: int, api_version: int) -> bool:
+    """Whether it is remembered that a server responded to an API version, or closed upon it.
+
+    A broker responds to every version of ApiVersions, if only with error 35. So a client can name ever new
+    ones, and would displace what else is known of the server.
+    """
+    return api_key != API_VERSIONS or 0 <= api_version < MOST_VERSIONS
 
 
 def answered_claim(cluster: str, server: str, api_key: int, api_version: int, at: int) -> Claim:

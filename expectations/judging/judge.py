@@ -21,6 +21,7 @@ from expectations.conversation.statement import Statement
 from expectations.conversation.window import ConnectionKey, Window
 from expectations.identity.claim import Claim
 from expectations.identity.claim_tracker import ClaimTracker
+from expectations.identity.server_claim import is_remembered
 from expectations.identity.shown import ShownIdentities
 from expectations.judging.finding import Finding, Subject, finding_of
 from expectations.judging.outcome import Outcome, merged
@@ -143,7 +144,7 @@ class Judge:
         conversation = state.conversation
         conversation.process(observation)
         outcome.claims.extend(ClaimTracker(state.identities, conversation).process(observation))
-        if observation.is_matched:
+        if observation.is_matched and is_remembered(observation.api_key, observation.api_version):
             outcome.answered[observation.api_key, observation.api_version] = observation.first_captured_at
         dispatch = self._dispatch(observation, conversation)
         outcome.checks = dict.fromkeys(dispatch.passed, observation.count)

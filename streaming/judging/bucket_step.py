@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from decoders.retention import KEPT_FOR, REPUBLISH_AFTER
+from decoders.retention import KEPT_FOR, MILLISECOND, REPUBLISH_AFTER
 from expectations.conversation.window import Window
 from expectations.identity.claim import united
 from expectations.judging.judge import Judge, open_connection
@@ -70,6 +70,8 @@ class BucketStep:
             for state in bucket.connections.with_news():
                 report.findings.extend(self._judge.republish(state))
                 report.claims.extend(self._judge.latest_claims(state))
+        # A frame from a host whose clock is wrong must not make all others look silent.
+        bucket.clock = min(bucket.clock, now * MILLISECOND)
         bucket.connections.drop_silent(bucket.clock - KEPT_FOR)
         return self._summarise(bucket, report)
 

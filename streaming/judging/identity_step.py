@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from decoders.retention import MILLISECOND
 from expectations.identity.claim import Claim, Identity
 from expectations.judging.identity_judge import IdentityJudge
 from expectations.judging.identity_state import Identities, IdentityState
@@ -30,8 +31,13 @@ class IdentityStep:
         """Process claims."""
         return _report(number, self._judge.process(state, claims))
 
-    def tick(self, number: int, state: Identities) -> Report:
-        """Judge what has settled. Must be called at regular intervals."""
+    def tick(self, number: int, state: Identities, now: int) -> Report:
+        """Judge what has settled. Must be called at regular intervals.
+
+        `now` is the processing time in milliseconds. A claim of a later time, from a host whose clock is
+        wrong, makes no other look silent.
+        """
+        state.clock = min(state.clock, now * MILLISECOND)
         return _report(number, self._judge.tick(state))
 
     def finish(self, number: int, state: IdentityState) -> Report:

@@ -33,6 +33,7 @@ from expectations.conversation.observation import Observation
 from expectations.conversation.occurrence import Occurrence
 from expectations.conversation.progress_numbers import advanced
 from expectations.conversation.window import Window
+from expectations.identity.server_claim import is_remembered
 from expectations.judging.id_numbers import NO_ID
 from expectations.judging.judge import Judge
 from expectations.judging.outcome import Outcome
@@ -233,8 +234,8 @@ def _first_responses(window: Window) -> dict[ApiVersion, int]:
     first: dict[ApiVersion, int] = {}
     for number, occurrence in zip(window.numbers, window.occurrences, strict=True):
         statement, at = window.statements[number], occurrence.first_captured_at
-        if statement.is_matched:
-            version = statement.api_key, statement.api_version
+        version = statement.api_key, statement.api_version
+        if statement.is_matched and is_remembered(*version):
             first[version] = min(at, first.get(version, at))
     return first
 

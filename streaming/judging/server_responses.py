@@ -15,6 +15,8 @@ from expectations.identity.server_claim import answered_claim, kafka_claim
 
 SERVER_LIMIT = 1_000
 """Servers of which a bucket knows to which API versions they respond; beyond that the oldest is forgotten."""
+ANSWERED_LIMIT = 1_024
+"""API versions of one server to which it is known to respond. Kafka has 600; a stranger's server has any."""
 
 
 class ServerResponses:
@@ -33,11 +35,14 @@ class ServerResponses:
         """Add the times at which API versions were first answered on a connection."""
         known, name = self.known(key), _name(key)
         for version, at in answered.items():
-            if version not in known:
+            if version in known:
+                continue
+            first = self._first.get(name, {})
+            if version in first or len(known) + len(first) < ANSWERED_LIMIT:
                 # The claim names the same connection, whichever was judged first.
                 self._keys[name] = min(key, self._keys.get(name, key), key=lambda each: each.id)
-                first = self._first.setdefault(name, {})
                 first[version] = min(at, first.get(version, at))
+                self._first[name] = first
 
     def claims(self) -> Iterator[Claim]:
         """Claim what had its first response, and that there was any response; then it is known."""

@@ -97,9 +97,10 @@ class IdentityProcessor(StatefulProcessor):
     ) -> Iterator[Row]:
         """Judge settled claims, and clear the state of an empty bucket."""
         state = unpack_identities(self._index.read(), self._pages.read)
-        report = self._step.tick(bucket_of_key(key[0]), state)
+        now = timerValues.getCurrentProcessingTimeInMs()
+        report = self._step.tick(bucket_of_key(key[0]), state, now)
         if len(state):
-            self._handle.registerTimer(timerValues.getCurrentProcessingTimeInMs() + TICK_INTERVAL)
+            self._handle.registerTimer(now + TICK_INTERVAL)
             yield self._store(state, report)
         else:
             self._index.clear()

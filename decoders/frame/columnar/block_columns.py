@@ -23,6 +23,11 @@ from decoders.frame.record import NAME_BYTES, Closing, Direction, Kind, Pairing
 SHARED: Final = ("server", "cluster", "feeder")
 """The columns that are dictionaries of names."""
 _OPTIONS: Final = pa.ipc.IpcReadOptions(use_threads=False)
+_NUMBERS: Final = {
+    **dict.fromkeys(("sequence", "paired_sequence", "captured_at", "position"), 1 << 62),
+    "true_length": 1 << 40,
+}
+"""What the numbers of a block must be below, far above what a feeder writes: sums of them fit 64 bits."""
 _ENUMERATIONS: Final = {"kind": Kind, "direction": Direction, "pairing": Pairing, "closing": Closing}
 
 
@@ -78,6 +83,9 @@ def _columns(batch: pa.RecordBatch) -> BlockColumns:
     for name, enumeration in _ENUMERATIONS.items():
         if values[name].max(initial=0) > max(enumeration) or (name == "kind" and not values[name].all()):
             raise BlockError(f"an unknown {name}")
+    for name, limit in _NUMBERS.items():
+        if values[name].min(initial=0) < 0 or values[name].max(initial=0) >= limit:
+            raise BlockError(f"a {name} that no feeder writes")
     for name in ("connection", *SHARED):
         column = batch.column(name)
         values[name] = column.indices.to_numpy()

@@ -33,7 +33,9 @@ from decoders.wire.columnar.frames import FrameBatch, FrameColumns
 MOST_OPENINGS: Final = 100_000
 """How many identities of connections a reader remembers."""
 MOST_ROWS: Final = 500_000
-"""How many rows are read into one batch, so that its size is bounded."""
+MOST_BYTES: Final = 128 * 1024 * 1024
+"""From how many rows or bytes of frames on a batch is complete, so that its size is bounded."""
+_PORTS: Final = range(1 << 16)
 _Integers = NDArray[np.int64]
 _Shared = tuple[str, str, str, int]
 """Server, cluster, feeder and run."""
@@ -65,11 +67,11 @@ class BlockReader:
     def read(self, values: Iterable[pa.Buffer | bytes | None], enough: int = MOST_ROWS) -> Iterator[Opened]:
         """Read the values of topic records. Yields batches of at least `enough` rows; the last may be empty.
 
-        Values that are no block are refused; that raises nothing.
+        A batch of MOST_BYTES has enough, too. Values that are no block are refused; that raises nothing.
         """
         gathering = self._gathering()
         for number, value in enumerate(values):
-            if gathering.rows >= enough:
+            if gathering.rows >= enough or gathering.size >= MOST_BYTES:
                 yield gathering.opened()
                 gathering = self._gathering()
             try:
@@ -97,12 +99,12 @@ def read_block(value: bytes) -> Iterator[Record]:
 
 @dataclass(slots=True)
 class _Gathering:
-    """Blocks that become one batch. `rows` counts what they hold."""
+    """Blocks that become one batch. `rows` counts what they hold, `size` its bytes."""
 
     known: dict[bytes, tuple[_Identity, Record]]
     rows: int = 0
+    size: int = 0
     refused: dict[int, str] = field(default_factory=dict)
-    _bytes: int = 0
     _openings: list[Record] = field(default_factory=list)
     _identities: list[_Identity] = field(default_factory=list)
     _numbers: dict[bytes, int] = field(default_factory=dict)
@@ -124,14 +126,14 @@ class _Gathering:
         self._frames.append(
             FrameColumns(
                 connections=connections[rows],
-                starts=starts.astype(np.int64) + self._bytes,
+                starts=starts.astype(np.int64) + self.size,
                 lengths=(ends - starts).astype(np.int64),
                 **{of_frames: values[name][rows] for name, of_frames in OF_FRAMES.items()},
             )
         )
         self._places.append((block, rows))
         self._data.append(columns.data)
-        self._bytes += len(columns.data)
+        self.size += len(columns.data)
         self.rows += len(is_frame)
 
     def _connections(self, columns: BlockColumns) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
@@ -146,7 +148,9 @@ class _Gathering:
         if None in numbers:
             for at, number in enumerate(numbers):
                 if number is None:
-                    numbers[at] = self._open(ids[at], identities[at])
+                    # A dictionary that a stranger wrote may name one connection twice.
+                    known = self._numbers.get(ids[at])
+                    numbers[at] = self._open(ids[at], identities[at]) if known is None else known
         told, is_told = list(map(self._identities.__getitem__, numbers)), np.ones(len(used), np.bool_)
         if told != identities:
             is_told = np.fromiter(map(operator.eq, told, identities), np.bool_)
@@ -268,7 +272,8 @@ def _endpoint(text: str) -> Endpoint:
     """Return an address and port that a block names. Raises BlockError if it is written in another way."""
     host, _, port = text.rpartition(":")
     try:
-        if text == Endpoint.of(ipaddress.ip_address(host.strip("[]")).packed, int(port)):
+        number, address = int(port), ipaddress.ip_address(host.strip("[]"))
+        if number in _PORTS and text == Endpoint.of(address.packed, number):
             return Endpoint(text)
     except ValueError:
         pass

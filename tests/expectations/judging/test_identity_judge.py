@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 
 import msgspec
@@ -13,6 +14,7 @@ from decoders.frame.record import Direction
 from decoders.retention import KEPT_FOR
 from decoders.schema.registry import default_schemas
 from expectations.identity.claim import Claim, IdentityKind
+from expectations.identity.server_claim import MOST_VERSIONS
 from expectations.judging.identity_group import ADVERTISEMENTS_LIMIT, CLAIM_LIMITS
 from expectations.judging.identity_judge import IdentityJudge
 from expectations.judging.identity_state import GROUP_LIMIT, IdentityState
@@ -26,6 +28,7 @@ NAMES = default_schemas().api_names
 SHARED_INSTANCE = "kip1313/instance-id-shared"
 NOT_REPEATED = "kip35/negotiation-not-repeated"
 NOT_KAFKA = "wire/not-kafka"
+APIS_OF_OLD_BROKER = {"apiKey": 18, "minVersion": 0, "maxVersion": 2}
 MEMBER = "4vGZ0000000000000000Aw"
 
 
@@ -322,3 +325,46 @@ def test_a_refusal_is_judged_at_once_by_what_its_connection_was_told_and_else_wh
     assert judge.tick(state).findings == []
     (finding,) = judge.tick(state).findings
     assert (finding.rule, finding.client) == ("kip35/version-refused", "10.0.0.2:1")
+
+
+def asking_for(count: int) -> Exchange:
+    """A client that asks for so many versions of ApiVersions, to each of which a broker responds."""
+    exchange = Exchange()
+    for version in range(200, 200 + count):
+        frame = struct.pack(">hhihb", 18, version, version, -1, 0)
+        asked = exchange.request("ApiVersions", version, frame=frame)
+        exchange.respond(asked, {"errorCode": 35, "apiKeys": [APIS_OF_OLD_BROKER]}, version=0)
+    return exchange
+
+
+def closed_upon_version_3(exchange: Exchange) -> None:
+    """Three connections on which the broker closes upon ApiVersions v3, and one that learns its versions."""
+    for number in range(4):
+        records, at = exchange.records, exchange.at + 10 * SECOND
+        connection, client = bytes([number]) * 16, f"10.0.0.3:{40_000 + number}"
+        exchange = Exchange(records=records, at=at, connection=connection, client=client)
+        if number == 1:
+            asked = exchange.request("ApiVersions", 0, client_id="app")
+            exchange.respond(asked, {"apiKeys": [APIS_OF_OLD_BROKER]})
+        else:
+            exchange.request("ApiVersions", 3, SOFTWARE, client_id="app")
+            exchange.close(first=Direction.TO_CLIENT)
+
+
+@pytest.mark.parametrize("count", [1, CLAIM_LIMITS[IdentityKind.BROKER] + 1])
+def test_a_client_that_names_many_versions_makes_nothing_of_its_server_be_forgotten(count: int) -> None:
+    """A broker responds to each version of ApiVersions. Rules that wait judge nothing after such a loss."""
+    exchange = asking_for(count)
+    closed_upon_version_3(exchange)
+    assert exchange.verdicts("kip511/unknown-version-closed") == (0, 3, 0)
+
+
+def test_a_close_upon_a_version_that_is_not_remembered_accuses_nobody() -> None:
+    """Whether the broker ever responded to it is not known."""
+    exchange = asking_for(1)
+    closed_upon_version_3(exchange)
+    for record in exchange.records:
+        is_asked = record.frame.startswith(struct.pack(">hh", 18, 3))
+        changed = struct.pack(">hh", 18, MOST_VERSIONS) + record.frame[4:]
+        object.__setattr__(record, "frame", changed if is_asked else record.frame)
+    assert exchange.verdicts("kip511/unknown-version-closed") == (0, 0, 0)

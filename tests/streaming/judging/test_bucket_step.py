@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoders.retention import KEPT_FOR, REPUBLISH_AFTER
+from decoders.retention import KEPT_FOR, MILLISECOND, REPUBLISH_AFTER
 from decoders.schema.registry import default_schemas
 from expectations.conversation.occurrence import Evidence
 from expectations.conversation.record_windows import windows_of
@@ -221,6 +221,19 @@ def test_a_silent_connection_expires_after_a_day_of_the_capture_clock() -> None:
     report = step().tick(0, bucket, NOW)
     assert bucket.connections.keys() == {b"b" * 16}
     assert [row.count for row in report.open_connections] == [1]
+
+
+def test_a_clock_that_is_wrong_by_years_expires_nobody_else() -> None:
+    """One frame of the year 2100 made all others look silent, for as long as the bucket is stored."""
+    present, future = Exchange(at=NOW * MILLISECOND), Exchange(at=NOW * MILLISECOND + 75 * 365 * KEPT_FOR)
+    for exchange in (present, future):
+        exchange.request("Metadata", 12, client_id="app")
+    bucket = Bucket()
+    step().process(0, bucket, on(b"a", windows(present)) + on(b"b", windows(future)))
+    step().tick(0, bucket, NOW + 60_000)
+    assert bucket.connections.keys() == {b"a" * 16, b"b" * 16}
+    step().tick(0, bucket, NOW + 60_000 + KEPT_FOR // MILLISECOND)
+    assert bucket.connections.keys() == {b"a" * 16, b"b" * 16}
 
 
 def test_open_connections_are_counted_by_software_and_listener() -> None:

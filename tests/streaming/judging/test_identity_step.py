@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from decoders.retention import KEPT_FOR, MILLISECOND
 from decoders.schema.registry import default_schemas
 from expectations.identity.claim import Claim, Identity, IdentityKind
 from expectations.judging.identity_judge import IdentityJudge
@@ -69,7 +70,7 @@ def test_a_tick_sends_claims_only_for_identities_in_use() -> None:
 
 def test_reports_of_identities_have_negative_bucket_numbers() -> None:
     steps, state = IdentityStep(IdentityJudge(NAMES)), IdentityState()
-    assert [steps.process(0, state, []).bucket, steps.tick(5, state).bucket] == [-1, -6]
+    assert [steps.process(0, state, []).bucket, steps.tick(5, state, 0).bucket] == [-1, -6]
 
 
 class Handle:
@@ -127,6 +128,18 @@ def test_a_report_without_claims_passes_through_and_touches_no_state(
     passed = reports(processor.handleInputRows((7,), iter([row]), clock(0)))
     assert passed == [report]
     assert (handle.stored, handle.timers) == (None, [])
+
+
+def test_a_clock_that_is_wrong_by_years_makes_no_other_identity_be_forgotten() -> None:
+    """The claims of connections with the right clock settle as ever."""
+    steps, state = IdentityStep(IdentityJudge(NAMES)), IdentityState()
+    told = claims()
+    now = max(claim.until for claim in told) // MILLISECOND
+    future = Exchange(connection=b"f" * 16, client="10.0.0.9:1", at=now * MILLISECOND + 75 * 365 * KEPT_FOR)
+    future.negotiate(client_id="late")
+    steps.process(0, state, told + claims_of_all(future))
+    found = [finding.rule for _ in range(3) for finding in steps.tick(0, state, now).findings]
+    assert found == ["kip35/negotiation-not-repeated"]
 
 
 def test_claims_are_split_by_identity_and_removed_from_the_report() -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from decoders.frame.columnar import block_writing
+from decoders.frame.columnar import block_reading, block_writing
 from decoders.frame.columnar.block import COLUMNS, SCHEMA, BlockError, headers_of
 from decoders.frame.columnar.block_reading import BlockReader, Opened, read_block
 from decoders.frame.columnar.block_writing import blocks_of, partition_of
@@ -32,15 +32,15 @@ from tests.examples import examples
 PORTS = st.integers(0, 0xFFFF)
 ENDPOINTS = st.builds(lambda address, port: Endpoint.of(address.packed, port), st.ip_addresses(), PORTS)
 NAMES = st.text(st.characters(codec="utf-8"), max_size=6)
-UINT64, INT64 = st.integers(0, (1 << 64) - 1), st.integers(-(1 << 63), (1 << 63) - 1)
+UINT64, UINT62 = st.integers(0, (1 << 64) - 1), st.integers(0, (1 << 62) - 1)
 INT16 = st.integers(-(1 << 15), (1 << 15) - 1)
 RECORDS = st.builds(
     Record,
     kind=st.sampled_from(Kind),
     connection=st.sampled_from([b"a" * 16, b"b" * 16, bytes(16)]),
     run=UINT64,
-    sequence=INT64,
-    captured_at=INT64,
+    sequence=UINT62,
+    captured_at=UINT62,
     client=ENDPOINTS,
     server=ENDPOINTS,
     cluster=NAMES,
@@ -49,11 +49,11 @@ RECORDS = st.builds(
     pairing=st.sampled_from(Pairing),
     closing=st.sampled_from(Closing),
     flags=st.integers(0, 31).map(Flag),
-    paired_sequence=INT64,
+    paired_sequence=UINT62,
     paired_api_key=INT16,
     paired_api_version=INT16,
-    position=INT64,
-    true_length=INT64,
+    position=UINT62,
+    true_length=st.integers(0, (1 << 40) - 1),
     frame=st.binary(max_size=64),
 )
 FRAMES = {Kind.REQUEST, Kind.RESPONSE}
@@ -177,6 +177,26 @@ def test_blocks_are_read_into_batches_of_bounded_size() -> None:
     assert [each.size for each in found] == [2, 2, 1]
 
 
+def test_blocks_of_much_content_are_read_into_batches_of_bounded_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seven megabytes of zeros are a block of a few hundred bytes, and a batch of Spark has thousands."""
+    assert block_reading.MOST_BYTES <= 128 << 20
+    monkeypatch.setattr(block_reading, "MOST_BYTES", 1 << 20)
+    zeros = block([dataclasses.replace(REQUEST, frame=bytes(700_000), true_length=700_000)])
+    assert len(zeros) < 5_000
+    assert [found.size for found in BlockReader().read([zeros] * 5)] == [2, 2, 1]
+
+
+def test_a_connection_that_a_dictionary_names_twice_is_one() -> None:
+    """A feeder names it with one client."""
+    closed = record_of(Kind.CLOSED, 2, connection=bytes(16))
+    other = dataclasses.replace(closed, client=Endpoint("10.0.0.9:1"))
+    (found,) = BlockReader().read([block([REQUEST, other])])
+    assert all_records([found]) == [REQUEST, other]
+    assert [opening.client for opening in found.batch.openings] == [REQUEST.client]
+
+
 def test_a_frame_that_claims_another_identity_keeps_it() -> None:
     """In a later block, or one read later: it is not an ordinary frame of that connection."""
     other = dataclasses.replace(REQUEST, run=2, sequence=2)
@@ -241,6 +261,14 @@ def dictionary(value: str | None) -> pa.Array:
         ("server", dictionary(None), "damaged: a name is missing"),
         ("server", dictionary("nowhere"), "a client or server that is no address and port"),
         ("server", dictionary("10.0.0.1:099"), "a client or server that is no address and port"),
+        ("server", dictionary("10.0.0.1:65536"), "a client or server that is no address and port"),
+        ("server", dictionary("10.0.0.1:-1"), "a client or server that is no address and port"),
+        ("sequence", pa.array([-1], pa.int64()), "a sequence that no feeder writes"),
+        ("paired_sequence", pa.array([-1], pa.int64()), "a paired_sequence that no feeder writes"),
+        ("captured_at", pa.array([-1], pa.timestamp("ns", "UTC")), "a captured_at that no feeder writes"),
+        ("captured_at", pa.array([1 << 62], pa.timestamp("ns", "UTC")), "a captured_at that no feeder"),
+        ("position", pa.array([-1], pa.int64()), "a position that no feeder writes"),
+        ("true_length", pa.array([1 << 40], pa.int64()), "a true_length that no feeder writes"),
         ("cluster", dictionary("x" * 25), "a name that is too long"),
         ("frame", pa.array([bytes(9_000_000)], pa.binary()), "it declares 90[0-9]+ bytes of columns"),
     ],

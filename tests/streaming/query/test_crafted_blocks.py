@@ -1,0 +1,56 @@
+"""Whatever a stranger writes into a block, the query reads or refuses it, and goes on.
+
+A record that raises would end the query, and so would each restart, which reads it again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoders.frame.record import Endpoint, Record
+from expectations.judging.terms import Terms
+from tests.decoders.frame.columnar.test_blocks import NAMES, RECORDS
+from tests.examples import examples
+from tests.exchange import ID_A, SECOND, SOFTWARE, Exchange
+from tests.streaming.query.stand_in import StandIn
+
+_ENDPOINTS: Final = st.sampled_from([Endpoint("10.0.0.1:40000"), Endpoint("[::1]:0")])
+
+
+def _frames() -> list[bytes]:
+    """Frames of an ordinary connection, and some that are none."""
+    exchange = Exchange()
+    exchange.negotiate(client_id="app")
+    exchange.respond(exchange.request("Metadata", 12, client_id="app"))
+    heartbeat = {"groupId": "g", "memberId": "4vGZ0000000000000000Aw", "memberEpoch": 0}
+    exchange.request("ConsumerGroupHeartbeat", 1, heartbeat, client_id="app")
+    exchange.request("ApiVersions", 6, SOFTWARE, client_id="other", instance_id=ID_A)
+    return [record.frame for record in exchange.records if record.frame] + [b"", b"\0\1", b"\xff" * 40]
+
+
+CRAFTED: Final = st.builds(
+    dataclasses.replace,
+    RECORDS,
+    frame=st.sampled_from(_frames()) | st.binary(max_size=64),
+    captured_at=st.sampled_from([0, 1, 1_000 * SECOND, 1_001 * SECOND, (1 << 62) - 1]),
+    sequence=st.integers(0, 30) | st.just((1 << 62) - 1),
+    paired_sequence=st.integers(0, 30),
+    paired_api_key=st.sampled_from([-1, 3, 18, 68, 32_767]),
+    paired_api_version=st.sampled_from([-1, 0, 1, 4, 12]),
+    client=_ENDPOINTS,
+    server=_ENDPOINTS,
+    cluster=st.just("") | NAMES,
+)
+
+
+@examples(150)
+@given(st.lists(CRAFTED, min_size=1, max_size=30), st.integers(1, 30))
+def test_the_query_goes_on(records: list[Record], size: int) -> None:
+    query = StandIn(Terms())
+    for begin in range(0, len(records), size):
+        query.process(records[begin : begin + size], size)
+    query.settle()
