@@ -18,7 +18,8 @@ class BucketInput(msgspec.Struct):
     `said` holds the windows: their connection, the numbers of their statements, and their occurrences.
     `statements` are those of all windows, by number. Only one bucket of a batch gets what concerns the whole
     batch: `captured` counts the records by capture time, in tenths of a second since the epoch, `blocks` what
-    was read from the topic, and `unreadable` those of that which are no blocks, for the reason `refusal`.
+    was read from the topic, `read_to` the offset behind it by partition, and `unreadable` those of that which
+    are no blocks, for the reason `refusal`.
     """
 
     statements: dict[int, Statement] = {}
@@ -27,6 +28,7 @@ class BucketInput(msgspec.Struct):
     refusal: str = ""
     captured: dict[int, int] = {}
     blocks: int = 0
+    read_to: dict[int, int] = {}
 
     def add(self, window: Window) -> None:
         """Add a window and its statements."""

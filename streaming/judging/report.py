@@ -48,8 +48,8 @@ class Report(msgspec.Struct):
     when last, in nanoseconds since the epoch.
     `ranges_changes` counts new advertisements by listener.
     `captured` counts the records of whole batches by capture time, in tenths of a second since the epoch,
-    `blocks` the records of the topic that held them. `refusal` says why the last of those was refused that is
-    no block.
+    `blocks` the records of the topic that held them, `read_to` the offset behind the last of them by
+    partition. `refusal` says why the last of those was refused that is no block.
     `usage` and `changes` are empty unless they are archived.
     `claims` go to the step that judges identities; they do not reach the driver.
     """
@@ -63,6 +63,7 @@ class Report(msgspec.Struct):
     ranges_changes: dict[str, int] = {}
     captured: dict[int, int] = {}
     blocks: int = 0
+    read_to: dict[int, int] = {}
     refusal: str = ""
     requests: list[Requests] = []
     brokers: list[tuple[BrokerShown, int]] = []

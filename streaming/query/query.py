@@ -11,6 +11,7 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from streaming.judging.report import Report, unpack_report
 from streaming.query.batch_limit import BatchLimit
+from streaming.query.blocks_ahead import BlocksAhead
 from streaming.query.checkpoint import add_empty_batch, delete_orphaned_offsets
 from streaming.query.identity_stage import REPORT_SCHEMA, STEPPED_SCHEMA, IdentityProcessor
 from streaming.query.moved_checkpoint import correct_schema_paths
@@ -62,6 +63,13 @@ def start_query(
     Spark may repeat the latest batch: `process` is then called again.
     """
     limit, session = limit or BatchLimit(configuration.frames_per_batch), reports.sparkSession
+    ahead = BlocksAhead(
+        limit,
+        configuration.frames_per_batch,
+        configuration.bootstrap,
+        configuration.frames_topic,
+        configuration.kafka,
+    )
 
     def process_batch(batch: DataFrame, batch_id: int) -> None:
         try:
@@ -71,13 +79,14 @@ def start_query(
             # recurses for each character: stopping a query amid a batch would cause a StackOverflowError.
             raise BatchError(str(error)) from None
         process(batch_id, limit.followed(unpack_report(bytes(row.report)) for row in rows))
+        ahead.fit()
         # The session has one query, which is active before its first batch.
         limit.apply(session.streams.active[0], session)
 
     delete_orphaned_offsets(session, configuration.checkpoint)
     correct_schema_paths(session, configuration.checkpoint)
     add_empty_batch(session, configuration.checkpoint)
-    return (
+    query = (
         reports.writeStream.queryName("kipwatch")
         .outputMode("append")
         .option("checkpointLocation", configuration.checkpoint)
@@ -85,6 +94,8 @@ def start_query(
         .foreachBatch(process_batch)
         .start()
     )
+    ahead.start(lambda: bool(query.isActive), lambda: limit.apply(query, session))
+    return query
 
 
 def _step(rows: DataFrame, key: str, processor: StatefulProcessor, schema: str) -> DataFrame:

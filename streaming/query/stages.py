@@ -64,27 +64,45 @@ def decode_stage(
         windows, reader = _columnar_windows(table), _block_reader()
         for batch in batches:
             places = [batch.column(name) for name in ("topic", "partition", "offset")]
+            read_to = _read_to(*places[1:])
             for opened in reader.read(value.as_buffer() for value in batch.column("value")):
-                yield _decoded(windows, opened, Arrival.of_topic(opened, *places), buckets, named)
+                arrival = Arrival.of_topic(opened, *places)
+                inputs = _by_bucket(named(windows.windows_of(arrival)), buckets)
+                _count_blocks(inputs, opened, arrival, read_to)
+                yield _packed(inputs)
         end_task()
 
     return decode
 
 
-def _decoded(
-    columnar: ColumnarWindows, opened: Opened, arrival: Arrival, buckets: int, named: Naming
-) -> pa.RecordBatch:
+def _by_bucket(windows: Sequence[Window], buckets: int) -> dict[int, BucketInput]:
     inputs: dict[int, BucketInput] = {}
-    for window in named(columnar.windows_of(arrival)):
+    for window in windows:
         inputs.setdefault(bucket_of(window.connection.id, buckets), BucketInput()).add(window)
+    return inputs
+
+
+def _count_blocks(
+    inputs: dict[int, BucketInput], opened: Opened, arrival: Arrival, read_to: dict[int, int]
+) -> None:
+    """Let one of the buckets count what was read from the topic."""
     if opened.size:
         counting = next(iter(inputs.values()), None) or inputs.setdefault(COUNTING_BUCKET, BucketInput())
-        counting.captured, counting.blocks = _captured(arrival), opened.size
+        counting.captured, counting.blocks, counting.read_to = _captured(arrival), opened.size, read_to
         counting.unreadable = len(opened.refused)
         counting.refusal = next(reversed(opened.refused.values()), "")
+
+
+def _packed(inputs: dict[int, BucketInput]) -> pa.RecordBatch:
     keys = pa.array(map(key_of_bucket, inputs), pa.int32())
     rows = pa.array(map(pack_input, inputs.values()), pa.binary())
     return pa.RecordBatch.from_arrays([keys, rows], schema=_INPUT)
+
+
+def _read_to(partitions: pa.Array, offsets: pa.Array) -> dict[int, int]:
+    """Return the offset behind the last block of each partition."""
+    numbers, places = partitions.to_numpy(), offsets.to_numpy()
+    return {int(number): int(places[numbers == number].max()) + 1 for number in np.unique(numbers)}
 
 
 def _captured(arrival: Arrival) -> dict[int, int]:
@@ -103,6 +121,8 @@ def _count(report: Report, part: BucketInput) -> None:
     for tenth, count in part.captured.items():
         report.captured[tenth] = report.captured.get(tenth, 0) + count
     report.blocks += part.blocks
+    for partition, offset in part.read_to.items():
+        report.read_to[partition] = max(offset, report.read_to.get(partition, 0))
     if part.unreadable:
         refused = report.undecodable.get(NO_BLOCK, 0)
         report.undecodable[NO_BLOCK] = refused + part.unreadable
