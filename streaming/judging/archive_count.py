@@ -22,7 +22,8 @@ class ArchiveCount:
 
     def add(self, window: Window, speaker: Speaker, listener: str, judged_until: int = 0) -> None:
         """Count the frames of a window, except those up to a sequence, which were judged before."""
-        self._add(window, self._usage.spoken(speaker, listener), judged_until)
+        if self._usage.spoken(speaker, listener).add(window, judged_until):
+            self._changes.add_classic(window, speaker, listener, judged_until)
 
     def add_stored(
         self, window: Window, row: Row, connections: Connections, speakers: Speakers, judge: Judge
@@ -34,11 +35,8 @@ class ArchiveCount:
             speaker = speakers.of(connections, window.connection.id, row)
             spoken = self._usage.spoken(speaker, judge.listener(speaker.server))
             self._stored[key] = spoken
-        self._add(window, spoken)
-
-    def _add(self, window: Window, spoken: Spoken, judged_until: int = 0) -> None:
-        if spoken.add(window, judged_until):
-            self._changes.add_classic(window, spoken.speaker, spoken.listener, judged_until)
+        if spoken.add(window):
+            self._changes.add_classic(window, spoken.speaker, spoken.listener)
 
     def add_judged(
         self, window: Window, before: Before, state: ConnectionState, listener: str, judged_until: int = 0

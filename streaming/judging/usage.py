@@ -94,8 +94,8 @@ class Speakers:
         return Speaker(cluster, server, layout.software(row.software), self._client_ids[row.client])
 
 
-_Call = tuple[int, int, int]
-"""A minute, an API key and an API version."""
+_Call = tuple[int, int, int, bool]
+"""A minute, an API key, an API version, and whether the schemas know it."""
 
 
 class _Count:
@@ -141,33 +141,38 @@ class Spoken:
     """What a speaker says to a listener, in a step: sums by table of statements, minute and number.
 
     They are added up to uses when the step ends: a use is long to hash, and a step has thousands of windows.
+    Windows that follow each other mostly share table and minute, so these are looked up when they change.
     """
 
-    __slots__ = ("listener", "speaker", "tables")
+    __slots__ = ("_begin", "_end", "_statements", "_sums", "listener", "speaker", "tables")
 
     def __init__(self, speaker: Speaker, listener: str) -> None:
         self.speaker = speaker
         self.listener = listener
         self.tables: dict[tuple[int, int], tuple[Mapping[int, Statement], dict[int, _Sums]]] = {}
+        self._statements: Mapping[int, Statement] | None = None
+        self._begin = self._end = 0
+        self._sums: dict[int, _Sums] = {}
 
     def add(self, window: Window, judged_until: int = 0) -> bool:
         """Add the frames of a window, except those up to a sequence, which were judged before.
 
         Returns whether there are requests to join or leave a classic group among them.
         """
-        connection, begin, end, has_classic = window.connection.id, 0, 0, False
-        sums: dict[int, _Sums] = {}
-        for number, occurrence in zip(window.numbers, window.occurrences, strict=True):
+        key, numbers, occurrences, statements = window
+        connection = key.id
+        if statements is not self._statements:
+            self._statements, self._end = statements, 0
+        begin, end, sums, has_classic = self._begin, self._end, self._sums, False
+        for number, occurrence in zip(numbers, occurrences, strict=True):
             if occurrence.last_sequence <= judged_until:
                 continue
             at = occurrence.last_captured_at
             if not begin <= at < end:
-                begin = at - at % MINUTE
-                end = begin + MINUTE
-                sums = self._sums(window.statements, begin // MINUTE)
+                begin, end, sums = self._look_up(statements, at)
             found = sums.get(number)
             if found is None:
-                found = sums[number] = _Sums(window.statements[number])
+                found = sums[number] = _Sums(statements[number])
             found.count += occurrence.count
             found.size += occurrence.size
             if found.connections is not None:
@@ -175,13 +180,17 @@ class Spoken:
                 has_classic = has_classic or found.is_classic
         return has_classic
 
-    def _sums(self, statements: Mapping[int, Statement], minute: int) -> dict[int, _Sums]:
+    def _look_up(self, statements: Mapping[int, Statement], at: int) -> tuple[int, int, dict[int, _Sums]]:
+        """Look the sums of a table and of the minute of a time up. Returns when that begins and ends, too."""
+        self._begin = at - at % MINUTE
+        self._end = self._begin + MINUTE
         # The table is kept, so that no other one gets its identity.
-        key = id(statements), minute
+        key = id(statements), self._begin // MINUTE
         table = self.tables.get(key)
         if table is None:
             table = self.tables[key] = statements, {}
-        return table[1]
+        self._sums = table[1]
+        return self._begin, self._end, self._sums
 
 
 class UsageCount:
@@ -201,11 +210,16 @@ class UsageCount:
         """Return what was counted."""
         counts: dict[Use, _Count] = {}
         for spoken in self._spoken.values():
+            known: dict[_Call, _Count] = {}
             for (_, minute), (statements, sums) in spoken.tables.items():
                 for number, found in sums.items():
                     statement = statements[number]
                     if statement.kind is Kind.REQUEST or statement.is_matched:
-                        _count_of(counts, minute, statement, spoken).add(statement, found)
+                        call = minute, statement.api_key, statement.api_version, statement.known
+                        count = known.get(call)
+                        if count is None:
+                            count = known[call] = _count_of(counts, minute, statement, spoken)
+                        count.add(statement, found)
         return [count.report() for count in counts.values()]
 
 

@@ -112,7 +112,7 @@ def fitting(waiting: Sequence[Waiting], frames: int) -> int:
 def _share(limit: int, blocks: int, total: int) -> int:
     """Return how many blocks Spark reads of a partition; it leaves none out."""
     share = limit * blocks / total if total else 0.0
-    return min(blocks, max(int(share), share > 0))
+    return min(blocks, int(share) if share >= 1 else int(share > 0))
 
 
 def _frames_of(sums: Any, blocks: int) -> int:

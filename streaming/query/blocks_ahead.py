@@ -114,7 +114,7 @@ class BlocksAhead:
             time.sleep(PAUSE)
         else:
             self._take(consumer.consume(_FETCHED, PAUSE))
-        self.fit()
+            self.fit()
 
     def _joined(self) -> Consumer:
         """Return the consumer, which reads the partitions from where the query has read to."""
@@ -152,7 +152,8 @@ class BlocksAhead:
         """Return the end of a partition as the latest fetch told it, which asks no broker."""
         if self._consumer is None:
             return 0
-        _, high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), cached=True)
+        where = TopicPartition(self._topic, partition)
+        high: int = self._consumer.get_watermark_offsets(where, cached=True)[1]
         return max(0, high)
 
 

@@ -70,7 +70,7 @@ def offsets(**partitions: int) -> dict[str, dict[str, int]]:
 
 def test_the_lag_is_the_frames_that_the_blocks_after_the_batch_may_hold(listening: Listening) -> None:
     """All blocks count of a partition that the batch has not begun, each as those of the batch."""
-    listening.limit.follow(frames=250, blocks=100)
+    listening.limit.follow(frames=250, blocks=100, read_to={})
     event = progress(source(offsets(p0=90, p1=50), offsets(p0=100, p1=50, p2=7)))
     listening.listener.onQueryProgress(event)
     assert listening.value("topic_lag_records") == round(17 * 2.5)
