@@ -15,8 +15,7 @@ import numpy as np
 from confluent_kafka import Producer
 
 from decoders.frame.columnar.block import headers_of
-from decoders.frame.columnar.block_writing import blocks_of, is_enough
-from decoders.frame.columnar.joining import Joining
+from decoders.frame.columnar.block_writing import Block, BlockWriter
 from decoders.wire.columnar.frames import FrameBatch
 from streaming.user_error import UserError
 
@@ -50,14 +49,12 @@ def publish_blocks(bootstrap: str, topic: str, batches: Iterable[FrameBatch]) ->
     """Write batches to a topic, and return the number of their records. Raises UserError."""
     producer = _producer(bootstrap, "none")
     partitions = len(producer.list_topics(topic, timeout=30).topics[topic].partitions)
-    count, collected, since = 0, Joining(), time.monotonic()
+    count, writer, since = 0, BlockWriter(partitions), time.monotonic()
     for batch in batches:
-        collected.add(batch)
-        is_full = is_enough(collected.size, collected.bytes, partitions)
-        if is_full or time.monotonic() - since >= BLOCK_SECONDS:
-            count += _send(producer, topic, collected, partitions)
-            collected, since = Joining(), time.monotonic()
-    count += _send(producer, topic, collected, partitions)
+        count += _send(producer, topic, writer.add(batch))
+        if time.monotonic() - since >= BLOCK_SECONDS:
+            count, since = count + _send(producer, topic, writer.take()), time.monotonic()
+    count += _send(producer, topic, writer.take())
     _flush(producer, topic)
     return count
 
@@ -73,10 +70,13 @@ def publish_records(bootstrap: str, topic: str, batches: Iterable[FrameBatch]) -
     return count
 
 
-def _send(producer: Producer, topic: str, collected: Joining, partitions: int) -> int:
-    for block in blocks_of(collected.batch(), partitions):
+def _send(producer: Producer, topic: str, blocks: Iterable[Block]) -> int:
+    """Send blocks, and return the number of their rows."""
+    rows = 0
+    for block in blocks:
         _produce(producer, topic, block.value, partition=block.partition, headers=headers_of(block.rows))
-    return collected.size
+        rows += block.rows
+    return rows
 
 
 def _records(batch: FrameBatch) -> Iterator[tuple[bytes, bytes]]:

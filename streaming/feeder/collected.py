@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Final
 
-from decoders.frame.columnar.block_writing import Block, blocks_of, is_enough
+import numpy as np
+
+from decoders.frame.columnar.block_writing import Block, BlockWriter
 from decoders.frame.columnar.joining import Joining
 from decoders.frame.record import Record
 from decoders.wire.columnar.frames import FrameBatch
@@ -16,52 +17,64 @@ ROW_BYTES: Final = 128
 
 
 class Collected:
-    """What is collected for all partitions at once, and since when."""
+    """What is collected for each partition, and since when. Until there are partitions, all is kept."""
 
     def __init__(self, block_seconds: float) -> None:
         """Records wait `block_seconds` at most."""
         self._block_seconds = block_seconds
-        self._joining, self._since = Joining(), 0.0
+        self._early = Joining()
+        self._writer: BlockWriter | None = None
+        self._since = np.empty(0)
+        """When the open block of each partition began."""
 
     @property
     def records(self) -> int:
         """The number of records."""
-        return self._joining.size
+        return self._early.size + (self._writer.rows if self._writer else 0)
 
     @property
     def bytes(self) -> int:
         """Approximate memory of the records."""
-        return self._joining.bytes + self._joining.size * ROW_BYTES
+        content = self._early.bytes + (self._writer.bytes if self._writer else 0)
+        return content + self.records * ROW_BYTES
 
-    def add(self, batch: FrameBatch) -> None:
-        """Add a batch. What is kept of it is copied."""
-        self._begin()
-        self._joining.add(batch)
+    def begin(self, partitions: int) -> list[Block]:
+        """Begin blocks of so many partitions, and return those that are full."""
+        self._writer, self._since = BlockWriter(partitions), np.full(partitions, np.inf)
+        early, self._early = self._early, Joining()
+        return self._noted(self._writer.add(early.batch()))
 
-    def add_record(self, record: Record) -> None:
-        """Add a record."""
-        self._begin()
-        self._joining.add_record(record)
+    def add(self, batch: FrameBatch) -> list[Block]:
+        """Add a batch, of which all that is kept is copied. Returns full blocks."""
+        if self._writer is None:
+            self._early.add(batch)
+            return []
+        return self._noted(self._writer.add(batch))
 
-    def is_full(self, partitions: int) -> bool:
-        """Whether the records fill a block for each partition."""
-        return is_enough(self._joining.size, self._joining.bytes, partitions)
+    def add_record(self, record: Record) -> list[Block]:
+        """Add a record. Returns full blocks."""
+        if self._writer is None:
+            self._early.add_record(record)
+            return []
+        return self._noted(self._writer.add_record(record))
 
-    def is_due(self) -> bool:
-        """Whether the first record has waited long enough."""
-        return self.records > 0 and time.monotonic() - self._since >= self._block_seconds
+    def take_due(self) -> list[Block]:
+        """Return the blocks whose first record has waited long enough."""
+        is_due = time.monotonic() - self._since >= self._block_seconds
+        return self._noted(self._writer.take(is_due)) if self._writer and is_due.any() else []
 
-    def take(self, partitions: int) -> Iterator[Block]:
-        """Return all records as blocks, and begin anew."""
-        if self.records:
-            joining, self._joining = self._joining, Joining()
-            yield from blocks_of(joining.batch(), partitions)
+    def take(self) -> list[Block]:
+        """Return all blocks, if there are partitions."""
+        return self._noted(self._writer.take()) if self._writer else []
 
     def drop(self) -> int:
-        """Drop all records, and return their number."""
-        dropped, self._joining = self.records, Joining()
+        """Drop what waits for partitions, and return how many records that are."""
+        dropped, self._early = self._early.size, Joining()
         return dropped
 
-    def _begin(self) -> None:
-        if not self.records:
-            self._since = time.monotonic()
+    def _noted(self, taken: list[Block]) -> list[Block]:
+        """Note since when the open blocks are open, now that others were taken."""
+        if self._writer:
+            self._since[[block.partition for block in taken]] = np.inf
+            np.minimum(self._since, time.monotonic(), out=self._since, where=self._writer.waiting)
+        return taken

@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from prometheus_client import CollectorRegistry
 
+from decoders.frame.columnar.block_writing import write_block
 from decoders.frame.columnar.cutting import ColumnarCutter
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
@@ -77,8 +78,10 @@ class Feeder:
             shown_client=_shown_client(configuration),
         )
         self._cutter = ColumnarCutter(self._schemas)
+        self._heartbeats = FeederHeartbeats(run, cluster, feeder)
         # Compile before packets arrive, and before the process changes to a user who may not write the cache.
         self._cutter.cut(self._tracker.feed(PacketBatch.of([])))
+        write_block([self._heartbeats.at(0)])
         self._metrics = FeederMetrics(version=version("kipwatch"), kafka=self._schemas.release)
         self._save = save
         self._writer: PcapWriter | None = None
@@ -88,7 +91,6 @@ class Feeder:
         self._key_logs = key_logs
         self._port_watch = PortWatch(_source(configuration, capture))
         self._tls_watch = TlsWatch()
-        self._heartbeats = FeederHeartbeats(run, cluster, feeder)
         self._outlet: Outlet
         self._running = False
         self._stopping = stopping or threading.Event()

@@ -135,15 +135,14 @@ class Publisher:
                 for record in part.records():
                     self.publish(record)
             else:
-                self._collected.add(part)
-                self._send_if_full()
+                self._send_all(self._collected.add(part))
+                self._await_topic_if_full()
             self.poll()
 
     def poll(self) -> None:
         """Send what is due, process delivery reports, begin or end shedding. To be called often."""
         self._check_topic()
-        if self._collected.is_due():
-            self._send_collected()
+        self._send_all(self._collected.take_due())
         self._producer.poll(0)
         if self.waiting_bytes > SHED_ABOVE * self._buffer_bytes and not self._overfull:
             self._overfull = True
@@ -166,7 +165,7 @@ class Publisher:
     def _flush_until(self, ends_at: float) -> int:
         while True:
             self._check_topic()
-            self._send_collected()
+            self._send_all(self._collected.take())
             left = self._queued + self._collected.records
             if not left or self.fatal or time.monotonic() >= ends_at:
                 return left
@@ -177,7 +176,9 @@ class Publisher:
 
     def _check_topic(self) -> None:
         self.fatal = self.fatal or self._topic.problem()
-        self._partitions = self._partitions or self._topic.partitions
+        if not self._partitions and self._topic.partitions:
+            self._partitions = self._topic.partitions
+            self._send_all(self._collected.begin(self._partitions))
 
     def _recover(self) -> None:
         self._overfull = False
@@ -186,12 +187,10 @@ class Publisher:
         FEEDER_LOG.info("recovered", shed_records=self.shedding.records, shed_bytes=self.shedding.bytes)
 
     def _collect(self, record: Record) -> None:
-        self._collected.add_record(record)
-        self._send_if_full()
+        self._send_all(self._collected.add_record(record))
+        self._await_topic_if_full()
 
-    def _send_if_full(self) -> None:
-        if self._collected.is_full(self._partitions or 1):
-            self._send_collected()
+    def _await_topic_if_full(self) -> None:
         if not self._partitions and self.waiting_bytes >= self._buffer_bytes:
             self._await_topic()
 
@@ -203,9 +202,8 @@ class Publisher:
         if not self._partitions:
             self.refused += self._collected.drop()
 
-    def _send_collected(self) -> None:
-        """Send what is collected, unless it is not known yet how many partitions there are."""
-        for block in self._collected.take(self._partitions) if self._partitions else ():
+    def _send_all(self, blocks: list[Block]) -> None:
+        for block in blocks:
             self._send(block)
 
     def _send(self, block: Block) -> None:

@@ -1,11 +1,12 @@
 """The block: one record of the frames topic, which holds the frames of many connections as columns.
 
-A block is an Arrow IPC stream with one record batch, whose buffers are compressed by Arrow with zstd, so
+A block is an Arrow IPC stream with one record batch, whose buffers are compressed by Arrow with lz4, so
 pyarrow, polars and DuckDB read it as it is. Each row is a frame or an event of a connection, in order.
-Columns are named and mean as the fields of `Record`. What rows repeat is told once, in dictionaries: a
-connection's ID with its client, and servers, clusters and feeders apart from them, because offsets of strings
-beside each connection would take more bytes than the strings. The schema's metadata names the version of this
-format.
+Columns are named and mean as the fields of `Record`, but for numbers that rise from row to row: those are
+told as steps from the row before, since lz4 finds nothing to repeat in them. What rows repeat is told once,
+in dictionaries: a connection's ID with its client, and servers, clusters and feeders apart from them, because
+offsets of strings beside each connection would take more bytes than the strings. The schema's metadata names
+the version of this format.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final
 
 import pyarrow as pa
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 VERSION_HEADER: Final = "kipwatch-block"
 """Header of the Kafka record, and key of the schema's metadata: the version in decimal digits."""
 FRAMES_HEADER: Final = "kipwatch-frames"
@@ -29,29 +30,34 @@ ID_BYTES: Final = 16
 _SPEAKER: Final = pa.struct(
     [pa.field("id", pa.binary(ID_BYTES), nullable=False), pa.field("client", pa.utf8(), nullable=False)]
 )
-_NAME: Final = pa.dictionary(pa.int32(), pa.utf8())
+_CODE: Final = pa.int16()
+_NAME: Final = pa.dictionary(_CODE, pa.utf8())
 CAPTURE_TIME: Final = pa.timestamp("ns", "UTC")
 COLUMNS: Final = {
-    "connection": pa.dictionary(pa.int32(), _SPEAKER),
+    "connection": pa.dictionary(_CODE, _SPEAKER),
     "server": _NAME,
     "cluster": _NAME,
     "feeder": _NAME,
     "run": pa.uint64(),
-    "sequence": pa.int64(),
+    "sequence_step": pa.int64(),
     "captured_at": CAPTURE_TIME,
     "kind": pa.uint8(),
     "direction": pa.uint8(),
     "pairing": pa.uint8(),
     "closing": pa.uint8(),
     "flags": pa.uint8(),
-    "paired_sequence": pa.int64(),
+    "paired_distance": pa.int64(),
     "paired_api_key": pa.int16(),
     "paired_api_version": pa.int16(),
-    "position": pa.int64(),
+    "position_step": pa.int64(),
     "true_length": pa.int64(),
     "frame": pa.binary(),
 }
-"""The columns of a block by name. Numbers of kinds and the like are those of enumerations in `record.py`."""
+"""The columns of a block by name. Numbers of kinds and the like are those of enumerations in `record.py`.
+
+`sequence_step` and `position_step` are what `sequence` and `position` have gained since the row before, in
+the first row all of it. `paired_distance` is `sequence - paired_sequence`, 0 if there is no paired record.
+"""
 SCHEMA: Final = pa.schema(
     [pa.field(name, type_, nullable=False) for name, type_ in COLUMNS.items()],
     metadata={VERSION_HEADER: str(FORMAT_VERSION)},
@@ -69,7 +75,7 @@ OF_FRAMES: Final = {
     "position": "positions",
     "true_length": "true_lengths",
 }
-"""The columns that differ by frame, with their names in `FrameColumns`."""
+"""The fields of a record that differ by frame, with their names in `FrameColumns`."""
 
 
 class BlockError(ValueError):

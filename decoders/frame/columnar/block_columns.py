@@ -18,10 +18,12 @@ from decoders.frame.columnar.block import (
     BlockError,
 )
 from decoders.frame.columnar.block_sizes import check_sizes
-from decoders.frame.record import NAME_BYTES, Closing, Direction, Kind, Pairing
+from decoders.frame.record import NAME_BYTES, NO_RECORD, Closing, Direction, Kind, Pairing
 
 SHARED: Final = ("server", "cluster", "feeder")
 """The columns that are dictionaries of names."""
+_TOLD_OTHERWISE: Final = ("sequence", "paired_sequence", "position")
+"""Fields of a record that rows tell as a step or a distance."""
 _OPTIONS: Final = pa.ipc.IpcReadOptions(use_threads=False)
 _NUMBERS: Final = {
     **dict.fromkeys(("sequence", "paired_sequence", "captured_at", "position"), 1 << 62),
@@ -32,7 +34,7 @@ _ENUMERATIONS: Final = {"kind": Kind, "direction": Direction, "pairing": Pairing
 
 
 class BlockColumns(NamedTuple):
-    """The columns of a block by name; those of dictionaries hold codes.
+    """The columns of a block by the names of a record's fields; those of dictionaries hold codes.
 
     `ids` and `clients` are those of the connections by code, `names` the texts of the other dictionaries. The
     frame of row i is `data[offsets[i] : offsets[i + 1]]`.
@@ -77,9 +79,13 @@ def _check_schema(schema: pa.Schema) -> None:
 def _columns(batch: pa.RecordBatch) -> BlockColumns:
     values: dict[str, NDArray[Any]] = {}
     names: dict[str, Sequence[str]] = {}
-    for name in ("run", *OF_FRAMES, "closing"):
+    for name in ("run", *(name for name in OF_FRAMES if name not in _TOLD_OTHERWISE), "closing"):
         column = batch.column(name)
         values[name] = (column.cast(pa.int64()) if name == "captured_at" else column).to_numpy()
+    for name in ("sequence", "position"):
+        values[name] = np.cumsum(batch.column(f"{name}_step").to_numpy())
+    distances = batch.column("paired_distance").to_numpy()
+    values["paired_sequence"] = np.where(distances == 0, NO_RECORD, values["sequence"] - distances)
     for name, enumeration in _ENUMERATIONS.items():
         if values[name].max(initial=0) > max(enumeration) or (name == "kind" and not values[name].all()):
             raise BlockError(f"an unknown {name}")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -11,27 +10,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from decoders.frame.columnar.block import (
-    COLUMNS,
-    ID_BYTES,
-    MOST_BYTES,
-    MOST_FRAMES,
-    OF_FRAMES,
-    SCHEMA,
-)
-from decoders.frame.columnar.pieces import gathered
-from decoders.frame.record import Closing, Record
-from decoders.wire.columnar.frames import FrameBatch
+from decoders.frame.columnar.block import COLUMNS, MOST_BYTES, MOST_FRAMES, OF_FRAMES, SCHEMA
+from decoders.frame.columnar.open_blocks import OPEN_BLOCK, Arrivals, OpenBlocks, place
+from decoders.frame.columnar.speakers import Speakers
+from decoders.frame.record import Record
+from decoders.wire.columnar.frames import FrameBatch, FrameBatchBuilder, FrameColumns
 
-_Integers = NDArray[np.int64]
-# Level 1 of zstd makes half of what lz4 makes.
-OPTIONS: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1), use_threads=False)
+# zstd makes half of what lz4 makes of columns, but takes five times the processor time, mostly for a context
+# for each of the many small buffers, and Arrow as much again to read them.
+OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 """How blocks are compressed."""
-_SHARED: Final = ("server", "cluster", "feeder", "run")
-"""What many connections share."""
-_SHARED_OF: Final = attrgetter(*_SHARED)
-_FILLED: Final = 0.9
-"""How full blocks are on average when they are written, so that few partitions have just more than one."""
+MOST_SPEAKERS: Final = 100_000
+"""How many connections a writer remembers."""
+_NOTHING: Final = np.empty(0, np.uint8)
 
 
 class Block(NamedTuple):
@@ -42,166 +33,175 @@ class Block(NamedTuple):
     value: bytes
 
 
-def blocks_of(batch: FrameBatch, partitions: int) -> Iterator[Block]:
-    """Write a batch as blocks, within the limits of a block; connections are spread over the partitions."""
-    order, lengths = batch.order(), _lengths(batch)
-    placed = _partitions(batch, partitions)[order]
-    for partition in np.unique(placed).tolist():
-        for numbers in _cut(order[placed == partition], lengths):
-            yield Block(partition, len(numbers), write_block(batch, numbers))
+def write_block(records: Iterable[Record]) -> bytes:
+    """Write few records as one block, in their order, which they must fit."""
+    writer = BlockWriter(1)
+    made = [block for record in records for block in writer.add_record(record)]
+    made += writer.take()
+    assert len(made) == 1
+    return made[0].value
 
 
-def is_enough(rows: int, size: int, partitions: int) -> bool:
-    """Whether this many records with `size` bytes of frames fill a block for each partition."""
-    return rows >= _FILLED * MOST_FRAMES * partitions or size >= _FILLED * MOST_BYTES * partitions
+class BlockWriter:
+    """Collects records in a block for each partition. Not for several threads at once.
 
-
-def partition_of(connection: bytes, partitions: int) -> int:
-    """Return the partition of a connection."""
-    return int.from_bytes(connection[:4]) % partitions
-
-
-def write_block(batch: FrameBatch, numbers: _Integers) -> bytes:
-    """Write records of a batch as one block.
-
-    `numbers` (int64) numbers them in their order: the frames of the batch first, then its events.
+    Records of a connection stay in their order: that of the batches, and of sequences in a batch. `rows`
+    counts the records in open blocks, `bytes` adds up their frames.
     """
-    chosen = _Chosen.of(batch, numbers)
-    speakers = _Speakers(chosen)
-    columns = [
-        speakers.column(name) if name in speakers.columns else chosen.column(name, type_)
-        for name, type_ in COLUMNS.items()
-        if name != "frame"
-    ]
-    columns.append(_frames(chosen))
+
+    def __init__(self, partitions: int) -> None:
+        self.rows = self.bytes = 0
+        self._partitions = partitions
+        self._speakers = Speakers(partitions)
+        self._states = np.zeros(partitions, OPEN_BLOCK)
+        self._states["number"] = np.arange(1, partitions + 1)
+        self._blocks = OpenBlocks.empty(partitions, MOST_FRAMES, MOST_BYTES)
+        self._most_bytes, self._most_speakers = MOST_BYTES, MOST_SPEAKERS
+        self._numbering = _Numbering(self._speakers)
+
+    @property
+    def waiting(self) -> NDArray[np.bool_]:
+        """Tell for each partition whether it has an open block."""
+        is_waiting: NDArray[np.bool_] = self._states["rows"] > 0
+        return is_waiting
+
+    def add(self, batch: FrameBatch) -> list[Block]:
+        """Add a batch, of which all that is kept is copied. Returns the blocks that were full before."""
+        made = self._forget() if len(self._speakers) > self._most_speakers else []
+        arrivals = self._arrivals(batch)
+        lengths, order, numbers = arrivals.frames.lengths, arrivals.order, arrivals.speakers
+        self.rows += len(order)
+        self.bytes += int(lengths.sum())
+        at = 0
+        while (at := self._place(arrivals, at)) < len(order):
+            partition = int(self._speakers.table["partition"][numbers[order[at]]])
+            if self._states["rows"][partition]:
+                made.append(self._closed(partition))
+            else:
+                self._widen(int(lengths[order[at]]))
+        return made
+
+    def add_record(self, record: Record) -> list[Block]:
+        """Add a record, a frame or an event. Returns the blocks that were full before."""
+        builder = FrameBatchBuilder(np.empty(len(record.frame), np.uint8), 0, 1)
+        builder.add(record, 0)
+        return self.add(builder.build([record]))
+
+    def take(self, partitions: NDArray[np.bool_] | None = None) -> list[Block]:
+        """Return what is collected, of all partitions or of those that are told, and begin new blocks."""
+        wanted = self.waiting if partitions is None else self.waiting & partitions
+        return [self._closed(partition) for partition in np.flatnonzero(wanted).tolist()]
+
+    def _place(self, arrivals: Arrivals, at: int) -> int:
+        table, states, blocks = self._speakers.table, self._states, self._blocks
+        placed: int = place(arrivals, at, table, states, blocks, self._most_bytes)
+        return placed
+
+    def _arrivals(self, batch: FrameBatch) -> Arrivals:
+        frames, numbers, events = batch.frames, self._numbering.of_frames(batch), batch.events
+        count = len(frames.starts)
+        closings = np.zeros(count + len(events), np.uint8)
+        if not events:
+            return Arrivals(np.arange(count), frames, closings, numbers, batch.data, _NOTHING)
+        closings[count:] = [event.closing for event in events]
+        others = [self._speakers.number(event) for event in events]
+        both = [frames, _columns(events, len(batch.data))]
+        columns = FrameColumns(*map(np.concatenate, zip(*both, strict=True)))
+        further = np.frombuffer(bytearray().join(event.frame for event in events), np.uint8)
+        numbers = np.concatenate((numbers, np.array(others, np.int64)))
+        return Arrivals(batch.order(), columns, closings, numbers, batch.data, further)
+
+    def _closed(self, partition: int) -> Block:
+        """Return the open block of a partition, and begin another one."""
+        state, blocks = self._states[partition], self._blocks
+        rows, size = int(state["rows"]), int(state["bytes"])
+        numbers = blocks.speakers[partition, : state["speakers"]]
+        codes = blocks.connection[partition, :rows]
+        columns = self._speakers.shared(numbers, codes)
+        columns["connection"] = pa.DictionaryArray.from_arrays(
+            pa.array(codes), self._speakers.dictionary(numbers), safe=False
+        )
+        offsets, content = blocks.offsets[partition, : rows + 1], blocks.content[partition, :size]
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
+        columns["frame"] = pa.Array.from_buffers(pa.binary(), rows, buffers)
+        for name in COLUMNS.keys() - columns.keys():
+            values = pa.py_buffer(getattr(blocks, name)[partition, :rows])
+            columns[name] = pa.Array.from_buffers(COLUMNS[name], rows, [None, values])
+        block = Block(partition, rows, _written([columns[name] for name in COLUMNS]))
+        self._states[partition] = (int(self._states["number"].max()) + 1, 0, 0, 0, 0, 0)
+        self.rows -= rows
+        self.bytes -= size
+        return block
+
+    def _widen(self, size: int) -> None:
+        """Make room for a frame that is longer than a block."""
+        content = np.zeros((self._partitions, size), np.uint8)
+        before = self._blocks.content
+        content[:, : before.shape[1]] = before
+        self._blocks = self._blocks._replace(content=content)
+
+    def _forget(self) -> list[Block]:
+        """Begin with connections anew, after all open blocks."""
+        made = self.take()
+        self._speakers = Speakers(self._partitions)
+        self._numbering = _Numbering(self._speakers)
+        return made
+
+
+class _Numbering:
+    """The numbers of those who speak in batches, whose connections have numbers of their own."""
+
+    def __init__(self, speakers: Speakers) -> None:
+        self._speakers = speakers
+        self._openings: Any = None
+        self._looked_at = 0
+        self._told: list[Record | None] = []
+        """The record that opened a connection, by its number in batches."""
+        self._numbers = np.empty(0, np.int64)
+        self._checked = np.empty(0, np.int64)
+        """With which list of openings a number was looked at."""
+
+    def of_frames(self, batch: FrameBatch) -> NDArray[np.int64]:
+        """Return who speaks in each frame."""
+        connections, openings = batch.frames.connections, batch.openings
+        if openings is not self._openings:
+            self._openings = openings
+            self._looked_at += 1
+            if (more := len(openings) - len(self._told)) > 0:
+                self._told += [None] * more
+                self._numbers = np.concatenate((self._numbers, np.zeros(more, np.int64)))
+                self._checked = np.concatenate((self._checked, np.zeros(more, np.int64)))
+        is_new = self._checked[connections] != self._looked_at
+        if is_new.any():
+            self._look_at(np.unique(connections[is_new]))
+        numbers: NDArray[np.int64] = self._numbers[connections]
+        return numbers
+
+    def _look_at(self, connections: NDArray[np.int32]) -> None:
+        """Number these connections, if they are others than before."""
+        told, openings = self._told, self._openings
+        for connection in connections.tolist():
+            opening = openings[connection]
+            if told[connection] is not opening:
+                told[connection] = opening
+                self._numbers[connection] = self._speakers.number(opening)
+        self._checked[connections] = self._looked_at
+
+
+def _columns(events: Sequence[Record], begin: int) -> FrameColumns:
+    """Return events as the columns of frames; their bytes follow each other from `begin` on."""
+    columns = FrameColumns.empty(len(events))
+    for name, of_frames in OF_FRAMES.items():
+        getattr(columns, of_frames)[:] = list(map(attrgetter(name), events))
+    columns.connections[:] = 0
+    columns.lengths[:] = [len(event.frame) for event in events]
+    columns.starts[:] = begin + np.cumsum(columns.lengths) - columns.lengths
+    return columns
+
+
+def _written(columns: list[pa.Array]) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, SCHEMA, options=OPTIONS) as stream:
         stream.write_batch(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
-    written: bytes = sink.getvalue().to_pybytes()
-    return written
-
-
-def _lengths(batch: FrameBatch) -> _Integers:
-    events = [len(event.frame) for event in batch.events]
-    return np.concatenate((batch.frames.lengths, np.array(events, np.int64)))
-
-
-def _partitions(batch: FrameBatch, partitions: int) -> _Integers:
-    """Return the partition of each record, frames first."""
-    given, places = np.unique(batch.frames.connections, return_inverse=True)
-    of_frames = [partition_of(batch.openings[each].connection, partitions) for each in given.tolist()]
-    of_events = [partition_of(event.connection, partitions) for event in batch.events]
-    return np.concatenate((np.array(of_frames, np.int64)[places], np.array(of_events, np.int64)))
-
-
-def _cut(numbers: _Integers, lengths: _Integers) -> Iterator[_Integers]:
-    """Cut the records of a partition into blocks of nearly equal numbers, within the limits of a block."""
-    most = -(-len(numbers) // -(-len(numbers) // MOST_FRAMES))
-    ends = np.cumsum(lengths[numbers])
-    begin, before = 0, 0
-    while begin < len(numbers):
-        within = int(np.searchsorted(ends, before + MOST_BYTES, side="right"))
-        end = max(begin + 1, min(begin + most, within))
-        yield numbers[begin:end]
-        begin, before = end, int(ends[end - 1])
-
-
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """Records of a batch in an order. `is_frame` tells the rows of frames; `events` are the others."""
-
-    batch: FrameBatch
-    is_frame: NDArray[np.bool_]
-    frames: _Integers
-    events: Sequence[Record]
-
-    @classmethod
-    def of(cls, batch: FrameBatch, numbers: _Integers) -> _Chosen:
-        count = len(batch.frames.starts)
-        is_frame = numbers < count
-        others = (numbers[~is_frame] - count).tolist()
-        return cls(batch, is_frame, numbers[is_frame], [batch.events[other] for other in others])
-
-    def rows(self, of_frames: NDArray[Any], of_events: Iterable[Any]) -> NDArray[Any]:
-        """Return a column, made of what frames have and what events have."""
-        if not self.events:
-            return of_frames
-        column = np.empty(len(self.is_frame), of_frames.dtype)
-        column[self.is_frame] = of_frames
-        column[~self.is_frame] = list(of_events)
-        return column
-
-    def column(self, name: str, type_: pa.DataType) -> pa.Array:
-        if name == "closing":
-            of_frames = np.full(len(self.frames), Closing.NONE, np.uint8)
-        else:
-            of_frames = getattr(self.batch.frames, OF_FRAMES[name])[self.frames]
-        return pa.array(self.rows(of_frames, (getattr(event, name) for event in self.events))).view(type_)
-
-
-class _Speakers:
-    """Who speaks in each row: connections, numbered from 0, with all that their rows share."""
-
-    def __init__(self, chosen: _Chosen) -> None:
-        batch = chosen.batch
-        given, places = np.unique(batch.frames.connections[chosen.frames], return_inverse=True)
-        self._speakers = [batch.openings[each] for each in given.tolist()]
-        self._numbers = chosen.rows(places.astype(np.int32), self._of_events(chosen.events))
-        shared: dict[tuple[Any, ...], int] = {}
-        codes = [shared.setdefault(each, len(shared)) for each in map(_SHARED_OF, self._speakers)]
-        self._codes = np.array(codes, np.int32)[self._numbers]
-        self._shared = {name: [each[place] for each in shared] for place, name in enumerate(_SHARED)}
-        self.columns = frozenset({"connection", *_SHARED})
-
-    def column(self, name: str) -> pa.Array:
-        if name == "connection":
-            return pa.DictionaryArray.from_arrays(pa.array(self._numbers), self._dictionary(), safe=False)
-        if name == "run":
-            return pa.array(np.array(self._shared["run"], np.uint64)[self._codes])
-        places: dict[str, int] = {}
-        codes = [places.setdefault(value, len(places)) for value in self._shared[name]]
-        indexes = pa.array(np.array(codes, np.int32)[self._codes])
-        return pa.DictionaryArray.from_arrays(indexes, pa.array(list(places), pa.utf8()), safe=False)
-
-    def _of_events(self, events: Sequence[Record]) -> list[int]:
-        """Number the connections of events; one that no frame has is added."""
-        known = {
-            _identity(speaker): number for number, speaker in enumerate(self._speakers if events else ())
-        }
-        numbers = []
-        for event in events:
-            number = known.setdefault(_identity(event), len(self._speakers))
-            if number == len(self._speakers):
-                self._speakers.append(event)
-            numbers.append(number)
-        return numbers
-
-    def _dictionary(self) -> pa.Array:
-        ids = pa.py_buffer(b"".join([speaker.connection for speaker in self._speakers]))
-        count, field = len(self._speakers), COLUMNS["connection"].value_type
-        return pa.StructArray.from_arrays(
-            [
-                pa.FixedSizeBinaryArray.from_buffers(pa.binary(ID_BYTES), count, [None, ids]),
-                pa.array([speaker.client for speaker in self._speakers], pa.utf8()),
-            ],
-            fields=list(field),
-        )
-
-
-def _identity(record: Record) -> tuple[object, ...]:
-    """Return what all records of a connection share."""
-    return record.connection, record.run, record.client, record.server, record.cluster, record.feeder
-
-
-def _frames(chosen: _Chosen) -> pa.Array:
-    """Return the column of captured bytes."""
-    columns, rows = chosen.batch.frames, chosen.frames
-    content, offsets = gathered(chosen.batch.data, columns.starts[rows], columns.lengths[rows])
-    if chosen.events:
-        lengths = chosen.rows(np.diff(offsets), (len(event.frame) for event in chosen.events))
-        further = np.frombuffer(b"".join(event.frame for event in chosen.events), np.uint8)
-        ends = np.cumsum([len(event.frame) for event in chosen.events]) + len(content)
-        begins = chosen.rows(offsets[:-1], ends - lengths[~chosen.is_frame])
-        content, offsets = gathered(np.concatenate((content, further)), begins, lengths)
-    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(content)]
-    return pa.BinaryArray.from_buffers(pa.binary(), len(offsets) - 1, buffers)
+    value: bytes = sink.getvalue().to_pybytes()
+    return value

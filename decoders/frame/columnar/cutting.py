@@ -15,21 +15,14 @@ from numpy.typing import NDArray
 
 from decoders.codec.columnar.frames import Frames
 from decoders.codec.columnar.reader import ColumnarReader
+from decoders.frame.columnar.treatments import GUARDED, KEPT, UNKNOWN, Treatments, treatments_of
 from decoders.frame.cutting import MAX_KEPT, classified_versions, cut
 from decoders.frame.privacy import NO_GUARD, Guard, Guards, guards_of
-from decoders.frame.record import Kind, Pairing
+from decoders.frame.record import Kind
 from decoders.schema.registry import Schemas
 from decoders.wire.columnar.frames import FrameBatch
 
-_KEPT: Final = 0
-"""The API has nothing to remove."""
-_GUARDED: Final = 1
-"""The columnar reader finds what its frames may not keep."""
-_UNKNOWN: Final = 2
-"""An unknown API or version: the scalar code decides."""
 _KEYS: Final = 1 << 16
-_LEAD: Final = 4
-"""Bytes of a request's API key and version."""
 _CUT: Final = "cut"
 _BLANKED: Final = "blanked"
 
@@ -41,8 +34,8 @@ class ColumnarCutter:
         guards = guards_of(schemas)
         keys = [api.key for api in schemas.apis]
         self._schemas = schemas
-        self._treatments = (_treatments(keys, guards.responses), _treatments(keys, guards.requests))
-        self._lowest, self._highest = _classified(schemas)
+        of_responses, of_requests = _treatments(keys, guards.responses), _treatments(keys, guards.requests)
+        self._treatments = Treatments(of_responses, of_requests, *_classified(schemas))
         wanted = _wanted(schemas, guards)
         self._reader = ColumnarReader(schemas, wanted)
         self._is_cut = np.array([name.startswith(_CUT) for name in wanted], np.bool_)
@@ -51,30 +44,15 @@ class ColumnarCutter:
         """Return the batch with only those bytes of its frames that may be kept. Blanks in its own data."""
         frames = batch.frames
         lengths = frames.lengths.copy()
-        treatments = self._treatment(batch)
-        numbers = np.flatnonzero(treatments == _GUARDED)
+        treatments = treatments_of(batch.data, frames, self._treatments)
+        numbers = np.flatnonzero(treatments == GUARDED)
         kept, is_certain = self._guarded(batch, numbers)
         lengths[numbers] = kept
-        for number in (*numbers[~is_certain].tolist(), *np.flatnonzero(treatments == _UNKNOWN).tolist()):
+        for number in (*numbers[~is_certain].tolist(), *np.flatnonzero(treatments == UNKNOWN).tolist()):
             lengths[number] = self._cut_one(batch, number)
         np.minimum(lengths, MAX_KEPT, out=lengths)
         events = [cut(self._schemas, event) for event in batch.events]
         return dataclasses.replace(batch, frames=frames._replace(lengths=lengths), events=events)
-
-    def _treatment(self, batch: FrameBatch) -> NDArray[np.uint8]:
-        frames, (of_responses, of_requests) = batch.frames, self._treatments
-        is_request = frames.kinds == Kind.REQUEST
-        has_lead = frames.lengths >= _LEAD
-        places = np.where(has_lead, frames.starts, 0)
-        data = batch.data if len(batch.data) >= _LEAD else np.zeros(_LEAD, np.uint8)
-        keys = np.where(is_request, _uint16(data, places), frames.paired_api_keys.astype(np.uint16))
-        versions = np.where(
-            is_request, _uint16(data, places + 2).astype(np.int16), frames.paired_api_versions
-        )
-        is_known = np.where(is_request, has_lead, frames.pairings == Pairing.MATCHED)
-        is_known &= (self._lowest[keys] <= versions) & (versions <= self._highest[keys])
-        treatments = np.where(is_request, of_requests[keys], of_responses[keys])
-        return np.where(is_known, treatments, np.uint8(_UNKNOWN))
 
     def _guarded(
         self, batch: FrameBatch, numbers: NDArray[np.int64]
@@ -119,11 +97,6 @@ def _blank(data: NDArray[np.uint8], begins: NDArray[np.int64], lengths: NDArray[
     data[np.repeat(begins - before, lengths) + np.arange(lengths.sum())] = 0
 
 
-def _uint16(data: NDArray[np.uint8], places: NDArray[np.int64]) -> NDArray[np.uint16]:
-    """Read the big-endian numbers at places of the data."""
-    return data[places].astype(np.uint16) << np.uint16(8) | data[places + 1]
-
-
 def _classified(schemas: Schemas) -> tuple[NDArray[np.int16], NDArray[np.int16]]:
     """Return the lowest and the highest classified version of each API, indexed like treatments."""
     lowest, highest = np.zeros(_KEYS, np.int16), np.full(_KEYS, -1, np.int16)
@@ -135,9 +108,9 @@ def _classified(schemas: Schemas) -> tuple[NDArray[np.int16], NDArray[np.int16]]
 
 def _treatments(keys: Iterable[int], guards: Mapping[int, Guard]) -> NDArray[np.uint8]:
     """Return what is done with the frames of each API, indexed by API key as an unsigned number."""
-    treatments = np.full(_KEYS, _UNKNOWN, np.uint8)
+    treatments = np.full(_KEYS, UNKNOWN, np.uint8)
     for key in keys:
-        treatments[key] = _GUARDED if key in guards else _KEPT
+        treatments[key] = GUARDED if key in guards else KEPT
     return treatments
 
 

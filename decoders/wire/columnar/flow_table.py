@@ -36,6 +36,8 @@ class FlowTable:
         self._connections: dict[int, Connection] = {}
         self._pair_of_flow: dict[int, int] = {}
         self._openings: list[Record] = []
+        self._told_openings: list[Record] = []
+        self._has_opened = False
         self._ordered_until = 0
 
     def begin_batch(self, pairs: int, previous: FrameBatchBuilder, current: FrameBatchBuilder) -> None:
@@ -64,8 +66,10 @@ class FlowTable:
         self._pair_of_flow.clear()
 
     def openings(self) -> list[Record]:
-        """Return the records that opened the connections, by flow."""
-        return self._openings.copy()
+        """Return the records that opened the connections, by flow: the same list until another one opens."""
+        if self._has_opened:
+            self._has_opened, self._told_openings = False, self._openings.copy()
+        return self._told_openings
 
     def flow_of(self, connection: Connection) -> int:
         """Return the flow of an open connection."""
@@ -144,6 +148,7 @@ class FlowTable:
         flow = self.flows.acquire()
         self._flow_of_id[opening.connection] = flow
         self._openings[flow : flow + 1] = [opening]
+        self._has_opened = True
 
     def _close(self, identity: bytes, flow: int) -> None:
         del self._flow_of_id[identity]

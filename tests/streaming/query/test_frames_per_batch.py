@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from decoders.frame.columnar.block import headers_of
-from decoders.frame.columnar.block_writing import blocks_of
+from decoders.frame.columnar.block_writing import BlockWriter
 from decoders.schema.registry import default_schemas
 from decoders.wire.columnar.frames import FrameBatch
 from streaming.bench.batches import Batch, Bench
@@ -34,8 +34,9 @@ def fill_in_small_blocks(bench: Bench, topic: str, batches: Iterator[FrameBatch]
     """Write each batch in blocks of its own, as many feeders do that have little to say."""
     bench.fill(topic, [])
     producer = Producer({"bootstrap.servers": bench.configuration.bootstrap})
+    writer = BlockWriter(PARTITIONS)
     for batch in batches:
-        for block in blocks_of(batch, PARTITIONS):
+        for block in [*writer.add(batch), *writer.take()]:
             headers = headers_of(block.rows)
             producer.produce(topic, block.value, partition=block.partition, headers=headers)
             bench.topics[topic] += block.rows

@@ -6,12 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from hypothesis import strategies as st
 
 from decoders.frame.columnar.block_reading import BlockReader, Opened
 from decoders.frame.columnar.block_writing import write_block
-from decoders.frame.columnar.joining import Joining
 from decoders.frame.record import Direction, Endpoint, Flag, Kind, Pairing, Record
 from decoders.schema.registry import Api
 from decoders.wire.columnar.frames import FrameBatch
@@ -24,14 +22,7 @@ ROWS = 1_000
 
 def block(records: Sequence[Record]) -> bytes:
     """The records as one block, in their order."""
-    joining = Joining()
-    for record in records:
-        joining.add_record(record)
-    is_event = np.array([record.kind not in (Kind.REQUEST, Kind.RESPONSE) for record in records], np.bool_)
-    # The number of each record in the joined batch: the frames first.
-    numbers = np.empty(len(records), np.int64)
-    numbers[np.argsort(is_event, kind="stable")] = np.arange(len(records))
-    return write_block(joining.batch(), numbers)
+    return write_block(records)
 
 
 def opened(records: Sequence[Record]) -> Opened:
@@ -77,7 +68,7 @@ def traffic(draw: st.DrawFn, api: Api) -> list[Record]:
             records.append(record_of(Kind.REQUEST, sequence, direction=Direction.TO_BROKER, **what))
             continue
         what["pairing"] = draw(st.sampled_from(MATCHED_MOSTLY))
-        what["paired_sequence"] = draw(st.integers(0, sequence))
+        what["paired_sequence"] = draw(st.integers(0, sequence - 1))
         what["paired_api_key"], what["paired_api_version"] = sample.paired
         records.append(record_of(Kind.RESPONSE, sequence, direction=Direction.TO_CLIENT, **what))
     return records

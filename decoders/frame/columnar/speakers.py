@@ -1,0 +1,113 @@
+"""Who speaks: connections by number, with what all their rows share, so that a block is written of arrays."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from decoders.frame.columnar.block import COLUMNS, ID_BYTES
+from decoders.frame.columnar.pieces import gathered
+from decoders.frame.record import Record
+
+SPEAKER: Final = np.dtype(
+    [
+        ("partition", np.int64),
+        ("block", np.int64),
+        ("code", np.int64),
+        ("shared", np.int64),
+        ("client", np.int64),
+        ("client_length", np.int64),
+    ]
+)
+"""The partition of a connection; its code in a block, and which block that is; where its names are."""
+NO_BLOCK: Final = 0
+_NAMES: Final = ("server", "cluster", "feeder")
+"""What many connections share, with the run."""
+_SHARED_OF: Final = attrgetter(*_NAMES, "run")
+_IDENTITY_OF: Final = attrgetter("connection", "run", "client", "server", "cluster", "feeder")
+_FIRST: Final = 64
+
+
+class Speakers:
+    """Numbers connections from 0. Two that share their ID, but nothing else, have two numbers."""
+
+    def __init__(self, partitions: int) -> None:
+        self.table = np.zeros(_FIRST, SPEAKER)
+        self._partitions = partitions
+        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._shared: dict[tuple[Any, ...], int] = {}
+        self._ids = np.zeros((_FIRST, ID_BYTES), np.uint8)
+        self._clients = np.zeros(_FIRST, np.uint8)
+        self._top = 0
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def number(self, record: Record) -> int:
+        """Return the number of a record's connection."""
+        identity = _IDENTITY_OF(record)
+        number = self._numbers.get(identity)
+        return self._add(record, identity) if number is None else number
+
+    def _add(self, record: Record, identity: tuple[Any, ...]) -> int:
+        number = self._numbers[identity] = len(self._numbers)
+        client = record.client.encode()
+        begin, self._top = self._top, self._top + len(client)
+        self.table = _with_room(self.table, number + 1)
+        self._ids = _with_room(self._ids, number + 1)
+        self._clients = _with_room(self._clients, self._top)
+        self._ids[number] = np.frombuffer(record.connection, np.uint8)
+        self._clients[begin : self._top] = np.frombuffer(client, np.uint8)
+        shared = self._shared.setdefault(_SHARED_OF(record), len(self._shared))
+        partition = partition_of(record.connection, self._partitions)
+        self.table[number] = (partition, NO_BLOCK, 0, shared, begin, len(client))
+        return number
+
+    def dictionary(self, numbers: NDArray[np.int32]) -> pa.Array:
+        """Return connections as the dictionary of their column."""
+        rows = self.table[numbers]
+        texts, offsets = gathered(self._clients, rows["client"], rows["client_length"])
+        clients = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(texts)]
+        ids = [None, pa.py_buffer(self._ids[numbers])]
+        return pa.StructArray.from_arrays(
+            [
+                pa.Array.from_buffers(pa.binary(ID_BYTES), len(numbers), ids),
+                pa.Array.from_buffers(pa.utf8(), len(numbers), clients),
+            ],
+            fields=list(COLUMNS["connection"].value_type),
+        )
+
+    def shared(self, numbers: NDArray[np.int32], codes: NDArray[np.int16]) -> dict[str, pa.Array]:
+        """Return the columns of what connections share; `codes` places the connections in the rows."""
+        shared = self.table["shared"][numbers]
+        if (shared == shared[0]).all():
+            # Mostly a block has one broker.
+            used, of_rows = shared[:1], np.zeros(len(codes), np.int64)
+        else:
+            used, places = np.unique(shared, return_inverse=True)
+            of_rows = places[codes]
+        told = list(self._shared)
+        of_used = [told[number] for number in used.tolist()]
+        columns = {"run": pa.array(np.array([run for *_, run in of_used], np.uint64)[of_rows])}
+        for name, values in zip(_NAMES, zip(*of_used, strict=True), strict=False):
+            known: dict[str, int] = {}
+            indexes = np.array([known.setdefault(value, len(known)) for value in values], np.int16)
+            names = pa.array(list(known), pa.utf8())
+            columns[name] = pa.DictionaryArray.from_arrays(pa.array(indexes[of_rows]), names, safe=False)
+        return columns
+
+
+def partition_of(connection: bytes, partitions: int) -> int:
+    """Return the partition of a connection."""
+    return int.from_bytes(connection[:4]) % partitions
+
+
+def _with_room(array: NDArray[Any], size: int) -> NDArray[Any]:
+    """Return an array of at least `size` rows that begins with those of this one."""
+    if size <= len(array):
+        return array
+    return np.concatenate((array, np.zeros((max(size, len(array)), *array.shape[1:]), array.dtype)))
