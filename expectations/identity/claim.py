@@ -85,7 +85,8 @@ class Refused(msgspec.Struct, frozen=True, array_like=True):
     the connection was told nothing. The request was sent at `asked_at` or later. `times` counts how often it
     was sent, each time after the one before was refused. `is_whole` is True if it was read to its last byte
     and its header is one that each broker reads. `served` is True if the broker had responded to the version
-    on this connection before it told it any versions.
+    on this connection before it told it any versions. `on_header_v3` is True for ApiVersions that was read to
+    its last byte on header v3.
     """
 
     api_key: int
@@ -96,6 +97,7 @@ class Refused(msgspec.Struct, frozen=True, array_like=True):
     times: int = 1
     is_whole: bool = False
     served: bool = False
+    on_header_v3: bool = False
 
     @property
     def request(self) -> tuple[int, int]:

@@ -28,11 +28,11 @@ ENOUGH: Final = 2
 class Refusals(msgspec.Struct, array_like=True):
     """The refusals of one connection.
 
-    `version`, `asked_at` and `is_whole` are those of the latest ApiVersions request, which `is_whole` if it
-    was read to its last byte and its header is older than header 3. `in_a_row` counts how often error 35
-    refused that version, each time before it was asked again, and `refused_at` is the time of the latest such
-    refusal. Any other request sets the count to 0. `claimed` counts the claims by API version. `is_malformed`
-    says that the latest request, of any API, could not be decoded: a close upon it refuses no version.
+    `version`, `asked_at`, `is_whole` and `on_header_v3` are those of the latest ApiVersions request. One that
+    was read to its last byte `is_whole` on an older header. `in_a_row` counts how often error 35 refused that
+    version, each time before it was asked again, and `refused_at` is the time of the latest such refusal. Any
+    other request sets the count to 0. `claimed` counts the claims by API version. `is_malformed` says that
+    the latest request, of any API, could not be decoded: a close upon it refuses no version.
     """
 
     version: int = -1
@@ -42,6 +42,7 @@ class Refusals(msgspec.Struct, array_like=True):
     refused_at: int = 0
     claimed: dict[ApiVersion, int] = {}
     is_malformed: bool = False
+    on_header_v3: bool = False
 
     def process_request(self, request: Observation, in_flight: InFlight) -> bool:
         """Process a request, and return whether it was sent once more after ENOUGH refusals in a row."""
@@ -52,6 +53,7 @@ class Refusals(msgspec.Struct, array_like=True):
             return False
         self.version, self.asked_at = request.api_version, request.first_captured_at
         self.is_whole = request.is_clean and not request.uses_header_v3
+        self.on_header_v3 = request.is_clean and request.uses_header_v3
         return self.in_a_row == ENOUGH and in_flight.counts.get((API_VERSIONS, self.version)) == 1
 
     def process_refusal(self, response: Observation, in_flight: InFlight) -> None:
@@ -63,7 +65,8 @@ class Refusals(msgspec.Struct, array_like=True):
 
     def forget(self) -> None:
         """Process a loss, or a response that accepts: nothing is refused in a row any more."""
-        self.version, self.asked_at, self.is_whole, self.is_malformed = -1, 0, False, False
+        self.version, self.asked_at = -1, 0
+        self.is_whole = self.on_header_v3 = self.is_malformed = False
         self.in_a_row = self.refused_at = 0
 
     def claim(self, refused: Refused) -> bool:
@@ -84,6 +87,7 @@ class Refusals(msgspec.Struct, array_like=True):
             asked_at=self.asked_at if is_negotiation else conversation.opened_at,
             is_whole=is_negotiation and self.is_whole,
             served=conversation.has_served(closed_upon),
+            on_header_v3=is_negotiation and self.on_header_v3,
         )
 
     def repeated(self, conversation: Conversation) -> Refused:

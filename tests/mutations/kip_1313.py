@@ -22,7 +22,7 @@ from tests.mutations.bodies import (
 )
 from tests.mutations.clean import ask as asked
 from tests.mutations.mutator import breaks
-from tests.mutations.script import SCHEMAS, Ask, Script
+from tests.mutations.script import SCHEMAS, Ask, Close, Script, Step
 from tests.oracle.splicing import NO_TAGS, end_of_client_id
 
 INVALID_REQUEST, UNSUPPORTED_VERSION = 42, 35
@@ -188,12 +188,23 @@ def _on_older_headers(script: Script) -> Iterator[tuple[int, Ask]]:
 
 @breaks("kip1313/header-v3-before-negotiation")
 def begin_with_header_v3(script: Script) -> Iterator[Script]:
-    """The broker does not know header v3: it closes, or refuses a version that it does not know."""
+    """The broker does not know header v3: it closes three times, or refuses the version."""
     for place, ask in script.targets():
         if ask.api == "ApiVersions" and ask.header == 3 and not script.before(place):
-            yield script.broken_off(place, Direction.TO_CLIENT, response=None)
+            yield dataclasses.replace(script, steps=tuple(_closed_upon_header_v3(ask)))
             refusal = {"errorCode": UNSUPPORTED_VERSION, "apiKeys": ranges((18, 0, 5))}
             yield script.broken_off(place, response=refusal)
+
+
+def _closed_upon_header_v3(ask: Ask) -> Iterator[Step]:
+    """A client is told the versions before header v3; another begins with header v3 on three connections."""
+    listed = {"errorCode": 0, "apiKeys": ranges((ask.known.key, 0, 5))}
+    known = asked(ask.api, 5, on="known", **ask.body)
+    yield dataclasses.replace(known, response=listed, client_id="app")
+    yield Close(on="known")
+    for name in ("a", "b", "c"):
+        yield dataclasses.replace(ask, on=name, response=None)
+        yield Close(Direction.TO_CLIENT, name)
 
 
 @breaks("kip1313/header-version-mismatch")

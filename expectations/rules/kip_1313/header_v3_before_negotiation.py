@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from decoders.protocol import API_VERSIONS, UNSUPPORTED_VERSION
 from expectations.conversation.bodies import Advertisement
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
+from expectations.identity.claim import NOT_LISTED, Claim, IdentityKind
+from expectations.identity.known_ranges import known_ranges
+from expectations.rules.base.closes_in_a_row import ENOUGH_CLOSES, is_negotiation_refused
+from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.response_rule import Awaited, ResponseRule
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import (
+    FRAMES,
+    LOSSES,
+    Judgement,
+    Level,
+    Role,
+    Verdict,
+    conforms,
+    undecided,
+)
 
 
-class HeaderV3BeforeNegotiation(ResponseRule):
+class HeaderV3BeforeNegotiation(ResponseRule, IdentityRule):
     """Checks that ApiVersions on header v3 reaches only brokers that can read it.
 
     ## Why it matters
@@ -21,7 +34,8 @@ class HeaderV3BeforeNegotiation(ResponseRule):
     close the connection, so that the client never learns which versions it may use.
 
     ## Example
-    `ApiVersions v6, header v3`, upon which a Kafka 4.4 broker closes the connection.
+    The broker at 10.0.0.2:9092 lists `ApiVersions 0 to 5`. On three connections in a row a client begins
+    with `ApiVersions v6, header v3`, and the broker closes each of them.
 
     ## What to do
     Begin with an ApiVersions version on header v2, or fall back to one when the connection closes
@@ -29,9 +43,13 @@ class HeaderV3BeforeNegotiation(ResponseRule):
 
     ## What it does not cover
     A broker that responds properly, with its versions or with error 35 in the layout of version 0.
-    Versions that the broker advertised before on the connection. If anything else waits for
-    a response when the broker closes, or the client closes first, it is undecided. A close for another
-    reason: a proxy that reads header v3, but whose broker is away, closes upon the first request, too.
+    Versions that the broker advertised before on the connection. A close may have another reason: a proxy
+    that reads header v3, but whose broker is away, closes upon the first request, too. So a close conforms
+    if the address lists the version, and counts only under the conditions of kip511/unknown-version-closed:
+    three connections in a row, at an address that lists other versions, never responded to this one, and
+    closes upon nothing that it supports. Otherwise it is undecided, as it is if anything else waits for a
+    response when the broker closes, or if the client closes first. A connection that was itself told
+    a list without the version needs no other: one close counts.
     """
 
     section = "Proposed Changes, Client Instance ID"
@@ -42,15 +60,18 @@ class HeaderV3BeforeNegotiation(ResponseRule):
     message = "{api} v{version} on header v3 {outcome}"
     level = Level.IMPROVEMENT
     role = Role.CLIENT
+    kinds = FRAMES | LOSSES
+    kind = IdentityKind.BROKER
+    waits = True
     apis = frozenset({API_VERSIONS})
 
     def awaits(self, request: Observation, conversation: Conversation) -> bool:
         """Whether the client cannot know that the broker reads header v3."""
-        if request.api_key != API_VERSIONS or not request.uses_header_v3:
-            return False
-        ranges = conversation.advertised.ranges if conversation.advertised else {}
-        lowest, highest = ranges.get(API_VERSIONS, (0, -1))
-        return not lowest <= request.api_version <= highest
+        return (
+            request.api_key == API_VERSIONS
+            and request.uses_header_v3
+            and not _is_listed(request, conversation)
+        )
 
     def judge_response(
         self, request: Observation, response: Observation, conversation: Conversation
@@ -67,16 +88,47 @@ class HeaderV3BeforeNegotiation(ResponseRule):
             yield undecided()
 
     def close(self, conversation: Conversation, state: Awaited) -> Iterator[Judgement]:
-        """Accuse if only this request was in flight when the broker closed: it could not read the request."""
-        for request in state.requests.values():
+        """Judge the request that the broker closed upon, unless the claims of its address have to."""
+        for sequence, request in state.requests.items():
             if conversation.closed_upon == (request.api_key, request.api_version):
-                yield _violates(request, "made the broker close the connection")
-                state.requests.clear()
-                return
+                if conversation.advertised is not None:
+                    is_listed = _is_listed(request, conversation)
+                    yield (
+                        conforms()
+                        if is_listed
+                        else _violates(request, "made the broker close the connection")
+                    )
+                elif not request.is_clean:
+                    break
+                del state.requests[sequence]
+                break
         yield from state.give_up()
 
+    def concerns(self, claim: Claim) -> bool:
+        """Whether the broker closed upon ApiVersions on header v3 before it told any versions."""
+        refused = claim.refused
+        is_close = refused is not None and refused.on_header_v3 and not refused.by_error
+        return is_close and refused is not None and refused.told is None
 
-def _violates(request: Observation, outcome: str) -> Judgement:
+    def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
+        """Judge a close by what the broker told others, responded to, and closed upon."""
+        known = known_ranges(claim, others)
+        if known.include(claim.api_version):
+            return conforms()
+        is_listed = any(each != NOT_LISTED for each in known.ranges)
+        if not is_listed or not is_negotiation_refused(claim, others):
+            return undecided()
+        return _violates(None, f"made the broker close at least {ENOUGH_CLOSES} connections")
+
+
+def _is_listed(request: Observation, conversation: Conversation) -> bool:
+    """Whether the broker told the connection that it has the version."""
+    ranges = conversation.advertised.ranges if conversation.advertised else {}
+    lowest, highest = ranges.get(API_VERSIONS, NOT_LISTED)
+    return lowest <= request.api_version <= highest
+
+
+def _violates(request: Observation | None, outcome: str) -> Judgement:
     return Judgement(
         Verdict.VIOLATES,
         expected="a version on header v2, until the broker has advertised another",
