@@ -16,7 +16,7 @@ rules that name heartbeats as well; the member's fingerprint covers those.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -51,12 +51,12 @@ def fingerprint_of(state: ConnectionState) -> bytes | None:
     """Return the fingerprint of a connection, FINGERPRINT_BYTES bytes.
 
     None while a rule on all APIs waits for the response to a request: the verdict on a response then depends
-    on the request it belongs to, which symbols leave out.
+    on the request it belongs to, which symbols leave out. So does what an ApiVersions response changes.
     """
     rules = list(_changed_general(state.rules).items())
-    if any(isinstance(kept, Awaited | SuspectedOffences) and kept.is_waiting for _, kept in rules):
-        return None
     conversation, identities = state.conversation, state.identities
+    if _are_waiting(kept for _, kept in rules) or conversation.negotiation.waiting:
+        return None
     ranks = _ranks_of_sequences(conversation, rules)
     rules = [(name, _ranked(kept, ranks)) for name, kept in rules]
     client_id = conversation.client_id if client_number(conversation.client_id) != NO_ID else None
@@ -105,6 +105,11 @@ def fingerprint_of(state: ConnectionState) -> bytes | None:
     return _hash((named, firsts, shown, passing, refusals, negotiated, rules))
 
 
+def _are_waiting(states: Iterable[object]) -> bool:
+    """Whether a rule waits for the response to a request."""
+    return any(isinstance(kept, Awaited | SuspectedOffences) and kept.is_waiting for kept in states)
+
+
 def _ranks_of_sequences(
     conversation: Conversation, rules: list[tuple[str, msgspec.Struct]]
 ) -> dict[int, int]:
@@ -145,13 +150,18 @@ def only_member(state: ConnectionState) -> tuple[str, str] | None:
     return (group_id, member_id) if is_ordinary(member_id) else None
 
 
-def member_fingerprint_of(state: ConnectionState, group_id: str, member_id: str) -> bytes:
-    """Return the fingerprint of a connection's only member, FINGERPRINT_BYTES bytes."""
-    conversation = state.conversation
+def member_fingerprint_of(state: ConnectionState, group_id: str, member_id: str) -> bytes | None:
+    """Return the fingerprint of a connection's only member, FINGERPRINT_BYTES bytes.
+
+    None while a rule on heartbeats waits for the response to one.
+    """
+    conversation, changed = state.conversation, list(_changed_of_heartbeats(state.rules).items())
+    if _are_waiting(kept for _, kept in changed):
+        return None
     ((name, member),) = conversation.members.known.items()
     is_instance = identifier_bytes(member_id) == conversation.instance_id
     is_shown = name in state.identities.members
-    rules = _ENCODER.encode(list(_changed_of_heartbeats(state.rules).items()))
+    rules = _ENCODER.encode(changed)
     # An ordinary ID is 22 characters of a UUID: where these bytes stand, they are this ID.
     rules = rules.replace(member_id.encode(), _OWN_MEMBER_ID)
     return _hash((group_id, is_instance, is_shown, *_without_id(member, member_id), rules))

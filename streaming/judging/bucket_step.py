@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from decoders.retention import KEPT_FOR, MILLISECOND, REPUBLISH_AFTER
 from expectations.conversation.window import Window
@@ -19,6 +20,15 @@ from streaming.judging.symbols import Symbols
 from streaming.judging.tally import UNKNOWN, Tally
 from streaming.judging.usage import Speakers
 from streaming.state.bucket import Bucket
+
+
+class _Into(NamedTuple):
+    """What a step adds to."""
+
+    bucket: Bucket
+    responses: ServerResponses
+    tally: Tally
+    counted: ArchiveCount | None
 
 
 class BucketStep:
@@ -44,20 +54,33 @@ class BucketStep:
             self._resume(bucket, tally)
         responses = ServerResponses(bucket.answered)
         in_order = sorted(windows, key=_order)
-        for window in self.openings.judge(bucket, in_order, responses, tally, counted):
-            moved = self._cache.judge(bucket.connections, window, symbols.of(window), responses, tally)
-            if moved is None:
+        into = _Into(bucket, responses, tally, counted)
+        left, behind = list[Window](), None
+        for window in self.openings.judge(*into, in_order):
+            is_behind = window.connection.id == behind
+            if is_behind or not self._judge_cached(window, symbols, into):
+                left.append(window)
+                behind = window.connection.id
+        for window in self.openings.go_on(*into, left):
+            if not self._judge_cached(window, symbols, into):
                 captured_at = self._judge_window(bucket, window, responses, tally, counted)
-            else:
-                captured_at = moved.captured_at
-                if counted is not None:
-                    counted.add_stored(window, moved.row, bucket.connections, self._speakers, self._judge)
-            bucket.clock = max(bucket.clock, captured_at)
+                bucket.clock = max(bucket.clock, captured_at)
         report = tally.report(number)
         report.claims = united([*report.claims, *responses.claims()])
         if counted is not None:
             counted.complete(report)
         return self._summarise(bucket, report)
+
+    def _judge_cached(self, window: Window, symbols: Symbols[Symbol], into: _Into) -> bool:
+        """Judge a window by a cached transition. Returns whether there is one."""
+        bucket, responses, tally, counted = into
+        moved = self._cache.judge(bucket.connections, window, symbols.of(window), responses, tally)
+        if moved is None:
+            return False
+        if counted is not None:
+            counted.add_stored(window, moved.row, bucket.connections, self._speakers, self._judge)
+        bucket.clock = max(bucket.clock, moved.captured_at)
+        return True
 
     def tick(self, number: int, bucket: Bucket, now: int) -> Report:
         """Do what is due: report open connections, publish grown findings, forget silent connections.

@@ -15,6 +15,7 @@ import msgspec
 from expectations.conversation.occurrence import Evidence
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(list[Any])
 
 
 class Slot(NamedTuple):
@@ -62,18 +63,44 @@ Made = Text | Difference | Constant
 class Gapped:
     """Bytes with gaps. `slots` are the places of the values in the gaps, in order."""
 
-    __slots__ = ("_format", "slots")
+    __slots__ = ("_constant", "_format", "slots")
 
     def __init__(self, pieces: Sequence[bytes | Slot]) -> None:
-        self._format = b"".join(
-            b"%b" if isinstance(piece, Slot) else piece.replace(b"%", b"%%") for piece in pieces
-        )
+        constant = [b""]
+        for piece in pieces:
+            if isinstance(piece, Slot):
+                constant.append(b"")
+            else:
+                constant[-1] += piece
+        self._constant = tuple(constant)
+        self._format = b"%b".join(piece.replace(b"%", b"%%") for piece in constant)
         self.slots = tuple(piece.place for piece in pieces if isinstance(piece, Slot))
 
     def filled(self, values: Sequence[object]) -> bytes:
         """Return the bytes with the values of an opening in the gaps."""
         encode = _ENCODER.encode
         return self._format % tuple([encode(values[slot]) for slot in self.slots])
+
+    def read(self, filled: bytes) -> dict[int, Any] | None:
+        """Return the values by slot that fill these gaps to given bytes, None if none do.
+
+        The bytes are msgpack as this encoder writes it.
+        """
+        first, *others = self._constant
+        found: dict[int, bytes] = {}
+        at = len(first)
+        for slot, constant in zip(self.slots, others, strict=True):
+            value = found.get(slot)
+            if value is None:
+                size = _size(filled, at)
+                value = found[slot] = filled[at : at + size]
+                if not size or not filled.startswith(constant, at + size):
+                    return None
+            at += len(value) + len(constant)
+        if self._format % tuple([found[slot] for slot in self.slots]) != filled:
+            return None
+        header = _ENCODER.encode([None] * len(found))[: -len(found) or None]
+        return dict(zip(found, _DECODER.decode(b"".join([header, *found.values()])), strict=True))
 
 
 class Gaps:
@@ -162,6 +189,43 @@ def _key(value: Any) -> object:
     if isinstance(value, list) and len(value) == len(Evidence.__struct_fields__):
         return (Evidence, tuple(value)) if all(map(_is_simple, value)) else None
     return (type(value), value) if _is_simple(value) and value is not None else None
+
+
+def _sizes() -> tuple[int, ...]:
+    """Return the size of a value of msgpack by its first byte; 0 where that alone does not tell it."""
+    sizes = [0] * 256
+    for first in [*range(0x80), *range(0xE0, 0x100), 0xC0, 0xC2, 0xC3]:
+        sizes[first] = 1
+    for length in range(32):
+        sizes[0xA0 + length] = 1 + length
+    for power in range(4):
+        sizes[0xCC + power] = sizes[0xD0 + power] = 1 + (1 << power)
+    return tuple(sizes)
+
+
+_SIZES: Final = _sizes()
+_LENGTHS: Final = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
+"""How many bytes tell the length of bytes and of longer texts, by the first byte."""
+
+
+def _size(packed: bytes, at: int) -> int:
+    """Return the size of the value at a place, an integer, a text, bytes or a short array; 0 of another."""
+    first = packed[at] if at < len(packed) else 0xC1
+    size = _SIZES[first]
+    if size:
+        return size
+    width = _LENGTHS.get(first)
+    if width:
+        return 1 + width + int.from_bytes(packed[at + 1 : at + 1 + width])
+    if first & 0xF0 != 0x90:
+        return 0
+    end = at + 1
+    for _ in range(first & 0x0F):
+        inner = _size(packed, end)
+        if not inner:
+            return 0
+        end += inner
+    return end - at
 
 
 def _is_simple(value: object) -> bool:

@@ -49,17 +49,19 @@ class JudgedOpening(NamedTuple):
     advertised: tuple[Advertisement, int] | None = None
 
 
-def judge_opening(judge: Judge, opening: Opening) -> JudgedOpening | None:
+def judge_opening(judge: Judge, opening: Opening, before: int = 0) -> JudgedOpening | None:
     """Judge an opening on a connection of its own. Returns None if it must be judged each time.
+
+    What came of the first `before` observations is left out.
 
     That is so if there is a finding, if a rule is asked that uses the progress, and if there is a second
     member: for how long the first was silent is a number that a rule compares with others.
     """
     state = open_connection(opening.key)
     judged = JudgedOpening({}, {}, {}, {}, [], [], [], Changes(), state)
-    whole, changes = Outcome(), _Changes(opening)
+    whole, changes = Outcome(), _Changes(opening, before)
     advertised: tuple[Advertisement, int] | None = None
-    for symbol, occurrence in opening.said:
+    for place, (symbol, occurrence) in enumerate(opening.said, start=1):
         statement = symbol.statement
         window = Window(opening.key, [0], [occurrence], {0: statement})
         (outcome,) = judge.judge_each(state, window)
@@ -67,6 +69,9 @@ def judge_opening(judge: Judge, opening: Opening) -> JudgedOpening | None:
         is_news = bool(outcome.findings or outcome.offences)
         if is_news or judge.uses_progress(observation, state.conversation) or _has_members(state):
             return None
+        if place <= before:
+            changes.begin(state)
+            continue
         whole.add(outcome)
         if statement.kind in (Kind.REQUEST, Kind.RESPONSE):
             frames = statement.api_key, statement.kind
@@ -92,18 +97,24 @@ def judge_opening(judge: Judge, opening: Opening) -> JudgedOpening | None:
 class _Changes:
     """Collects the changes of the windows of an opening."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: Opening, before: int) -> None:
         self._opening = opening
+        self._said = opening.said[before:]
         self._changes = ChangeCount()
         self._before = Before()
         self._begin = 0
+
+    def begin(self, state: ConnectionState) -> None:
+        """Begin with a connection as it is now."""
+        if self._opening.ends:
+            self._before = Before.of(state, self._opening.listener)
 
     def add(self, count: int, state: ConnectionState) -> None:
         """Add the window that ends after `count` observations, if one does."""
         opening = self._opening
         if count not in opening.ends:
             return
-        said = opening.said[self._begin : count]
+        said = self._said[self._begin : count]
         window = Window(
             opening.key,
             list(range(len(said))),

@@ -15,6 +15,9 @@ The contract:
   how long something took is seen.
 - An opening with a finding, or with an observation about which a rule is asked that declares `uses_progress`,
   goes to the judge. So does one with an unusual frame (`opening_symbol.py`, `opening.py`).
+- An opening that a batch cuts goes on by a template, too. Its form is that of the whole opening, and the
+  template has what comes of the rest. What was said before is read back from the stored connection, which
+  must be byte for byte what the template of the first part lays out (`begun_opening.py`).
 - A hit gives what the judge gives: findings (none), checks, counts, claims, what is archived, and the stored
   state, byte for byte. `tests/streaming/judging/test_opening_cache.py` holds both equal on random openings,
   on all cases and mutations, and on captures.
@@ -30,34 +33,36 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import msgspec
-
 from decoders.frame.record import Kind
 from expectations.conversation.window import ConnectionKey, Window
 from expectations.judging.judge import Judge
 from expectations.judging.outcome import Outcome
 from streaming.judging.archive_count import ArchiveCount
+from streaming.judging.begun_opening import BegunTemplate, GoingOn
 from streaming.judging.judged_opening import LONG_PAUSE, SHORT_PAUSE, judge_opening, probe_of
 from streaming.judging.opening import Opening, read_opening, split
 from streaming.judging.opening_symbol import OpeningSymbol
 from streaming.judging.opening_template import OpeningTemplate, ServerShown, decoded_claims
 from streaming.judging.server_responses import ServerResponses
-from streaming.judging.stored_template import Places
+from streaming.judging.stored_template import Places, StoredKind, kind_of
 from streaming.judging.symbols import Symbols
 from streaming.judging.tally import Tally
 from streaming.state.bucket import Bucket
-from streaming.state.connections import LaidOut
+from streaming.state.connection_layout import NOWHERE
+from streaming.state.connections import Connections, LaidOut
 
 LEARNED_AT: Final = 8
 TEMPLATES: Final = 2_000
 """Templates that are kept, of some 10 kB each."""
 FORMS: Final = 20_000
 """Forms and codes of statements that are kept, of up to 1 kB each."""
-_ENCODER: Final = msgspec.msgpack.Encoder()
+FORMS_OF_KIND: Final = 16
+"""Forms whose connections are stored with equal fingerprints, that are tried on one that goes on."""
 
 
-_Form = tuple[int, tuple[int, ...], tuple[int, ...]]
-"""The number of a server that users configure, an opening's form, and where its windows end."""
+_Form = tuple[int, tuple[int, ...], tuple[int, ...], int]
+"""The number of a server that users configure, an opening's form, where its windows end, and how many
+observations of it earlier batches have."""
 
 
 class OpeningCache:
@@ -70,14 +75,15 @@ class OpeningCache:
         self._numbers: dict[bytes, int] = {}
         self._seen: dict[_Form, int] = {}
         self._templates: dict[_Form, OpeningTemplate | None] = {}
+        self._begun: dict[StoredKind, list[BegunTemplate]] = {}
 
     def judge(
         self,
         bucket: Bucket,
-        windows: Iterable[Window],
         responses: ServerResponses,
         tally: Tally,
         counted: ArchiveCount | None,
+        windows: Iterable[Window],
     ) -> list[Window]:
         """Judge the openings among windows, which are ordered by connection, and return the other windows."""
         if self._judge.sees_all:
@@ -89,15 +95,54 @@ class OpeningCache:
         for connection, group in itertools.groupby(windows, key=_connection):
             said = list(group)
             if _begins(said[0]) and bucket.connections.is_unknown(connection):
-                said = self._judge_opening(said, symbols, openings)
+                listener = self._judge.listener(said[0].connection.server)
+                said = self._judge_opening(said, read_opening(said, symbols, listener), openings)
             left += said
         openings.finish()
         return left
 
-    def _judge_opening(
-        self, windows: list[Window], symbols: Symbols[OpeningSymbol], openings: _Openings
+    def go_on(
+        self,
+        bucket: Bucket,
+        responses: ServerResponses,
+        tally: Tally,
+        counted: ArchiveCount | None,
+        windows: Iterable[Window],
     ) -> list[Window]:
-        opening = read_opening(windows, symbols, self._judge.listener(windows[0].connection.server))
+        """Judge the openings that earlier batches began, and return the other windows.
+
+        The windows are ordered by connection. Nothing else of their connections was judged in this batch.
+        """
+        openings = _Openings(bucket, responses, tally, counted)
+        symbols = Symbols(lambda statement: OpeningSymbol(statement, self._number_of))
+        left: list[Window] = []
+        for _, group in itertools.groupby(windows, key=_connection):
+            said = list(group)
+            going_on = None if self._judge.sees_all else self._going_on(bucket.connections, said[0])
+            if going_on is not None:
+                listener = self._judge.listener(said[0].connection.server)
+                opening = going_on.reader.read(said, symbols, listener)
+                said = self._judge_opening(said, opening, openings)
+            left += said
+        openings.finish()
+        return left
+
+    def _going_on(self, connections: Connections, window: Window) -> GoingOn | None:
+        key = window.connection
+        place = connections.place(key.id)
+        if place == NOWHERE:
+            return None
+        row, layout = connections.row(place), connections.layout
+        for begun in self._begun.get(kind_of(row, layout), ()):
+            content = bytes(connections.content(place))
+            found = begun.going_on(key, self._judge.listener(key.server), row, content, layout)
+            if found is not None:
+                return found
+        return None
+
+    def _judge_opening(
+        self, windows: list[Window], opening: Opening | None, openings: _Openings
+    ) -> list[Window]:
         if opening is None:
             return windows
         begun, left = split(windows, len(opening.said))
@@ -115,7 +160,7 @@ class OpeningCache:
     def _template(self, opening: Opening) -> OpeningTemplate | None:
         configured = self._judge.configured(opening.key.server)
         known = 0 if configured is None else self._number_of(opening.key.server.encode())
-        form = known, opening.form, opening.ends
+        form = known, opening.form, opening.ends, opening.before
         if form not in self._templates:
             times = self._seen[form] = self._seen.get(form, 0) + 1
             if times < LEARNED_AT:
@@ -126,14 +171,19 @@ class OpeningCache:
 
     def _learn(self, opening: Opening, *, keeps_server: bool) -> OpeningTemplate | None:
         template: OpeningTemplate | None = None
+        whole = opening.whole()
         for pause in (LONG_PAUSE, SHORT_PAUSE, None):
-            tried = opening if pause is None else probe_of(opening, pause, keeps_server=keeps_server)
-            judged = judge_opening(self._judge, tried)
+            tried = whole if pause is None else probe_of(whole, pause, keeps_server=keeps_server)
+            judged = judge_opening(self._judge, tried, opening.before)
             if judged is None:
                 return None
             template = template or OpeningTemplate(judged, tried)
             if not template.fits(judged, tried):
                 return None
+        if template is not None and template.stored is not None:
+            begun = self._begun.setdefault(template.stored.kind, [])
+            if len(begun) < FORMS_OF_KIND:
+                begun.append(BegunTemplate(template, whole))
         return template
 
     def _number_of(self, code: bytes) -> int:
@@ -143,6 +193,7 @@ class OpeningCache:
         """Clear what is full, before a step: the symbols of a step know the numbers of their codes."""
         if len(self._templates) > TEMPLATES or max(len(self._seen), len(self._numbers)) > FORMS:
             self._templates.clear()
+            self._begun.clear()
             self._seen.clear()
             self._numbers.clear()
             self.clears += 1
@@ -173,6 +224,8 @@ class _Openings:
         key, bucket, stored = opening.key, self._bucket, template.stored
         if stored is None:
             values = template.values(opening)
+            if opening.before:
+                del bucket.connections[key.id]
         else:
             places = self._places.get(template)
             if places is None:

@@ -75,6 +75,11 @@ class OpeningSymbol:
         has_body = len(identifiers) > self.has_instance
         return self._named(client_id, instance, identifier_text(identifiers[-1]) if has_body else None)
 
+    def of(self, renamed: Statement) -> OpeningSymbol:
+        """Return the symbol of the statement with other IDs in the place of its own."""
+        number = self.number
+        return OpeningSymbol(renamed, lambda _: number)
+
     def _named(self, client_id: str | None, instance: bytes | None, text: str | None) -> Statement:
         """Replace the connection's own IDs; `text` is that of the body, None if it has none of its own."""
         statement, body = self.statement, self.statement.body

@@ -49,6 +49,7 @@ class OpeningTemplate:
     """What comes of the openings of one form.
 
     `checks` is what is counted, `advertised` what the server advertised last with the slot of its time.
+    `made_at` are the values that follow from others, with their slots.
     `answered` has the slot of the first response's time for each API version. `claims` are the `claim_count`
     claims of the connection, `shown` those of its server. `stored` is None if the connection has ended.
     """
@@ -74,6 +75,7 @@ class OpeningTemplate:
             self.advertised = judged.advertised[0], gaps.slot(judged.advertised[1])
         self._clients = [None if named is None else gaps.slot(named) for named in judged.named]
         self._made = gaps.made
+        self.made_at = tuple(enumerate(gaps.made, start=len(values)))
 
     def values(self, opening: Opening, places: tuple[int, ...] = (0,) * len(PLACES)) -> list[Any]:
         """Return the values of an opening by slot. `places` are those that the stored connection names."""
@@ -112,7 +114,7 @@ class OpeningTemplate:
             and self.first_responses(values) == judged.answered
             and self.changed(values) == judged.changes
             and sorted(map(repr, self._claims(opening, values))) == sorted(map(repr, judged.claims))
-            and [self.speaker(at + 1, opening, values) for at in range(len(opening.said))]
+            and [self.speaker(at + 1, opening, values) for at in range(len(judged.software))]
             == [
                 Speaker(opening.key.cluster, opening.key.server, software, named)
                 for software, named in zip(judged.software, judged.named, strict=True)

@@ -32,8 +32,23 @@ class Places(NamedTuple):
     advertised: tuple[int, ...]
 
 
+StoredKind = tuple[bytes | None, ...]
+"""What a stored connection shares with others: client software, requests in flight, both fingerprints."""
+
+
+def kind_of(row: Row, layout: ConnectionLayout) -> StoredKind:
+    """Return the kind of a stored connection, by which templates that may fit it are found."""
+    stored = layout.stored
+    return (
+        None if row.software == NOWHERE else stored.software[row.software],
+        stored.in_flight[row.in_flight],
+        None if row.fingerprint == NOWHERE else stored.fingerprints[row.fingerprint],
+        None if row.member_fingerprint == NOWHERE else stored.member_fingerprints[row.member_fingerprint],
+    )
+
+
 class StoredTemplate:
-    """How a connection is stored after an opening of one form."""
+    """How a connection is stored after an opening of one form. `kind` is that of such connections."""
 
     def __init__(self, state: ConnectionState, gaps: Gaps, slots: int) -> None:
         """`slots` is the number of slots before those of values that are made, PLACES included."""
@@ -46,7 +61,9 @@ class StoredTemplate:
         self._member_fingerprint = _shared(layout.member_fingerprints.value, row.member_fingerprint)
         self._advertised = advertised
         self._has_news = row.has_news
-        self._progress = itemgetter(*map(gaps.slot, row.progress))
+        self.kind = kind_of(row, layout)
+        self._progress_slots = tuple(map(gaps.slot, row.progress))
+        self._progress = itemgetter(*self._progress_slots)
         self._client = gaps.slot(conversation.client_id) if row.client != NO_ID else None
         self._instance = gaps.slot(conversation.instance_id) if row.instance != NO_ID else None
         self._member = gaps.slot(member[1]) if member is not None else None
@@ -70,7 +87,23 @@ class StoredTemplate:
 
     def laid_out(self, values: list[Any], places: Places, layout: ConnectionLayout) -> LaidOut:
         """Lay out a connection. `values` are those of its opening, by slot."""
-        row = Row(
+        return LaidOut(values[CONNECTION], self._row(values, places, layout), self._content.filled(values))
+
+    def known(self, row: Row, content: bytes) -> dict[int, Any] | None:
+        """Return the values by slot that a stored connection depends on, None if it has another content."""
+        known = self._content.read(content)
+        if known is not None:
+            for slot, number in zip(self._progress_slots, row.progress, strict=True):
+                if known.setdefault(slot, number) != number:
+                    return None
+        return known
+
+    def is_row(self, row: Row, values: list[Any], places: Places, layout: ConnectionLayout) -> bool:
+        """Whether a row is that of a connection with these values."""
+        return self._row(values, places, layout)._replace(end=row.end) == row
+
+    def _row(self, values: list[Any], places: Places, layout: ConnectionLayout) -> Row:
+        return Row(
             self._progress(values),
             NO_ID if self._client is None else client_number(values[self._client]),
             NO_ID if self._instance is None else instance_number(values[self._instance]),
@@ -83,7 +116,6 @@ class StoredTemplate:
             places.member_fingerprint,
             self._has_news,
         )
-        return LaidOut(values[CONNECTION], row, self._content.filled(values))
 
     def fits(self, state: ConnectionState, values: list[Any]) -> bool:
         """Whether a connection is stored in this way. `values` are those of its opening, by slot."""

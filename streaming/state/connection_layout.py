@@ -227,9 +227,8 @@ class ConnectionLayout:
     def row(self, state: ConnectionState, end: int) -> Row:
         """Lay out what frames move, and what must be known of all connections."""
         conversation, member = state.conversation, only_member(state)
-        fingerprint, member_fingerprint = fingerprint_of(state), NOWHERE
-        if member is not None:
-            member_fingerprint = self.member_fingerprints.place(member_fingerprint_of(state, *member))
+        fingerprint = fingerprint_of(state)
+        member_fingerprint = None if member is None else member_fingerprint_of(state, *member)
         return Row(
             progress=conversation.progress.numbers(),
             client=client_number(conversation.client_id),
@@ -240,7 +239,9 @@ class ConnectionLayout:
             software=self.software_place(conversation.software),
             in_flight=self.in_flight_place(conversation.progress.in_flight.counts),
             fingerprint=NOWHERE if fingerprint is None else self.fingerprints.place(fingerprint),
-            member_fingerprint=member_fingerprint,
+            member_fingerprint=NOWHERE
+            if member_fingerprint is None
+            else self.member_fingerprints.place(member_fingerprint),
             has_news=bool(state.findings) or state.identities.are_behind(conversation.progress),
         )
 

@@ -68,6 +68,8 @@ class Connections(MutableMapping[bytes, ConnectionState]):
         self._read: dict[bytes, ConnectionState] = {}
         self._is_stored = np.ones(len(self._index), np.bool_)
         self._has_added = False
+        self._replaced: dict[bytes, int] = {}
+        """The places of connections that were stored at another place, too."""
 
     def __getitem__(self, connection: bytes) -> ConnectionState:
         state = self._read.get(connection)
@@ -106,9 +108,12 @@ class Connections(MutableMapping[bytes, ConnectionState]):
         return connection not in self._read and self._find(connection) == NOWHERE
 
     def add(self, laid_out: Sequence[LaidOut]) -> None:
-        """Add unknown connections as they are stored. The offset behind the content is set here."""
+        """Add connections as they are stored, or replace them. The offset behind the content is set here."""
         if not laid_out:
             return
+        for place, connection in enumerate(laid_out, start=len(self._index)):
+            if self._forget(connection.id):
+                self._replaced[connection.id] = place
         added = np.empty(len(laid_out), INDEX)
         for at, connection in enumerate(laid_out):
             write_row(added, at, connection.row)
@@ -204,6 +209,8 @@ class Connections(MutableMapping[bytes, ConnectionState]):
 
     def _find(self, connection: bytes) -> int:
         """Return the place of a connection in the index, also if it was read or removed, else NOWHERE."""
+        if connection in self._replaced:
+            return self._replaced[connection]
         at = self._ids.find(connection)
         while at % ID_BYTES and at != NOWHERE:
             at = self._ids.find(connection, at + 1)

@@ -148,16 +148,20 @@ def test_openings_are_judged_by_the_cache_as_by_the_rules(
 
 @pytest.mark.slow
 @examples(150)
-@given(SHORT, st.lists(NAMES_OF_ONE, min_size=4, max_size=4), OPENING, st.data())
+@given(SHORT, st.lists(NAMES_OF_ONE, min_size=4, max_size=4), OPENING, st.booleans(), st.data())
 def test_openings_of_the_same_statements_are_not_confused(
-    activities: list[str], names: list[Names], opening: int, data: st.DataObject
+    activities: list[str], names: list[Names], opening: int, is_closed: bool, data: st.DataObject
 ) -> None:
-    """All connections do the same, with IDs that are equal in other places, and at other moments."""
-    exchanges = [exchange_of(activities, each, opening) for each in names]
+    """All connections do the same, with IDs that are equal in other places, and at other moments.
+
+    Batches cut through all of them at the same places.
+    """
+    exchanges = [exchange_of(activities, each, opening, is_closed) for each in names]
     for exchange in exchanges:
         moments = st.lists(st.integers(0, 2), min_size=len(exchange.records), max_size=len(exchange.records))
         retimed(exchange, data.draw(moments))
-    in_turns(Pair(), batches_of(exchanges, len(exchanges[0].records), 1))
+    size = data.draw(st.integers(1, len(exchanges[0].records)))
+    in_turns(Pair(archives=data.draw(st.booleans())), batches_of(exchanges, size, 1))
 
 
 def retimed(exchange: Exchange, gaps: list[int]) -> None:
@@ -255,6 +259,51 @@ def test_an_opening_of_a_known_form_is_not_judged_again() -> None:
     assert (pair.judge.judged, pair.openings.hits) == (0, 2)
 
 
+@pytest.mark.parametrize("archives", [False, True])
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_an_opening_that_a_batch_cuts_anywhere_is_not_judged_again(is_closed: bool, archives: bool) -> None:
+    def opened(client_id: str, member_id: str) -> Exchange:
+        exchange = joining(client_id, member_id)
+        if is_closed:
+            exchange.close()
+        return exchange
+
+    known, other = opened("app", UUIDS[0]), opened("other", UUIDS[1])
+    for cut in range(1, len(known.records)):
+        pair = Pair(archives=archives)
+        for name, exchange, how in (b"a", known, {}), (b"b", other, {"client": "10.0.0.9:50000", "run": 7}):
+            pair.judge.judged = 0
+            pair.compare([on(name, windows(exchange, *part), **how) for part in ((0, cut), (cut, None))])
+        assert (cut, pair.judge.judged, pair.openings.hits) == (cut, 0, 4)
+
+
+def test_what_was_said_after_the_cut_of_an_opening_leaves_it_to_the_rules() -> None:
+    """A repetition moves the connection's progress, which no template has."""
+
+    def going_on(client_id: str, member_id: str) -> Exchange:
+        exchange = joining(client_id, member_id)
+        for api in ("Fetch", "Fetch", "Metadata"):
+            exchange.respond(exchange.request(api, 12, client_id=client_id), {})
+        return exchange
+
+    pair = Pair()
+    for name, exchange in (b"a", going_on("app", UUIDS[0])), (b"b", going_on("other", UUIDS[1])):
+        parts = ((0, 9), (9, 11), (11, None))
+        pair.compare([on(name, windows(exchange, *part)) for part in parts])
+    assert pair.openings.hits == 2
+
+
+def test_a_form_of_which_many_are_stored_alike_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only so many forms are tried on a connection that goes on; the others are judged by the rules."""
+    monkeypatch.setattr(opening_cache, "FORMS_OF_KIND", 1)
+    pair = Pair()
+    for number, group in enumerate(["g", "h", "g", "h"]):
+        exchange = joining(group_id=group)
+        found = [on(bytes([number]), windows(exchange, *part)) for part in ((0, 3), (3, None))]
+        pair.compare(found)
+    assert pair.openings.hits == 8
+
+
 def test_what_was_opened_by_a_template_goes_on_by_cached_transitions() -> None:
     def fetching() -> Exchange:
         exchange = joining()
@@ -327,7 +376,7 @@ def joined_midway() -> Exchange:
 
 UNUSUAL: dict[str, tuple[Callable[[], Exchange], int]] = {
     "a finding": (offending, 0),
-    "a heartbeat in flight": (without_answer, 0),
+    "a heartbeat in flight": (without_answer, 2),
     "a gap": (with_gap, 0),
     "a member ID in the client ID": (lambda: joining(f"app {UUIDS[0]}"), 0),
     "a member ID as group": (lambda: joining(group_id=UUIDS[0]), 0),
