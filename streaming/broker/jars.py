@@ -53,7 +53,13 @@ def seal(home: Path) -> None:
 
 
 def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kipwatch" / "jars"
+    try:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:
+        raise UserError(
+            "this user has no home to keep jars in; name a folder in the environment: XDG_CACHE_HOME"
+        ) from None
+    return base / "kipwatch" / "jars"
 
 
 def _digest(pins: Path) -> str:

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
 from streaming.log import JVM_LOG
+from streaming.query.nameless_user import is_nameless, log_in
 from streaming.user_error import UserError
 
 QUIET, TALKATIVE = "FATAL", "INFO"
@@ -44,7 +45,7 @@ def _launch(conf: SparkConf) -> object:
     reading, writing = os.pipe()
     output = _Output(os.fdopen(reading, "rb"))
     try:
-        return launch_gateway(conf, {"stdout": writing, "stderr": subprocess.STDOUT})
+        gateway = launch_gateway(conf, {"stdout": writing, "stderr": subprocess.STDOUT})
     except PySparkRuntimeError:
         os.close(writing)
         writing = -1
@@ -53,6 +54,9 @@ def _launch(conf: SparkConf) -> object:
     finally:
         if writing >= 0:
             os.close(writing)
+    if is_nameless():
+        log_in(gateway)
+    return gateway
 
 
 class _Output(threading.Thread):

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from streaming.broker.jars import jars
 from streaming.query.checkpoint import choose_file_manager, on_s3
 from streaming.query.jvm import start_context
+from streaming.query.nameless_user import is_nameless, nameless_settings
 from streaming.query.worker_archive import FOLDER, pack_worker_archive
 from streaming.settings.configuration import Configuration
 from streaming.user_error import UserError
@@ -55,6 +56,9 @@ def _make_session(configuration: Configuration, connector: Sequence[Path], scrat
     settings = _settings(configuration, connector, scratch)
     settings["spark.master"] = master = configuration.master or _given_master()
     settings |= _in_process() if master.startswith("local") else _on_cluster(scratch)
+    if is_nameless() and not _is_submitted():
+        java_options = settings["spark.driver.extraJavaOptions"]
+        settings |= nameless_settings(master, connector, scratch, java_options)
     all_settings = settings | configuration.spark
     start_context(SparkConf().setAppName("kipwatch").setAll(list(all_settings.items())))
     builder = SparkSession.builder
