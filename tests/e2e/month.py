@@ -1,7 +1,8 @@
 """The traffic of a month in miniature.
 
-Thirty days of 48 minutes of the capture's clock are 24 hours. Most connections last for a moment, some for
-many days. Of both some break rules, the latter after days of obeying them.
+Its days are 24 hours of the capture's clock together: thirty of 48 minutes, or fewer that are longer. Most
+connections last for a moment, some for many days. Of both some break rules, the latter after days of obeying
+them.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from itertools import chain
 from typing import Final
 
 from decoders.wire.packet import Packet
-from tests.compatibility.week import ask, by_day, go_on, lasting, opened, sharing
-from tests.exchange import Exchange
+from tests.compatibility.week import BEGIN, DAY, ask, by_day, go_on, lasting, opened, sharing
+from tests.exchange import SECOND, Exchange
 
 DAYS: Final = int(os.environ.get("KIPWATCH_MONTH_DAYS", "30"))
 """The days of the month, 12 or more."""
+SPAN: Final = 24 * 3600 * SECOND
 VISITORS, PERMANENT = 60, 5
 """Connections of a day; from the begin of the month to its end."""
 
@@ -24,7 +26,13 @@ VISITORS, PERMANENT = 60, 5
 def month(upgrade: int) -> list[list[Packet]]:
     """The packets of each day. Connections last to the day before `upgrade`, or begin on it, or neither."""
     others = chain(lasting(0, upgrade), lasting(upgrade, DAYS), _permanent(), sharing())
-    return by_day(DAYS, chain(_visitors(), others))
+    days = by_day(DAYS, chain(_visitors(), others))
+    return [[_stretched(packet) for packet in packets] for packets in days]
+
+
+def _stretched(packet: Packet) -> Packet:
+    """The packet at the same part of the day, where all days are 24 hours together."""
+    return packet._replace(captured_at=BEGIN + (packet.captured_at - BEGIN) * SPAN // (DAYS * DAY))
 
 
 def _visitors() -> Iterator[Exchange]:

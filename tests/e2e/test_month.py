@@ -51,10 +51,12 @@ def test_a_month_of_restarts_an_upgrade_and_a_lost_volume_changes_no_finding(
                 for name, value in environment.items():
                     monkeypatch.setenv(name, value)
                 upgrade(road)
+            begun = time.monotonic()
             road.feed(packets)
             road.query.wait_for('"query": "batch"', JUDGED)
             end_of_day(road, day, backup)
             sizes.append(size(road.checkpoint))
+            print(f"day {day}: {time.monotonic() - begun:.0f} s", flush=True)
         road.end_feeder()
         with closing(FindingsTopic(broker.internal, "kipwatch.findings")) as topic:
             eventually(lambda: found(topic) == expected)
