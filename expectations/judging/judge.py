@@ -25,7 +25,7 @@ from expectations.identity.server_claim import is_remembered
 from expectations.identity.shown import ShownIdentities
 from expectations.judging.finding import Finding, Subject, finding_of
 from expectations.judging.outcome import Outcome, merged
-from expectations.judging.terms import Terms
+from expectations.judging.terms import Terms, as_found
 from expectations.rules.base.rule import FRAMES, Judgement, Level, Rule, Verdict
 from expectations.rules.catalogue import NO_STATE, RULE_STATES, kept_name, state_of
 
@@ -194,13 +194,21 @@ class Judge:
         if judgement.verdict is not Verdict.VIOLATES:
             return
         subject = judgement.subject or observation
+        known, decides = state.findings.get(rule.id), self._terms.decide is not as_found
+        if known is not None and not decides and not _is_above(judgement.level or rule.level, known.finding):
+            # Most offences repeat others: building a finding takes longer than the verdict.
+            outcome.count_repetition(rule, judgement, state.conversation.software)
+            _repeat(known.finding, subject.last_captured_at, judgement)
+            return
         fresh = self._finding(rule, judgement, subject, state.conversation)
         outcome.count_offence(self._terms.decide(fresh))
-        known = state.findings.get(rule.id)
         if known is None:
             state.findings[rule.id] = OpenFinding(fresh)
-        else:
-            _grow(known.finding, fresh, judgement)
+            return
+        _repeat(known.finding, subject.last_captured_at, judgement)
+        if _is_above(Level(fresh.level), known.finding):
+            known.finding.level, known.finding.message = fresh.level, fresh.message
+            known.finding.context = fresh.context
 
     def _publish(self, state: ConnectionState, everything: bool) -> Iterator[Finding]:
         for open_finding in state.findings.values():
@@ -267,9 +275,12 @@ def _is_concerned(rule: Rule, kind: Kind, api_key: int | None, uses_header_v3: b
     return kind in rule.kinds and (kind not in FRAMES or rule.apis is None or api_key in rule.apis)
 
 
-def _grow(known: Finding, fresh: Finding, judgement: Judgement) -> None:
-    """Add another offence of its rule to a finding."""
+def _repeat(known: Finding, last_captured_at: int, judgement: Judgement) -> None:
+    """Count another offence of its rule in a finding."""
     known.occurrences += judgement.count
-    known.last_captured_at = max(known.last_captured_at, fresh.last_captured_at)
-    if _LEVELS.index(Level(fresh.level)) > _LEVELS.index(Level(known.level)):
-        known.level, known.message, known.context = fresh.level, fresh.message, fresh.context
+    known.last_captured_at = max(known.last_captured_at, last_captured_at)
+
+
+def _is_above(level: Level, known: Finding) -> bool:
+    """Whether a level is higher than that of a finding."""
+    return level != known.level and _LEVELS.index(level) > _LEVELS.index(Level(known.level))

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from expectations.conversation.bodies import SoftwareClaim
 from expectations.identity.claim import Claim
 from expectations.judging.finding import Finding
 from expectations.rules.base.rule import Judgement, Rule
@@ -78,8 +79,16 @@ class Outcome(msgspec.Struct):
         """Count the offences of a finding. One that only rises in level counts once at its new level."""
         software = (finding.client_software_name, finding.client_software_version)
         level = SUPPRESSED if finding.suppressed else finding.level
-        offence = Offence(finding.rule, level, finding.role, *software)
-        self.offences[offence] = self.offences.get(offence, 0) + max(finding.occurrences, 1)
+        self._count_offence(Offence(finding.rule, level, finding.role, *software), finding.occurrences)
+
+    def count_repetition(self, rule: Rule, judgement: Judgement, software: SoftwareClaim | None) -> None:
+        """Count the offences of a judgement as those of the finding that would be made of it."""
+        level, role = judgement.level or rule.level, judgement.role or rule.role
+        named = (software.name, software.version) if software else (None, None)
+        self._count_offence(Offence(rule.id, level, role, *named), judgement.count)
+
+    def _count_offence(self, offence: Offence, count: int) -> None:
+        self.offences[offence] = self.offences.get(offence, 0) + max(count, 1)
 
 
 def merged(outcomes: Iterable[Outcome]) -> Outcome:

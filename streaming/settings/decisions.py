@@ -14,7 +14,7 @@ import msgspec
 
 from expectations.conversation.bodies import NO_NODE, ClusterDescription
 from expectations.judging.finding import Finding, Suppressed
-from expectations.judging.terms import Terms
+from expectations.judging.terms import Terms, as_found
 from expectations.rules.base.rule import Rule
 from expectations.rules.catalogue import RULES
 from expectations.rules.readings import read_choices, rules_read_as
@@ -76,7 +76,7 @@ class Decisions:
                 for each in listeners
                 if each.cluster_id
             },
-            decide=self.decide,
+            decide=self.decide if self._configuration.levels or self._configuration.suppress else as_found,
             pseudonyms=self._pseudonyms,
         )
 

@@ -10,8 +10,9 @@ from decoders.schema.registry import default_schemas
 from expectations.judging.finding import Finding
 from expectations.judging.judge import ConnectionState, Judge, open_connection
 from expectations.judging.outcome import Outcome
-from expectations.judging.terms import Terms
+from expectations.judging.terms import Terms, as_found
 from expectations.rules.catalogue import RULES
+from tests.cases.test_cases import CASES
 from tests.exchange import ID_A, ID_B, SOFTWARE, Exchange, advertisement
 
 NAMES = default_schemas().api_names
@@ -204,3 +205,14 @@ def test_a_finding_of_another_kip_tells_nothing_of_header_3() -> None:
     assert malformed
     assert all(found.header_layout is msgspec.UNSET for found in malformed)
     assert all(found.demanded_by == f"KIP-511, {found.section}" for found in malformed)
+
+
+def test_repeated_offences_are_counted_without_building_a_finding_of_each() -> None:
+    """With decisions of users each is built, so that they may depend on who offends: the result is equal."""
+    for case in CASES:
+        exchange, rules = case.played()
+        plain, deciding = (
+            exchange.judge(3, judge=Judge(NAMES, Terms(rules, decide=decide)))
+            for decide in (as_found, lambda finding: finding)
+        )
+        assert plain == deciding, case.title
