@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from py4j.protocol import Py4JError
 
 from decoders.frame.columnar.block import FRAMES_HEADER, MOST_FRAMES
@@ -91,11 +91,32 @@ class BlocksAhead:
                 counted.read_to(read_to[partition])
             self._limit.fit([each.waiting(self._end(partition)) for partition, each in self._counted.items()])
 
+    def look(self) -> None:
+        """Count what is there, if blocks must be counted, and wait a little.
+
+        While Kafka refuses, nothing is counted, and what waits is taken for full blocks.
+        """
+        try:
+            if self._limit.counts_blocks:
+                self._count(self._joined())
+                return
+        except KafkaException:
+            pass
+        self._leave()
+        time.sleep(IDLE_PAUSE)
+
+    def _count(self, consumer: Consumer) -> None:
+        if self._is_far_ahead():
+            time.sleep(PAUSE)
+        else:
+            self._take(consumer.consume(_FETCHED, PAUSE))
+            self.fit()
+
     def _run(self, is_active: Callable[[], bool], apply: Callable[[], None]) -> None:
         try:
             while is_active():
                 before = self._limit.blocks
-                self._look()
+                self.look()
                 if self._limit.blocks != before:
                     apply()
         except (Py4JError, OSError):
@@ -103,18 +124,6 @@ class BlocksAhead:
             pass
         finally:
             self._leave()
-
-    def _look(self) -> None:
-        if not self._limit.counts_blocks:
-            self._leave()
-            time.sleep(IDLE_PAUSE)
-            return
-        consumer = self._joined()
-        if self._is_far_ahead():
-            time.sleep(PAUSE)
-        else:
-            self._take(consumer.consume(_FETCHED, PAUSE))
-            self.fit()
 
     def _joined(self) -> Consumer:
         """Return the consumer, which reads the partitions from where the query has read to."""
