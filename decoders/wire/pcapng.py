@@ -23,8 +23,12 @@ _BYTE_ORDERS = {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}
 _BLOCK_HEADER_SIZE, _TRAILER_SIZE = 8, 4
 _SHORTEST_BLOCK = _BLOCK_HEADER_SIZE + _TRAILER_SIZE
 _LONGEST_BLOCK = LARGEST_PACKET + 1024 * 1024
+MOST_INTERFACES = 65_536
+"""Interfaces of a section. Each takes memory until the section ends, which on a pipe may be never."""
 _END_OF_OPTIONS, _TIME_RESOLUTION, _TIME_OFFSET = 0, 9, 14
 _NANOSECONDS = 1_000_000_000
+_NO_TIME = 1 << 62
+"""In the year 2116. The file chooses the resolution and the offset of its clock, up to 10 ** 127 years."""
 _TLS_KEY_LOG = 0x544C534B
 """The type of secrets that are a key log of TLS."""
 
@@ -131,6 +135,8 @@ class PcapngReader:
             case _BlockType.SECTION_HEADER:
                 self._interfaces = []
             case _BlockType.INTERFACE:
+                if len(self._interfaces) >= MOST_INTERFACES:
+                    raise PcapError(f"damaged: a section has more than {MOST_INTERFACES} interfaces")
                 self._interfaces.append(_interface(self._order, body))
             case _BlockType.ENHANCED_PACKET:
                 return self._timed(body, "5I", position)
@@ -152,10 +158,13 @@ class PcapngReader:
     def _timed(self, body: bytes, layout: str, position: int) -> Packet:
         number, high, low, captured, original = struct.unpack_from(f"{self._order}{layout}", body)
         interface = self._interfaces[number]
+        captured_at = interface.nanoseconds(high << 32 | low)
+        if not 0 <= captured_at < _NO_TIME:
+            raise PcapError(f"damaged: the packet at byte {position} has a time that no clock shows")
         data = body[20 : 20 + captured]
         if len(data) < captured:
             raise IndexError
-        return Packet(interface.nanoseconds(high << 32 | low), interface.link_type, data, original, position)
+        return Packet(captured_at, interface.link_type, data, original, position)
 
     def _simple(self, body: bytes, position: int) -> Packet:
         interface = self._interfaces[0]

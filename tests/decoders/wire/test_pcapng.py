@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.tls.key_log import KeyLog
+from decoders.wire import pcapng
 from decoders.wire.capture_file import read_capture
 from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapError, PcapReader
@@ -76,6 +77,30 @@ def test_the_offset_of_a_clock_is_added() -> None:
     section.interface(options=section.option(14, section.pack("q", -3)))
     section.enhanced(5_000_000, b"")
     assert read(section.data)[0].captured_at == 2 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("resolution", "offset", "ticks"),
+    [(9, 1 << 62, 1), (9, -(1 << 62), 1), (9, -1, 1), (0, 0, (1 << 64) - 1), (9, 0, 1 << 62)],
+)
+def test_a_time_that_no_clock_shows_is_damage(resolution: int, offset: int, ticks: int) -> None:
+    """Columns hold times in 64 bits, and the file chooses the unit and the beginning of its clock."""
+    section = Section()
+    options = section.option(9, bytes([resolution])) + section.option(14, section.pack("q", offset))
+    section.interface(options=options)
+    section.enhanced(ticks, b"abc")
+    with pytest.raises(PcapError, match=r"the packet at byte \d+ has a time that no clock shows"):
+        read(section.data)
+
+
+def test_interfaces_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A section on a pipe may never end."""
+    monkeypatch.setattr(pcapng, "MOST_INTERFACES", 3)
+    section = Section()
+    for _ in range(4):
+        section.interface()
+    with pytest.raises(PcapError, match="more than 3 interfaces"):
+        read(section.data)
 
 
 def test_packets_of_several_interfaces_and_blocks_come_in_order() -> None:
