@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from expectations.rules.catalogue import RULES
@@ -12,6 +14,8 @@ from tests.clients.rediscovered.survey import results
 from tests.clients.running import Found
 
 DONE = results()
+REPRODUCED, FOUND = 15, 12
+"""How many bugs are reproduced, and found, at least."""
 
 
 def test_the_page_has_not_drifted() -> None:
@@ -30,6 +34,13 @@ def test_each_bug_is_found_or_says_why_not(bug: Bug) -> None:
 def test_only_an_affected_version_fails(bug: Bug) -> None:
     failed = [each.version for each in DONE if each.bug == bug.name and each.failed]
     assert set(failed) <= {bug.affected}
+
+
+def test_enough_bugs_were_reproduced_and_found() -> None:
+    outcomes = Counter(outcome(bug, DONE) for bug in bugs())
+    assert outcomes["found"] >= FOUND
+    assert outcomes["found"] + outcomes["missed"] >= REPRODUCED
+    assert outcomes["false"] == 0
 
 
 def test_outcomes() -> None:
