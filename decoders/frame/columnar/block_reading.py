@@ -6,8 +6,8 @@ import functools
 import ipaddress
 import itertools
 import operator
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -36,6 +36,15 @@ MOST_ROWS: Final = 500_000
 MOST_BYTES: Final = 128 * 1024 * 1024
 """From how many rows or bytes of frames on a batch is complete, so that its size is bounded."""
 _PORTS: Final = range(1 << 16)
+_FIELDS: Final = tuple(each.name for each in fields(Record))
+_MEMBERS: Final[dict[str, Mapping[int, object]]] = {
+    "kind": {int(each): each for each in Kind},
+    "direction": {int(each): each for each in Direction},
+    "pairing": {int(each): each for each in Pairing},
+    "closing": {int(each): each for each in Closing},
+    "flags": {number: Flag(number) for number in range(1 << 8)},
+}
+"""What numbers of a column mean: to ask a dictionary is faster than to ask the enumeration."""
 _Integers = NDArray[np.int64]
 _Shared = tuple[str, str, str, int]
 """Server, cluster, feeder and run."""
@@ -241,30 +250,20 @@ def _opening(connection: bytes, identity: _Identity) -> Record:
 
 def _records(columns: BlockColumns, rows: _Integers) -> list[Record]:
     """Return rows as records."""
-    told = [values[rows].tolist() for values in columns.values.values()]
+    if not len(rows):
+        return []
+    told: dict[str, list[Any]] = {name: values[rows].tolist() for name, values in columns.values.items()}
+    spoken, names = told["connection"], columns.names
+    told["connection"] = [columns.ids[code] for code in spoken]
+    told["client"] = [_endpoint(columns.clients[code]) for code in spoken]
+    told["server"] = [_endpoint(names["server"][code]) for code in told["server"]]
+    for name in ("cluster", "feeder"):
+        told[name] = [names[name][code] for code in told[name]]
+    for name, members in _MEMBERS.items():
+        told[name] = [members[number] for number in told[name]]
     ends = zip(columns.offsets[rows].tolist(), columns.offsets[rows + 1].tolist(), strict=True)
-    return [
-        _record(columns, dict(zip(columns.values, row, strict=True)), columns.data[begin:end].tobytes())
-        for row, (begin, end) in zip(zip(*told, strict=True), ends, strict=True)
-    ]
-
-
-def _record(columns: BlockColumns, told: dict[str, int], frame: bytes) -> Record:
-    connection, names = told.pop("connection"), columns.names
-    return Record(
-        kind=Kind(told.pop("kind")),
-        connection=columns.ids[connection],
-        client=_endpoint(columns.clients[connection]),
-        server=_endpoint(names["server"][told.pop("server")]),
-        cluster=names["cluster"][told.pop("cluster")],
-        feeder=names["feeder"][told.pop("feeder")],
-        direction=Direction(told.pop("direction")),
-        pairing=Pairing(told.pop("pairing")),
-        closing=Closing(told.pop("closing")),
-        flags=Flag(told.pop("flags")),
-        frame=frame,
-        **told,
-    )
+    told["frame"] = [columns.data[begin:end].tobytes() for begin, end in ends]
+    return list(map(Record, *(told[name] for name in _FIELDS)))
 
 
 @functools.lru_cache(maxsize=MOST_OPENINGS)
