@@ -55,14 +55,16 @@ class BucketStep:
         responses = ServerResponses(bucket.answered)
         in_order = sorted(windows, key=_order)
         into = _Into(bucket, responses, tally, counted)
-        left, behind = list[Window](), None
+        left, missed, behind = list[Window](), set[int](), None
         for window in self.openings.judge(*into, in_order):
             is_behind = window.connection.id == behind
             if is_behind or not self._judge_cached(window, symbols, into):
                 left.append(window)
                 behind = window.connection.id
+                if not is_behind:
+                    missed.add(id(window))
         for window in self.openings.go_on(*into, left):
-            if not self._judge_cached(window, symbols, into):
+            if id(window) in missed or not self._judge_cached(window, symbols, into):
                 captured_at = self._judge_window(bucket, window, responses, tally, counted)
                 bucket.clock = max(bucket.clock, captured_at)
         report = tally.report(number)

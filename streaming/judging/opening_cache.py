@@ -130,7 +130,8 @@ class OpeningCache:
     def _going_on(self, connections: Connections, window: Window) -> GoingOn | None:
         key = window.connection
         place = connections.place(key.id)
-        if place == NOWHERE:
+        # Most connections that end have done more than open: to look for an opening would be in vain.
+        if place == NOWHERE or window.statements[window.numbers[0]].kind is Kind.CLOSED:
             return None
         row, layout = connections.row(place), connections.layout
         for begun in self._begun.get(kind_of(row, layout), ()):

@@ -32,14 +32,16 @@ class Places(NamedTuple):
     advertised: tuple[int, ...]
 
 
-StoredKind = tuple[bytes | None, ...]
-"""What a stored connection shares with others: client software, requests in flight, both fingerprints."""
+StoredKind = tuple[bytes | bool | None, ...]
+"""What a stored connection shares with others: whether it has news, client software, requests in flight, and
+both fingerprints."""
 
 
 def kind_of(row: Row, layout: ConnectionLayout) -> StoredKind:
     """Return the kind of a stored connection, by which templates that may fit it are found."""
     stored = layout.stored
     return (
+        row.has_news,
         None if row.software == NOWHERE else stored.software[row.software],
         stored.in_flight[row.in_flight],
         None if row.fingerprint == NOWHERE else stored.fingerprints[row.fingerprint],

@@ -269,7 +269,7 @@ def test_an_opening_that_a_batch_cuts_anywhere_is_not_judged_again(is_closed: bo
         return exchange
 
     known, other = opened("app", UUIDS[0]), opened("other", UUIDS[1])
-    for cut in range(1, len(known.records)):
+    for cut in range(1, len(joining().records)):
         pair = Pair(archives=archives)
         for name, exchange, how in (b"a", known, {}), (b"b", other, {"client": "10.0.0.9:50000", "run": 7}):
             pair.judge.judged = 0
