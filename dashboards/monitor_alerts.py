@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dashboards.alert import Alert, Severity, Watches
 from dashboards.links import CONFORMANCE, PIPELINE, Places
-from dashboards.promql import total
+from dashboards.promql import none_of, select, total
 from dashboards.recordings import EXERCISED, LOST, UNDECODABLE, slow
 from dashboards.thresholds import (
     BURN_RATES,
@@ -16,11 +16,23 @@ from dashboards.thresholds import (
     KNOWN_FOR,
     LOST_SHARE,
     UNDECODABLE_SHARE,
+    VALIDATED_WITHIN,
 )
 from streaming.metrics import definitions as metrics
 
 CRITICAL_WINDOWS = 2
 """The number of window pairs, fastest first, whose alert is critical; the others are warnings."""
+OF_THE_FLEET = (
+    "software-known",
+    "header-certain",
+    "version-in-schema",
+    "api-not-unknown",
+    "record-unique",
+    "opened-once",
+    "closed-once",
+    "sequence-ascending",
+)
+"""Expectations on what clients send, or that a capture is fed once. They tell of no fault of kipwatch."""
 PERCENT = "{{ $value | humanizePercentage }}"
 
 
@@ -33,6 +45,7 @@ def alerts(places: Places) -> list[Alert]:
         _lag_growing(places),
         *_delay_budget(places),
         _label_overflow(places),
+        _expectation_not_met(places),
     ]
 
 
@@ -125,6 +138,23 @@ def _label_overflow(places: Places) -> Alert:
         dashboard=places.dashboard(PIPELINE, "job"),
         wait="15m",
         keep=KEEP_FIRING,
+    )
+
+
+def _expectation_not_met(places: Places) -> Alert:
+    success = select(metrics.EXPECTATION_SUCCESS, none_of("expectation", OF_THE_FLEET))
+    return Alert(
+        "KipwatchExpectationNotMet",
+        Watches.KIPWATCH,
+        Severity.WARNING,
+        f"min by (job, suite, expectation) (min_over_time({success}[{VALIDATED_WITHIN}])) == 0",
+        summary="kipwatch's own data is not as it must be.",
+        description=(
+            "A sample within the last hour did not meet {{ $labels.expectation }} of {{ $labels.suite }}. Do "
+            "not build on verdicts and sums of this time before it is explained."
+        ),
+        runbook=places.section("kipwatchexpectationnotmet"),
+        dashboard=places.dashboard(PIPELINE, "job"),
     )
 
 

@@ -9,8 +9,10 @@ from dashboards.layout import dashboard as laid_out
 from dashboards.panels import AMBER, GREEN, RED
 from dashboards.thresholds import DELAY_OBJECTIVE, DELAY_SECONDS, GROWING_LAG
 from streaming.metrics import definitions as metrics
+from streaming.validation.live_validation import SHARE
 
 NOTHING_JUDGED = "nothing was judged"
+NOT_VALIDATED = "no sample was validated: kipwatch[audit] is not installed, or it is too early"
 NOT_SCRAPED = "kipwatch is not scraped"
 BUDGET = 1 - DELAY_OBJECTIVE
 
@@ -45,6 +47,13 @@ def dashboard() -> builder.Dashboard:
             "What is decoded": [_kinds(), _apis(), _reasons()],
             "Judgement": [_delay(), _batches(), _connections(), _state()],
             "The monitor itself": [_endings(), _refused(), _builds()],
+            "Is the data right?": [
+                _not_met(),
+                _validations(),
+                _validation_share(),
+                _quarantined(),
+                _expectations(),
+            ],
         },
     )
 
@@ -198,6 +207,75 @@ def _refused() -> panels.Panel:
         steps=[(0, GREEN), (1, RED)],
         span=4,
         empty=NOT_SCRAPED,
+    )
+
+
+def _not_met() -> panels.Panel:
+    return panels.stat_panel(
+        "Expectations not met",
+        "Expectations on kipwatch's own data that the latest sample did not meet. The table names them.",
+        {"not met": queries.EXPECTATIONS_NOT_MET},
+        unit=panels.COUNT,
+        steps=[(0, GREEN), (1, RED)],
+        span=4,
+        empty=NOT_VALIDATED,
+    )
+
+
+def _validations() -> panels.Panel:
+    return tables.table_panel(
+        "Validations",
+        "Samples over the range that were validated, by outcome. The log of the query says why one failed. "
+        "Judging goes on without them.",
+        {"Samples": queries.VALIDATIONS_BY_OUTCOME},
+        [tables.Column("outcome", "Outcome", 160), tables.count("Samples")],
+        span=4,
+        empty=NOT_VALIDATED,
+        sort=["Samples"],
+    )
+
+
+def _validation_share() -> panels.Panel:
+    return panels.stat_panel(
+        "What validation takes",
+        "Processor time of validations as a share of the time of batches over the range. It is higher right "
+        "after a start, because the first sample is validated after a minute of batches.",
+        {"share": queries.VALIDATION_SHARE},
+        unit=panels.SHARE,
+        steps=[(0, GREEN), (SHARE, AMBER)],
+        span=4,
+        empty=NOT_VALIDATED,
+    )
+
+
+def _expectations() -> panels.Panel:
+    return tables.table_panel(
+        "Expectations",
+        "What the latest sample says of each expectation on frames, verdicts and usage, by suite. `kipwatch "
+        "audit` says what each means and what to do.",
+        {"Result": queries.SUCCESS_BY_EXPECTATION},
+        [
+            tables.Column("suite", "Suite", 130),
+            tables.Column("expectation", "Expectation", 240),
+            tables.Column(
+                "Result", "Result", 110, states={0: ("not met", RED), 1: ("met", GREEN)}, unit="none"
+            ),
+        ],
+        span=12,
+        empty=NOT_VALIDATED,
+    )
+
+
+def _quarantined() -> panels.Panel:
+    return tables.table_panel(
+        "Records in quarantine",
+        "Records of the frames topic over the range that are no frames of this version: written to the "
+        "quarantine, left out because there were too many, or failed to be written.",
+        {"Records": queries.QUARANTINED_BY_FATE},
+        [tables.Column("fate", "Fate", 160), tables.count("Records")],
+        span=12,
+        empty="no record was refused",
+        sort=["Records"],
     )
 
 

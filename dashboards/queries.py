@@ -135,6 +135,15 @@ OPAQUE_CONNECTIONS = f"round({total(growth(metrics.CAPTURE_OPAQUE, INSTANCE))})"
 TLS_CONNECTIONS_BY_OUTCOME = f"round({total(growth(metrics.TLS_CONNECTIONS, INSTANCE), 'outcome')})"
 ENDINGS_BY_REASON = f"round({total(growth(metrics.QUERY_ENDINGS), 'reason')}) > 0"
 FINDINGS_REFUSED = f"round({total(growth(metrics.FINDINGS_REFUSED))})"
+_SUCCESS = select(metrics.EXPECTATION_SUCCESS, JOB)
+EXPECTATIONS_NOT_MET = f"count({_SUCCESS} == 0) or 0 * count({_SUCCESS})"
+SUCCESS_BY_EXPECTATION = f"min by (suite, expectation) ({_SUCCESS})"
+VALIDATIONS_BY_OUTCOME = f"round({total(growth(metrics.VALIDATIONS), 'outcome')}) > 0"
+VALIDATION_SHARE = share(
+    total(growth(metrics.VALIDATION_SECONDS)),
+    total(grown(select(f"{metrics.BATCH_DURATION.name}_sum", JOB), RANGE)),
+)
+QUARANTINED_BY_FATE = f"round({total(growth(metrics.QUARANTINED), 'fate')}) > 0"
 RECORDS_BY_FATE = rate(metrics.FEED_RECORDS, "fate", of=FEEDER)
 SHED_BYTES = rate(metrics.FEED_SHED_BYTES, of=FEEDER)
 

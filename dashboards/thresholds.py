@@ -36,6 +36,8 @@ KEY_LOG_WORKED_WITHIN = "1d"
 """A key log that had secrets within this time is expected to have those of new connections."""
 WITHOUT_KEYS = "5m"
 """How long no new connection must be read: a restarted broker and its clients take some minutes."""
+VALIDATED_WITHIN = "1h"
+"""How far back a sample that did not meet an expectation counts. The next one may meet it by chance."""
 GROWING_LAG = 10_000
 """Records that wait. A backlog below it is gone in a batch or two."""
 EXERCISED_HOURS = 0.5

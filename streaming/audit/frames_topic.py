@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -18,17 +19,29 @@ PATIENCE = 10.0
 _FIRST_BLOCKS = 2
 """How many blocks of a partition are read at first; each further time it is twice as many."""
 _MOST_BLOCKS = 1_024
+_MOST_READ = 100_000
+"""How many records of a partition are read at most: they may hold few frames, or be no blocks."""
 
 Placed = tuple[int, int, int, Record]
 """Partition, offset of a block, row in it, and the record there."""
+PlacedBlock = tuple[int, int, str | None]
+"""Partition and offset of a record of the topic, and why it is no block; None if it is one."""
 
 
-def latest_records(
+@dataclass(slots=True)
+class TopicSlice:
+    """What was read of the topic: its records, and the frames in those that are blocks."""
+
+    blocks: list[PlacedBlock] = field(default_factory=list)
+    frames: list[Placed] = field(default_factory=list)
+
+
+def latest_slice(
     bootstrap: str, topic: str, limit: int, settings: Mapping[str, Setting] = MappingProxyType({})
-) -> list[Placed]:
-    """Read the last `limit` records, evenly over the partitions; `settings` are librdkafka's.
+) -> TopicSlice:
+    """Read the last `limit` frames, evenly over the partitions; `settings` are librdkafka's.
 
-    Raises UserError if Kafka cannot be reached, the topic does not exist, or it holds other records.
+    Raises UserError if Kafka cannot be reached or the topic does not exist.
     """
     consumer = made(
         Consumer,
@@ -42,12 +55,12 @@ def latest_records(
     )
     try:
         ends = _ends(consumer, topic)
-        share = max(1, limit // len(ends))
-        return [
-            placed
-            for partition, (low, high) in ends.items()
-            for placed in _latest(consumer, TopicPartition(topic, partition), low, high, share)
-        ]
+        share, found = max(1, limit // len(ends)), TopicSlice()
+        for partition, (low, high) in ends.items():
+            latest = _latest(consumer, TopicPartition(topic, partition), low, high, share)
+            found.blocks += latest.blocks
+            found.frames += latest.frames[-share:]
+        return found
     except KafkaException as error:
         cause: KafkaError = error.args[0]
         raise UserError(f"cannot read the topic {topic} at {bootstrap}: {cause.str()}") from error
@@ -55,18 +68,21 @@ def latest_records(
         consumer.close()
 
 
-def _latest(consumer: Consumer, where: TopicPartition, low: int, high: int, share: int) -> list[Placed]:
-    """Read a partition backwards from its present end, until there are enough records."""
-    found: list[Placed] = []
+def _latest(consumer: Consumer, where: TopicPartition, low: int, high: int, share: int) -> TopicSlice:
+    """Read a partition backwards from its present end, until there are enough frames."""
+    found = TopicSlice()
     begin, blocks = high, _FIRST_BLOCKS
-    while begin > low and len(found) < share:
+    while begin > low and len(found.frames) < share and len(found.blocks) < _MOST_READ:
         end, begin = begin, max(low, begin - blocks)
         blocks = min(2 * blocks, _MOST_BLOCKS)
-        found = [*_between(consumer, where, begin, end), *found]
-    return found[-share:]
+        earlier = TopicSlice()
+        for message in _between(consumer, where, begin, end):
+            _open(message, earlier)
+        found = TopicSlice(earlier.blocks + found.blocks, earlier.frames + found.frames)
+    return found
 
 
-def _between(consumer: Consumer, where: TopicPartition, begin: int, end: int) -> Iterator[Placed]:
+def _between(consumer: Consumer, where: TopicPartition, begin: int, end: int) -> Iterator[Message]:
     """Read the records from one offset up to another one."""
     consumer.assign([TopicPartition(where.topic, where.partition, begin)])
     while True:
@@ -76,8 +92,7 @@ def _between(consumer: Consumer, where: TopicPartition, begin: int, end: int) ->
             raise UserError(f"{silent}; check that the broker runs")
         offset = message.offset()
         if _is_record(message) and offset < end:
-            for row, record in enumerate(_opened(message)):
-                yield where.partition, offset, row, record
+            yield message
         if offset >= end - 1:
             return
 
@@ -103,9 +118,13 @@ def _is_record(message: Message) -> bool:
     return False
 
 
-def _opened(message: Message) -> list[Record]:
+def _open(message: Message, found: TopicSlice) -> None:
+    """Add a record of the topic, and the frames in it."""
+    place = message.partition(), message.offset()
     try:
-        return list(read_block(message.value() or b""))
+        records = list(read_block(message.value() or b""))
     except BlockError as error:
-        place = f"{message.topic()}, partition {message.partition()}, offset {message.offset()}"
-        raise UserError(f"{place} holds no frames of kipwatch: {error}; check --frames-topic") from error
+        found.blocks.append((*place, str(error)))
+    else:
+        found.blocks.append((*place, None))
+        found.frames += [(*place, row, record) for row, record in enumerate(records)]

@@ -1,4 +1,4 @@
-"""Creates the two topics of kipwatch, frames and findings, unless they exist."""
+"""Creates the topics of kipwatch, frames, findings and quarantine, unless they exist."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -40,11 +40,22 @@ def create_topics(
     `settings` is the table [kafka] of the configuration. Raises `UserError` if Kafka cannot be reached or
     refuses.
     """
+    _create(bootstrap, settings, frames_topic(frames, topics), findings_topic(findings, topics))
+
+
+def create_quarantine(
+    bootstrap: str,
+    name: str,
+    topics: Topics = _DEFAULTS,
+    *,
+    settings: Mapping[str, Setting] = MappingProxyType({}),
+) -> None:
+    """Create the topic of the quarantine, as `create_topics` does the others. Raises `UserError`."""
+    _create(bootstrap, settings, quarantine_topic(name, topics))
+
+
+def _create(bootstrap: str, settings: Mapping[str, Setting], *wanted: NewTopic) -> None:
     admin = admin_client(bootstrap, settings)
-    wanted = (
-        frames_topic(frames, topics),
-        findings_topic(findings, topics),
-    )
     missing = [topic for topic in wanted if not _exists(admin, topic.topic, bootstrap)]
     if missing:
         for name, created in admin.create_topics(missing, request_timeout=_PATIENCE).items():
@@ -62,6 +73,12 @@ def findings_topic(name: str, topics: Topics) -> NewTopic:
     """Return the request to create the findings topic."""
     # The key is the finding's id: the latest state of each finding is kept, until it expires.
     return _new_topic(name, topics.findings, "compact,delete")
+
+
+def quarantine_topic(name: str, topics: Topics) -> NewTopic:
+    """Return the request to create the topic of the quarantine."""
+    # The key is the place of the record: a batch that is judged again replaces what it wrote.
+    return _new_topic(name, topics.quarantine, "compact,delete")
 
 
 def reason(verb: str, topic: str, bootstrap: str, cause: KafkaError) -> str:

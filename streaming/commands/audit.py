@@ -77,7 +77,7 @@ def _audit(arguments: argparse.Namespace, configuration: Configuration) -> Seque
     from streaming.audit.audit import audit  # noqa: PLC0415
 
     topic = configuration.frames_topic
-    return [audit(configuration.bootstrap, topic, arguments.records, configuration.kafka)]
+    return audit(configuration.bootstrap, topic, arguments.records, configuration.kafka)
 
 
 def _write(results: Sequence[SuiteResult], source: str, arguments: argparse.Namespace) -> None:

@@ -18,6 +18,7 @@ SETTINGS = (
     "allow_watched_bootstrap",
     "frames_topic",
     "findings_topic",
+    "quarantine_topic",
     "metrics_address",
     "checkpoint",
     "archive",

@@ -10,7 +10,7 @@ from streaming.broker.jars import jars
 from streaming.broker.java import java
 from streaming.doctor import machine
 from streaming.doctor.diagnosis import Diagnosis, Verdict, examine
-from streaming.doctor.kafka import KafkaDoctor, Use, findings_use, frames_use
+from streaming.doctor.kafka import KafkaDoctor, Use, findings_use, frames_use, quarantine_use
 from streaming.doctor.watched_ports import watched_ports
 from streaming.settings.configuration import Configuration
 from streaming.settings.kafka_client import jvm_options
@@ -67,3 +67,4 @@ def _uses(configuration: Configuration, *, feeder: bool, query: bool) -> Iterato
     if query:
         yield frames_use(configuration, AclOperation.READ)
         yield findings_use(configuration)
+        yield quarantine_use(configuration)

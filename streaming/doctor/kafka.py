@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, ConfigResource, NewTopic, TopicDescription
 
-from streaming.broker.topics import findings_topic, frames_topic, reason
+from streaming.broker.topics import findings_topic, frames_topic, quarantine_topic, reason
 from streaming.doctor.diagnosis import Diagnosis, Verdict
 from streaming.settings.address import address_text, bootstrap_addresses
 from streaming.settings.configuration import Configuration
@@ -127,6 +127,12 @@ def findings_use(configuration: Configuration) -> Use:
     return Use(name, AclOperation.WRITE, findings_topic(name, configuration.topics))
 
 
+def quarantine_use(configuration: Configuration) -> Use:
+    """Return how the query uses the topic of the quarantine."""
+    name = configuration.quarantine_topic
+    return Use(name, AclOperation.WRITE, quarantine_topic(name, configuration.topics))
+
+
 def _connect(host: str, port: int) -> str:
     """Say why no TCP connection is possible; "" if one is."""
     try:
@@ -152,7 +158,7 @@ def _differences(actual: Mapping[str, str], wanted: Mapping[str, str]) -> list[s
     if is_compacted and not shall_be:
         found.append("it is compacted, which deletes frames before they are judged (cleanup.policy)")
     if shall_be and not is_compacted:
-        found.append("it is not compacted, so that each state of a finding stays (cleanup.policy)")
+        found.append("it is not compacted, so that what is written again stays twice (cleanup.policy)")
     kept = int(actual["retention.ms"])
     if 0 <= kept < int(wanted["retention.ms"]):
         found.append(

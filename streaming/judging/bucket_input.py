@@ -10,6 +10,7 @@ import zstandard
 from expectations.conversation.occurrence import Occurrence
 from expectations.conversation.statement import Statement
 from expectations.conversation.window import ConnectionKey, Window
+from streaming.judging.quarantine import Quarantined
 
 
 class BucketInput(msgspec.Struct):
@@ -19,13 +20,14 @@ class BucketInput(msgspec.Struct):
     `statements` are those of all windows, by number. Only one bucket of a batch gets what concerns the whole
     batch: `captured` counts the records by capture time, in tenths of a second since the epoch, `blocks` what
     was read from the topic, `read_to` the offset behind it by partition, and `unreadable` those of that which
-    are no blocks, for the reason `refusal`.
+    are no blocks, for the reason `refusal`; `quarantined` are the first of these.
     """
 
     statements: dict[int, Statement] = {}
     said: list[tuple[ConnectionKey, list[int], list[Occurrence]]] = []
     unreadable: int = 0
     refusal: str = ""
+    quarantined: list[Quarantined] = []
     captured: dict[int, int] = {}
     blocks: int = 0
     read_to: dict[int, int] = {}

@@ -15,6 +15,7 @@ from expectations.identity.claim import Claim
 from expectations.judging.finding import Finding
 from expectations.judging.outcome import Offence
 from streaming.judging.changes import BrokerShown, Changes
+from streaming.judging.quarantine import Quarantined
 from streaming.judging.usage import Usage
 
 
@@ -49,7 +50,8 @@ class Report(msgspec.Struct):
     `ranges_changes` counts new advertisements by listener.
     `captured` counts the records of whole batches by capture time, in tenths of a second since the epoch,
     `blocks` the records of the topic that held them, `read_to` the offset behind the last of them by
-    partition. `refusal` says why the last of those was refused that is no block.
+    partition. `refusal` says why the last of those was refused that is no block, `quarantined` are the first
+    of those.
     `usage` and `changes` are empty unless they are archived.
     `claims` go to the step that judges identities; they do not reach the driver.
     """
@@ -67,6 +69,7 @@ class Report(msgspec.Struct):
     refusal: str = ""
     requests: list[Requests] = []
     brokers: list[tuple[BrokerShown, int]] = []
+    quarantined: list[Quarantined] = []
     open_connections: list[OpenConnections] = []
     state_bytes: int = 0
     usage: list[Usage] = []

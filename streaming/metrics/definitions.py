@@ -147,6 +147,33 @@ FINDINGS_REFUSED = Metric(
     MetricType.COUNTER,
     "Findings that Kafka will never take, such as those above the topic's size limit. They are logged.",
 )
+QUARANTINED = Metric(
+    "kipwatch_quarantined_records_total",
+    MetricType.COUNTER,
+    "Records of the frames topic that are no frames, by fate: written to the quarantine, left-out because "
+    "there were too many, or failed to be written. The sum is that of undecodable frames for not-a-record.",
+    ("fate",),
+)
+EXPECTATION_SUCCESS = Metric(
+    "kipwatch_expectation_success",
+    MetricType.GAUGE,
+    "1 if the latest sample of batches and frames met the expectation, 0 if not. Without the extra [audit], "
+    "or before the first sample, there are no series.",
+    ("suite", "expectation"),
+)
+VALIDATIONS = Metric(
+    "kipwatch_validations_total",
+    MetricType.COUNTER,
+    "Samples that were validated, by outcome: done, or failed, which the log explains. Unavailable is 1 if "
+    "kipwatch was installed without the extra [audit].",
+    ("outcome",),
+)
+VALIDATION_SECONDS = Metric(
+    "kipwatch_validation_seconds_total",
+    MetricType.COUNTER,
+    "Time of a processor that validations took, with the start of the process that makes them.",
+    unit="seconds",
+)
 STATE_BYTES = Metric(
     "kipwatch_state_bytes",
     MetricType.GAUGE,
@@ -252,6 +279,10 @@ METRICS = (
     TOPIC_LAG,
     QUERY_ENDINGS,
     FINDINGS_REFUSED,
+    QUARANTINED,
+    EXPECTATION_SUCCESS,
+    VALIDATIONS,
+    VALIDATION_SECONDS,
     STATE_BYTES,
     OPEN_CONNECTIONS,
     LABEL_OVERFLOW,

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from streaming.archive.archive import Archive
 from streaming.archive.daily_compaction import DailyCompaction
-from streaming.broker.topics import create_topics
+from streaming.broker.topics import create_quarantine, create_topics
 from streaming.judging.report import Report
 from streaming.log import QUERY_LOG
 from streaming.metrics.exposition import Exposition, serve
@@ -28,6 +28,7 @@ from streaming.query.findings_sink import FindingsSink
 from streaming.query.kafka_watch import KafkaWatch
 from streaming.query.metrics_sink import MetricsSink
 from streaming.query.progress import ProgressListener
+from streaming.query.quarantine_sink import QuarantineSink
 from streaming.query.query import reports_of, start_query
 from streaming.query.session import spark_session
 from streaming.query.start_log import StartLog
@@ -39,6 +40,8 @@ from streaming.settings.metrics_tls import tls_context
 from streaming.settings.release import load_schemas
 from streaming.settings.reloading import take_over
 from streaming.user_error import UserError
+from streaming.validation.live_validation import LiveValidation
+from streaming.validation.sample import MOST
 
 PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """Seconds to wait before each restart of a query that ended for a transient reason."""
@@ -64,11 +67,13 @@ class Application:
         self._sink = MetricsSink(self._metrics)
         self._readiness = Readiness()
         self._findings: FindingsSink
+        self._quarantine: QuarantineSink
         folder = configuration.archive
         self._archive = Archive(folder, schemas.api_names) if folder else None
         self._compaction = DailyCompaction(self._archive) if self._archive else None
         self._limit = BatchLimit(configuration.frames_per_batch)
         self._progress = ProgressListener(self._metrics, self._limit)
+        self._validation = LiveValidation(configuration, self._metrics, lambda: self._progress.batch_seconds)
         self._started = False
         self._latest_batch = -1
         self._has_judged = False
@@ -90,10 +95,25 @@ class Application:
         names = settings.frames_topic, settings.findings_topic
         with ExitStack() as stack:
             stack.enter_context(self._kafka_watch)
+            stack.callback(self._validation.close)
             stack.callback(self._serve().close)
             create_topics(settings.bootstrap, *names, settings.topics, settings=settings.kafka)
             self._findings = FindingsSink(settings.bootstrap, settings.findings_topic, settings.kafka)
+            self._quarantine = QuarantineSink(
+                settings.bootstrap, settings.quarantine_topic, settings.kafka, self._quarantine_problem()
+            )
             self._run_until_stopped(stack.enter_context(spark_session(settings)))
+
+    def _quarantine_problem(self) -> str:
+        """Create the topic of the quarantine. Say why that is not possible: judging needs no quarantine."""
+        settings = self._configuration
+        try:
+            create_quarantine(
+                settings.bootstrap, settings.quarantine_topic, settings.topics, settings=settings.kafka
+            )
+        except UserError as error:
+            return str(error)
+        return ""
 
     def stop(self) -> None:
         """Ask `run` to return after the batch under way; for use in a signal handler.
@@ -199,14 +219,15 @@ class Application:
         self._kafka_watch.record_wait()
 
     def _process_batch(self, session: SparkSession, batch_id: int, batch_reports: Iterator[Report]) -> None:
-        batch = BatchReports(batch_reports, keeps_findings=self._archive is not None)
+        sampled = MOST if self._validation.is_due() else 0
+        batch = BatchReports(batch_reports, keeps_findings=self._archive is not None, sampled=sampled)
         self._metrics.findings_refused.inc(self._findings.write(batch.findings()))
         if self._archive is not None and self._compaction is not None:
             # The session has one query, which is active before its first batch.
             query = str(session.streams.active[0].id)
             day = self._archive.write(query, batch_id, batch.reports, findings=batch.kept_findings())
             self._compaction.after_batch(query, batch_id, day)
-        self._sink.add_batch(batch_id, batch.reports)
+        self._sink.add_batch(batch_id, batch.reports, self._quarantine.write(batch.reports))
         self._readiness.record_batch(batch_id, time.monotonic())
         self._latest_batch = batch_id
         for report in batch.reports:
@@ -214,6 +235,8 @@ class Application:
                 QUERY_LOG.warning("refused", batch=batch_id, line=f"a record of the topic: {report.refusal}")
         if batch.frames:
             self._has_judged = True
+            if sampled:
+                self._validation.begin(batch.reports, batch.sample)
             counts = {"frames": batch.frames, "findings": batch.found, "undecodable": batch.undecodable}
             QUERY_LOG.info("batch", batch=batch_id, **counts)
 

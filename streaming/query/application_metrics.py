@@ -14,7 +14,10 @@ from streaming.metrics.label_values import LABEL_LIMIT, BoundedLabels
 from streaming.metrics.software_labels import FORMER, SoftwareLabels, SoftwareSlots
 from streaming.query.broker_metrics import BrokerMetrics
 from streaming.query.exit_reason import EXIT_REASONS, UNKNOWN, ExitReason
+from streaming.query.quarantine_sink import Fate
 from streaming.query.request_metrics import RequestMetrics
+from streaming.validation.live_validation import Outcome
+from streaming.validation.reply import Successes
 
 NOWHERE = ""
 """The listener of a series that every rule has from the start."""
@@ -23,7 +26,10 @@ Software: TypeAlias = tuple[str | None, str | None]
 
 
 class ApplicationMetrics:
-    """The metrics of the application. Counters are changed only by the thread that runs the batches."""
+    """The metrics of the application.
+
+    Counters are changed only by the thread that runs the batches, those of validations by that of these.
+    """
 
     def __init__(
         self,
@@ -53,6 +59,10 @@ class ApplicationMetrics:
         self._ranges_changes = instruments.counter(metrics.RANGES_CHANGES, self.registry)
         self._exits = instruments.counter(metrics.QUERY_ENDINGS, self.registry)
         self.findings_refused = instruments.counter(metrics.FINDINGS_REFUSED, self.registry)
+        self._quarantined = instruments.counter(metrics.QUARANTINED, self.registry)
+        self._expectations = instruments.gauge(metrics.EXPECTATION_SUCCESS, self.registry)
+        self._validations = instruments.counter(metrics.VALIDATIONS, self.registry)
+        self._validation_seconds = instruments.counter(metrics.VALIDATION_SECONDS, self.registry)
         overflow = instruments.counter(metrics.LABEL_OVERFLOW, self.registry)
         self._software = SoftwareSlots(label_limit, overflow.inc)
         self._listeners, self._apis, self._reasons = (
@@ -67,6 +77,10 @@ class ApplicationMetrics:
         self.add_rules(rules)
         for reason in (*EXIT_REASONS, UNKNOWN):
             self._exits.labels(reason.name)
+        for fate in Fate:
+            self._quarantined.labels(fate)
+        for outcome in Outcome:
+            self._validations.labels(outcome)
 
     def add_rules(self, rules: Iterable[str]) -> None:
         """Show the checks of rules, 0 before the first one."""
@@ -91,6 +105,20 @@ class ApplicationMetrics:
 
     def count_ranges_changes(self, listener: str, amount: int = 1) -> None:
         self._ranges_changes.labels(*self._listeners.admit(listener, amount=amount)).inc(amount)
+
+    def count_quarantined(self, fates: Mapping[Fate, int]) -> None:
+        for fate, amount in fates.items():
+            self._quarantined.labels(fate).inc(amount)
+
+    def show_expectations(self, successes: Successes) -> None:
+        """Show whether each expectation is met, by suite and expectation."""
+        for labels, success in successes.items():
+            self._expectations.labels(*labels).set(success)
+
+    def count_validation(self, outcome: Outcome, seconds: float = 0.0) -> None:
+        """Count a validation, and the seconds of a processor that it took."""
+        self._validations.labels(outcome).inc()
+        self._validation_seconds.inc(seconds)
 
     def count_exit(self, reason: ExitReason) -> None:
         """Count an exit of the query that nobody asked for."""

@@ -14,18 +14,24 @@ from streaming.judging.report import Report, pack_report, unpack_report
 class BatchReports:
     """The reports of a batch. `findings` must be read to the end before `reports`, which keep none."""
 
-    def __init__(self, reports: Iterable[Report], *, keeps_findings: bool = False) -> None:
-        """`reports` are made one by one as they are read. With `keeps_findings` findings are kept."""
+    def __init__(self, reports: Iterable[Report], *, keeps_findings: bool = False, sampled: int = 0) -> None:
+        """`reports` are made one by one as they are read. With `keeps_findings` findings are kept.
+
+        The first `sampled` findings are kept in `sample`.
+        """
         self._unread = reports
         self._keeps_findings = keeps_findings
         self._kept: list[bytes] = []
         self.reports: list[Report] = []
         self.found = 0
+        self.sample: list[Finding] = []
+        self._sampled = sampled
 
     def findings(self) -> Iterator[Finding]:
         """Yield the findings of each report, and count them in `found`."""
         for report in self._unread:
             self.found += len(report.findings)
+            self.sample += report.findings[: self._sampled - len(self.sample)]
             yield from report.findings
             if self._keeps_findings and report.findings:
                 self._kept.append(pack_report(Report(report.bucket, report.findings)))

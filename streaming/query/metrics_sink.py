@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from expectations.rules.base.rule import Verdict
 from streaming.judging.report import Report, Requests
 from streaming.query.application_metrics import ApplicationMetrics, Software
+from streaming.query.quarantine_sink import Fate
 
 TENTHS = 10
 
@@ -20,11 +22,20 @@ class MetricsSink:
         self._latest_batch = -1
         self._summaries: dict[int, Report] = {}
 
-    def add_batch(self, batch_id: int, reports: Iterable[Report]) -> None:
-        """Add the reports of a batch; a batch that was added before is ignored."""
+    def add_batch(
+        self,
+        batch_id: int,
+        reports: Iterable[Report],
+        quarantined: Mapping[Fate, int] = MappingProxyType({}),
+    ) -> None:
+        """Add the reports of a batch, and the fates of its records that are no frames.
+
+        A batch that was added before is ignored.
+        """
         if batch_id <= self._latest_batch:
             return
         self._latest_batch = batch_id
+        self._metrics.count_quarantined(quarantined)
         now, requests = time.time(), list[Requests]()
         for report in reports:
             self._count(report, now)

@@ -22,6 +22,8 @@ class ProgressListener(StreamingQueryListener):
         super().__init__()
         self._metrics, self._limit = metrics, limit
         self.latest_batch_at = 0.0
+        self.batch_seconds = 0.0
+        """How long all batches have taken together."""
 
     def onQueryStarted(self, event: Any) -> None:
         """Do nothing: there is no batch yet."""
@@ -31,7 +33,9 @@ class ProgressListener(StreamingQueryListener):
         progress = event.progress
         blocks = sum(_lag(source) for source in progress.sources)
         self._metrics.topic_lag.set(round(blocks * self._limit.frames_per_block))
-        self._metrics.batch_duration.observe(progress.durationMs.get("triggerExecution", 0) / 1000)
+        seconds = progress.durationMs.get("triggerExecution", 0) / 1000
+        self._metrics.batch_duration.observe(seconds)
+        self.batch_seconds += seconds
         self._record_progress()
 
     def onQueryIdle(self, event: Any) -> None:

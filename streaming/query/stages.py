@@ -24,6 +24,7 @@ from expectations.judging.judge import Judge
 from expectations.judging.terms import Terms
 from streaming.judging.bucket_input import BucketInput, pack_input, unpack_input
 from streaming.judging.bucket_step import BucketStep
+from streaming.judging.quarantine import NO_BLOCK, Quarantine, Quarantined
 from streaming.judging.report import Report
 from streaming.query.identity_stage import stepped_rows
 from streaming.query.partition_keys import bucket_of_key, key_of_bucket
@@ -40,11 +41,7 @@ TENTH = 100_000_000
 """Nanoseconds in a tenth of a second."""
 COUNTING_BUCKET = 0
 """The bucket that counts what was read from the topic."""
-NO_BLOCK = "not-a-record"
-"""The reason under which a record of the topic that is no block counts as undecodable."""
 
-Naming = Callable[[Sequence[Window]], Sequence[Window]]
-"""How windows name identities: `Terms.named`."""
 _INPUT = pa.schema([("bucket", pa.int32()), ("input", pa.binary())])
 
 
@@ -57,18 +54,21 @@ def decode_stage(
     (int32, the bucket's key) and input (binary, a packed `BucketInput`). `table` is the text of the schemas
     to decode with, None for the committed ones, `terms` say how identities are named.
     """
-    named = (terms or Terms()).named
+    terms = terms or Terms()
+    named, keeps_values = terms.named, terms.pseudonyms is None
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task()
         windows, reader = _columnar_windows(table), _block_reader()
+        quarantine = Quarantine(keeps_values=keeps_values)
         for batch in batches:
             places = [batch.column(name) for name in ("topic", "partition", "offset")]
             read_to = _read_to(*places[1:])
             for opened in reader.read(value.as_buffer() for value in batch.column("value")):
                 arrival = Arrival.of_topic(opened, *places)
                 inputs = _by_bucket(named(windows.windows_of(arrival)), buckets)
-                _count_blocks(inputs, opened, arrival, read_to)
+                refused = _quarantined(quarantine, opened, batch)
+                _count_blocks(inputs, opened, arrival, read_to, refused)
                 yield _packed(inputs)
         end_task()
 
@@ -83,7 +83,11 @@ def _by_bucket(windows: Sequence[Window], buckets: int) -> dict[int, BucketInput
 
 
 def _count_blocks(
-    inputs: dict[int, BucketInput], opened: Opened, arrival: Arrival, read_to: dict[int, int]
+    inputs: dict[int, BucketInput],
+    opened: Opened,
+    arrival: Arrival,
+    read_to: dict[int, int],
+    quarantined: list[Quarantined],
 ) -> None:
     """Let one of the buckets count what was read from the topic."""
     if opened.size:
@@ -91,6 +95,7 @@ def _count_blocks(
         counting.captured, counting.blocks, counting.read_to = _captured(arrival), opened.size, read_to
         counting.unreadable = len(opened.refused)
         counting.refusal = next(reversed(opened.refused.values()), "")
+        counting.quarantined = quarantined
 
 
 def _packed(inputs: dict[int, BucketInput]) -> pa.RecordBatch:
@@ -103,6 +108,18 @@ def _read_to(partitions: pa.Array, offsets: pa.Array) -> dict[int, int]:
     """Return the offset behind the last block of each partition."""
     numbers, places = partitions.to_numpy(), offsets.to_numpy()
     return {int(number): int(places[numbers == number].max()) + 1 for number in np.unique(numbers)}
+
+
+def _quarantined(quarantine: Quarantine, opened: Opened, batch: pa.RecordBatch) -> list[Quarantined]:
+    """Return those records of an Arrow batch which are no blocks, as far as they are passed on."""
+    topics, partitions, offsets, values = map(batch.column, ("topic", "partition", "offset", "value"))
+    admitted = (
+        quarantine.admit(
+            topics[row].as_py(), partitions[row].as_py(), offsets[row].as_py(), reason, values[row].as_py()
+        )
+        for row, reason in opened.refused.items()
+    )
+    return [record for record in admitted if record is not None]
 
 
 def _captured(arrival: Arrival) -> dict[int, int]:
@@ -127,6 +144,7 @@ def _count(report: Report, part: BucketInput) -> None:
         refused = report.undecodable.get(NO_BLOCK, 0)
         report.undecodable[NO_BLOCK] = refused + part.unreadable
         report.refusal = part.refusal
+        report.quarantined += part.quarantined
 
 
 @functools.cache

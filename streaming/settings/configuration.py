@@ -84,6 +84,9 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     ] = False
     frames_topic: Annotated[str, Described(description="topic of the captured frames")] = "kipwatch.frames"
     findings_topic: Annotated[str, Described(description="topic of the findings")] = "kipwatch.findings"
+    quarantine_topic: Annotated[
+        str, Described(description="topic of records of the frames topic that cannot be read")
+    ] = "kipwatch.quarantine"
     interface: Annotated[
         list[str], Described(description="network interfaces to capture on, separated by commas")
     ] = msgspec.field(default_factory=lambda: ["lo"])

@@ -39,8 +39,17 @@ class FindingsTopicSettings(TopicSettings, frozen=True):
     retention_hours: Annotated[float, msgspec.Meta(gt=0)] = 30 * 24
 
 
+class QuarantineTopicSettings(TopicSettings, frozen=True):
+    """The topic of records that are no frames. Its records are as private as those of the frames topic."""
+
+    partitions: Count = 1
+    retention_hours: Annotated[float, msgspec.Meta(gt=0)] = 3 * 24
+    retention_mebibytes: Count | None = 256
+
+
 class Topics(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Both topics: the table [topics] of the configuration."""
+    """All topics: the table [topics] of the configuration."""
 
     frames: FramesTopicSettings = FramesTopicSettings()
     findings: FindingsTopicSettings = FindingsTopicSettings()
+    quarantine: QuarantineTopicSettings = QuarantineTopicSettings()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from confluent_kafka import OFFSET_END, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from decoders.schema.registry import default_schemas
@@ -37,6 +37,7 @@ class StoppedQuery:
     def __init__(self, broker: EmbeddedBroker, folder: Path) -> None:
         self.broker, self.folder, self.checkpoint = broker, folder, folder / "checkpoint"
         self.topic, self.undecodable = "frames", 0.0
+        self.fates: Mapping[tuple[str, ...], float] = {}
         self.traffic = Traffic(default_schemas(), CONNECTIONS)
 
     def start(self, topic: str, checkpoint: Path, *flags: str) -> Child:
@@ -86,7 +87,9 @@ def prepare(stopped: StoppedQuery, topic: str, checkpoint: Path) -> None:
     assert producer.flush(30) == 0
     with stopped.start(topic, checkpoint) as query:
         query.wait_for('"frames": ', STARTED + JUDGED)
-        stopped.undecodable = stopped.page().total("kipwatch_undecodable_frames_total", reason="not-a-record")
+        page = stopped.page()
+        stopped.undecodable = page.total("kipwatch_undecodable_frames_total", reason="not-a-record")
+        stopped.fates = page.by("kipwatch_quarantined_records_total", "fate")
     assert '"query": "stopped"' in query.log.read_text()
 
 
@@ -100,6 +103,20 @@ def end_between_batches(checkpoint: Path) -> None:
 
 def test_an_invalid_record_is_counted_and_harmless(stopped: StoppedQuery) -> None:
     assert stopped.undecodable == 2
+
+
+def test_invalid_records_are_in_quarantine_and_each_is_accounted_for(stopped: StoppedQuery) -> None:
+    assert stopped.fates == {("written",): 2, ("left-out",): 0, ("failed",): 0}
+    consumer = Consumer({"bootstrap.servers": stopped.broker.internal, "group.id": "test"})
+    consumer.assign([TopicPartition("kipwatch.quarantine", 0, OFFSET_BEGINNING)])
+    messages = consumer.consume(2, 30.0)
+    consumer.close()
+    assert {message.value() for message in messages} == {b"", b"poison"}
+    for message in messages:
+        headers = dict(message.headers())
+        place = [headers[f"kipwatch-{part}"].decode() for part in ("topic", "partition", "offset")]
+        assert message.key().decode() == "/".join(place)
+        assert headers["kipwatch-reason"]
 
 
 def test_after_a_restart_it_is_ready_when_the_gauges_count_every_connection(stopped: StoppedQuery) -> None:

@@ -20,7 +20,7 @@ from expectations.conversation.occurrence import EVIDENCE_BYTES
 from expectations.judging.finding import Finding
 from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.catalogue import rule_named
-from streaming.audit.frames_topic import latest_records
+from streaming.audit.frames_topic import latest_slice
 from streaming.broker.ports import free_ports
 from streaming.check.examination import Examination, examine
 from streaming.demo.demo import Demo
@@ -70,7 +70,7 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         try:
             demo.play(100.0)
             demo.drain()
-            records = latest_records(road.internal, configuration.frames_topic, EVERYTHING)
+            records = latest_slice(road.internal, configuration.frames_topic, EVERYTHING).frames
             yield Played(
                 findings=demo.findings(),
                 page=demo.page(),

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AclOperation, ResourceType
 from pyspark.sql import SparkSession
 
-from streaming.audit.frames_topic import latest_records
+from streaming.audit.frames_topic import latest_slice
 from streaming.broker.findings_topic import FindingsTopic
 from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
@@ -86,7 +86,7 @@ def test_the_road_needs_no_more_rights_than_documented(broker: SecureBroker, tmp
     run += ["--checkpoint", str(tmp_path / "checkpoint")]
     with Child([*feed, "--feeder-metrics-address", feeder_page], tmp_path / "feed.log") as feeding:
         feeding.wait(PATIENCE)
-    assert len(latest_records(broker.internal, FRAMES, 100)) > 3, feeding.log.read_text()
+    assert len(latest_slice(broker.internal, FRAMES, 100).frames) > 3, feeding.log.read_text()
     topic = FindingsTopic(broker.internal, FINDINGS)
     with Child(run, tmp_path / "run.log") as running:
         deadline = time.monotonic() + PATIENCE

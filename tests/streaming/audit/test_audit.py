@@ -59,9 +59,9 @@ def publish(broker: Producer, count: int) -> None:
 def test_the_records_of_all_partitions_are_read_and_judged(auditing: ModuleType, broker: Producer) -> None:
     """Whatever partition a record fell into, it is in the slice."""
     publish(broker, 60)
-    result = auditing.audit(address(broker), TOPIC, 10_000)
-    assert result.rows == 60
-    assert result.success
+    blocks, frames = auditing.audit(address(broker), TOPIC, 10_000)
+    assert (blocks.rows, frames.rows) == (20, 60)
+    assert blocks.success and frames.success
 
 
 def test_no_more_than_the_limit_is_read_however_long_the_topic(
@@ -69,19 +69,33 @@ def test_no_more_than_the_limit_is_read_however_long_the_topic(
 ) -> None:
     """The duration of an audit does not depend on the age of the topic."""
     publish(broker, 200)
-    assert auditing.audit(address(broker), TOPIC, 5 * PARTITIONS).rows == 5 * PARTITIONS
+    _, frames = auditing.audit(address(broker), TOPIC, 5 * PARTITIONS)
+    assert frames.rows == 5 * PARTITIONS
 
 
 def test_what_does_not_hold_is_shown_with_the_number_of_rows(auditing: ModuleType, broker: Producer) -> None:
     """The table names the expectation, and a record that came twice counts twice."""
     publish(broker, 3)
     publish(broker, 3)
-    result = auditing.audit(address(broker), TOPIC, 10_000)
+    _, result = auditing.audit(address(broker), TOPIC, 10_000)
     shown = io.StringIO()
     Console(file=shown, width=120).print(auditing.audit_table(result))
     lines = [line for line in shown.getvalue().splitlines() if "do not hold" in line]
     assert [line.split()[0] for line in lines] == ["opened-once", "record-unique"]
     assert all("6 of 6 rows do not hold" in line for line in lines)
+
+
+def test_a_record_of_another_version_is_named_and_the_frames_beside_it_are_judged(
+    auditing: ModuleType, broker: Producer
+) -> None:
+    """Blocks of the release before, or what another program wrote."""
+    publish(broker, 3)
+    broker.produce(TOPIC, value=b"a frame of the release before", partition=0)
+    assert broker.flush(5) == 0
+    blocks, frames = auditing.audit(address(broker), TOPIC, 10_000)
+    (failed,) = [outcome for outcome in blocks.outcomes if not outcome.success]
+    assert (failed.id, failed.unexpected_count, blocks.rows) == ("record-is-block", 1, 2)
+    assert (frames.rows, frames.success) == (3, True)
 
 
 def test_a_topic_of_other_records_is_one_line_that_names_the_place(

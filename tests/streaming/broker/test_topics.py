@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, ResourceType
 
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.topics import create_topics
+from streaming.broker.topics import create_quarantine, create_topics
 from streaming.settings.topic_settings import FindingsTopicSettings, FramesTopicSettings, Topics
 from streaming.user_error import UserError
 from tests.streaming.secure_broker import PASSWORD, PASSWORD_VARIABLE, SecureBroker
@@ -52,6 +52,14 @@ def test_by_default_frames_are_kept_for_a_day_and_findings_for_a_month(broker: E
     assert setting(broker, "findings", "cleanup.policy") == "compact,delete"
     assert setting(broker, "findings", "retention.ms") == str(30 * 86_400_000)
     assert setting(broker, "findings", "segment.ms") == str(3 * 86_400_000)
+
+
+def test_the_quarantine_is_bounded_in_time_and_size(broker: EmbeddedBroker) -> None:
+    create_quarantine(broker.internal, "quarantine")
+    assert partitions(broker)["quarantine"] == 1
+    assert setting(broker, "quarantine", "cleanup.policy") == "compact,delete"
+    assert setting(broker, "quarantine", "retention.ms") == str(3 * 86_400_000)
+    assert setting(broker, "quarantine", "retention.bytes") == str(256 << 20)
 
 
 def test_topics_are_created_as_configured(broker: EmbeddedBroker) -> None:

@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from decoders.frame.record import Flag, Kind, Record
-from streaming.audit.frames_topic import latest_records
+from streaming.audit.frames_topic import latest_slice
 from streaming.broker import child_guard
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
@@ -70,7 +70,7 @@ def watched_port(broker: EmbeddedBroker) -> int:
 
 
 def published(broker: EmbeddedBroker) -> list[Record]:
-    return [record for *_, record in latest_records(broker.internal, FRAMES, EVERYTHING)]
+    return [record for *_, record in latest_slice(broker.internal, FRAMES, EVERYTHING).frames]
 
 
 def play(broker: EmbeddedBroker) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from streaming.audit.frames_topic import latest_records
+from streaming.audit.frames_topic import latest_slice
 from streaming.broker.topics import create_topics
 from streaming.feeder.publisher import Publisher
 from streaming.settings.kafka_client import Setting
@@ -53,7 +53,7 @@ def test_a_capture_is_published_and_audited_over_tls_with_a_password_of_the_envi
     ran = run_process("feed", CAPTURE, *flags, KIPWATCH_TEST_PASSWORD=PASSWORD)
     assert ran.status == 0, ran.errors
     delivered = json.loads(ran.output.splitlines()[-1])["records"]["delivered"]
-    assert len(latest_records(broker.internal, FRAMES, 10_000)) == delivered > 100
+    assert len(latest_slice(broker.internal, FRAMES, 10_000).frames) == delivered > 100
     audit = ["audit", "--bootstrap", broker.sasl, "--config", configured(tmp_path, broker.login("auditor"))]
     audited = run_process(*audit, KIPWATCH_TEST_PASSWORD=PASSWORD)
     assert audited.status == 0, audited.errors

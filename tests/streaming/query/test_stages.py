@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 
 from decoders.frame.record import Kind, Record
 from expectations.conversation.occurrence import EVIDENCE_BYTES
+from expectations.conversation.pseudonyms import Pseudonyms
+from expectations.judging.terms import Terms
 from streaming.judging.bucket_input import BucketInput, unpack_input
+from streaming.judging.quarantine import MOST_RECORDS
 from streaming.query.partition_keys import bucket_of_key
 from streaming.query.stages import COUNTING_BUCKET, TENTH, bucket_of, decode_stage
 from tests.decoders.frame.columnar.batches import block
@@ -80,6 +83,13 @@ def test_a_record_that_is_no_block_is_counted_and_affects_no_other() -> None:
     (inputs,) = decoded(batch_of([good, b"not a frame", None, good[:-9], block([second, third])]))
     assert inputs[3].unreadable == 3 and inputs[3].blocks == 5
     assert inputs[3].refusal.startswith("damaged: ")
+    told = [(record.key, record.size, record.value) for record in inputs[3].quarantined]
+    assert told == [
+        ("kipwatch.frames/1/101", 11, b"not a frame"),
+        ("kipwatch.frames/1/102", 0, b""),
+        ("kipwatch.frames/1/103", len(good) - 9, good[:-9]),
+    ]
+    assert inputs[3].quarantined[2].reason == inputs[3].refusal
     (window,) = inputs[3].windows()
     assert [seen.kind for seen in window.observations] == [Kind.OPENED, Kind.REQUEST, Kind.RESPONSE]
     evidence = window.observations[2].evidence
@@ -92,6 +102,21 @@ def test_nothing_but_foreign_records_is_counted_in_a_bucket_of_its_own() -> None
     (inputs,) = decoded(batch_of([b"not a frame", None]))
     assert inputs.keys() == {COUNTING_BUCKET}
     assert inputs[0].unreadable == 2 and inputs[0].said == []
+
+
+def test_of_many_foreign_records_a_bounded_part_is_passed_on() -> None:
+    """Whatever the number of Arrow batches in a task."""
+    values = [b"not a frame"] * MOST_RECORDS
+    first, second = decoded(batch_of(values), batch_of(values))
+    assert len(first[0].quarantined) == MOST_RECORDS and second[0].quarantined == []
+    assert first[0].unreadable == second[0].unreadable == MOST_RECORDS
+
+
+def test_with_pseudonyms_no_bytes_of_a_foreign_record_are_passed_on() -> None:
+    terms = Terms(pseudonyms=Pseudonyms(b"k" * 32))
+    (batch,) = decode_stage(BUCKETS, terms=terms)(iter([batch_of([b"a plain client ID"])]))
+    (record,) = unpack_input(batch.column("input")[0].as_py()).quarantined
+    assert (record.size, record.value) == (17, b"")
 
 
 def test_every_record_is_counted_once_at_its_own_time_of_capture() -> None:

@@ -1,0 +1,1 @@
+"""Live validation: a sample of batches against the suites of Great Expectations, beside the query."""
