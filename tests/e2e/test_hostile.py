@@ -37,7 +37,7 @@ from tests.streaming.captures import write_packets
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(600)]
 
-CONNECTIONS: Final = 8_000
+CONNECTIONS: Final = 4_000
 STARTED, FOUND = 150.0, 240.0
 WORKERS_MEBIBYTES: Final = 2_200
 """All of Spark's Python workers on two cores, pages that they share counted for each: 1,700 were measured."""
