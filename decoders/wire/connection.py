@@ -36,6 +36,16 @@ _OTHER = {
 _SEEN_ENDINGS = (Closing.FIN, Closing.RST)
 
 
+class Opening(NamedTuple):
+    """The client's SYN: its sequence number, and how many bytes it carries.
+
+    A SYN with bytes is one of TCP Fast Open (RFC 7413): the SYN-ACK may acknowledge any part of them.
+    """
+
+    sequence: int
+    size: int
+
+
 class ConnectionSnapshot(NamedTuple):
     """The state of a connection that can be offloaded, without its ledger.
 
@@ -57,8 +67,8 @@ class Connection:
     """Follows one connection from its first captured segment to its end.
 
     `ledger` counts its bytes, and adds them to the given ledger as well. `counted_held` is the part of `held`
-    that the tracker has counted, to bound memory. `initial_sequence` is the sequence number of the client's
-    SYN, None if it was not captured. `last_seen_at` is in nanoseconds since the epoch. With a key log TLS is
+    that the tracker has counted, to bound memory. `opening` is the client's SYN, None if neither it nor the
+    SYN-ACK was captured. `last_seen_at` is in nanoseconds since the epoch. With a key log TLS is
     decrypted.
     """
 
@@ -74,7 +84,7 @@ class Connection:
     ) -> None:
         self.client = client
         self.server = server
-        self.initial_sequence: int | None = None
+        self.opening: Opening | None = None
         self.last_seen_at = 0
         self._last_position = 0
         self.is_closed = False
@@ -97,22 +107,21 @@ class Connection:
 
     def open(self, segment: Segment) -> Record:
         """Return the record OPENED. The same segment must then be passed to `process`."""
-        self.initial_sequence = self.initial_sequence_in(segment)
-        mid_stream = self.initial_sequence is None
+        self.opening = self._opening_in(segment)
+        mid_stream = self.opening is None
         return self._recorder.opened(segment.captured_at, segment.position, mid_stream=mid_stream)
 
-    def initial_sequence_in(self, segment: Segment) -> int | None:
-        """Return the client's initial sequence number from a SYN or SYN-ACK, None for other segments."""
-        if not segment.flags & TcpFlag.SYN:
-            return None
-        if self._direction(segment) is Direction.TO_BROKER:
-            return segment.sequence
-        return (segment.acknowledgment - 1) % SEQUENCE_SPACE
+    def repeats(self, segment: Segment, opening: Opening | None) -> bool:
+        """Whether a SYN or SYN-ACK between the same sockets is of the connection that was opened so."""
+        found = self._opening_in(segment)
+        if found is None or opening is None:
+            return False
+        acknowledged = 0 if self._direction(segment) is Direction.TO_BROKER else opening.size
+        return (found.sequence - opening.sequence) % SEQUENCE_SPACE <= acknowledged
 
     def is_replaced_by(self, segment: Segment) -> bool:
         """Whether a segment opens another connection between the same sockets."""
-        initial = self.initial_sequence_in(segment)
-        return initial is not None and initial != self.initial_sequence
+        return bool(segment.flags & TcpFlag.SYN) and not self.repeats(segment, self.opening)
 
     def process(self, segment: Segment) -> Iterator[Record]:
         """Process the next segment of either direction."""
@@ -280,13 +289,21 @@ class Connection:
             self._decryption.close()
             self._decryption = None
 
+    def _opening_in(self, segment: Segment) -> Opening | None:
+        """Return the client's SYN, from itself or from the SYN-ACK, None for other segments."""
+        if not segment.flags & TcpFlag.SYN:
+            return None
+        if self._direction(segment) is Direction.TO_BROKER:
+            return Opening(segment.sequence, len(segment.payload) + segment.missing)
+        return Opening((segment.acknowledgment - 1) % SEQUENCE_SPACE, 0)
+
     def _direction(self, segment: Segment) -> Direction:
         return Direction.TO_BROKER if segment.source == self.client else Direction.TO_CLIENT
 
     def _is_early(self, segment: Segment) -> bool:
         """Whether the SYN or SYN-ACK that begins the stream of either direction is still to be captured."""
         opens_or_resets = segment.flags & (TcpFlag.SYN | TcpFlag.RST)
-        return self.initial_sequence is not None and not opens_or_resets and len(self._streams) < len(_OTHER)
+        return self.opening is not None and not opens_or_resets and len(self._streams) < len(_OTHER)
 
     def _take_early(self) -> Iterator[Record]:
         early, self._early = self._early, []
@@ -406,7 +423,7 @@ class Connection:
         from_start = bool(segment.flags & TcpFlag.SYN)
         self._streams[direction] = Stream(self.ledger, first_byte % SEQUENCE_SPACE)
         self._kafka.begin(direction, from_start=from_start)
-        if self.initial_sequence is not None and not from_start:
+        if self.opening is not None and not from_start:
             yield from self._kafka.record_missed_beginning(direction, segment.captured_at, segment.position)
 
     def _acknowledged_by(self, number: int) -> Acknowledged:

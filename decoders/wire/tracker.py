@@ -29,7 +29,7 @@ from decoders.retention import KEPT_FOR
 from decoders.schema.registry import Schemas
 from decoders.tls.key_log import KeyLog
 from decoders.wire.assembly import MAX_FRAME
-from decoders.wire.connection import Connection
+from decoders.wire.connection import Connection, Opening
 from decoders.wire.decryption import MAX_KEY_WAIT
 from decoders.wire.frame_detector import ExcludesClient, ExpectsResponse, FrameDetector
 from decoders.wire.ledger import Ledger, SkipReason
@@ -58,7 +58,7 @@ _Key = tuple[SocketAddress, SocketAddress]
 class _ClosedConnection(NamedTuple):
     """A closed connection, remembered for TIME_WAIT. `closed_at` is in nanoseconds since the epoch."""
 
-    initial_sequence: int | None
+    opening: Opening | None
     closed_at: int
 
 
@@ -277,14 +277,14 @@ class Tracker:
         if remembered is None:
             return False
         if segment.flags & TcpFlag.SYN:
-            return connection.initial_sequence_in(segment) == remembered.initial_sequence
+            return connection.repeats(segment, remembered.opening)
         return segment.captured_at - remembered.closed_at <= TIME_WAIT
 
     def _remember(self, connection: Connection, closed_at: int) -> None:
         key = connection.client, connection.server
         del self._open[key]
         self._notify_end(connection)
-        self._closed[key] = _ClosedConnection(connection.initial_sequence, closed_at)
+        self._closed[key] = _ClosedConnection(connection.opening, closed_at)
         self._closed.move_to_end(key)
         if len(self._closed) > self._max_connections:
             self._closed.popitem(last=False)

@@ -29,7 +29,7 @@ PERMANENT = {
     Connection: {
         "client",
         "server",
-        "initial_sequence",
+        "opening",
         "_recorder",
         "ledger",
         "_kafka",

@@ -22,6 +22,7 @@ from tests.decoders.wire.conversation import (
     TO_CLIENT,
     exchanges,
     metadata,
+    metadata_response,
     of_kind,
     prefixed,
 )
@@ -175,6 +176,33 @@ def test_a_syn_with_a_request() -> None:
     ]
     records = assert_equal(placed(packets), range(len(packets)))
     assert [record.kind for record in records] == [Kind.OPENED, Kind.REQUEST]
+
+
+@pytest.mark.parametrize("acknowledged", [0, 1, len(REQUEST)])
+@pytest.mark.parametrize("repeated", [0, 1])
+def test_a_syn_ack_that_acknowledges_what_the_syn_carries(acknowledged: int, repeated: int) -> None:
+    """Of TCP Fast Open (RFC 7413): the client sends again what the server has not taken."""
+    syn = SyntheticConnection(CLIENT, SERVER)._packet(TO_BROKER, 0, TcpFlag.SYN, REQUEST)
+    synthetic = SyntheticConnection(CLIENT, SERVER)
+    synthetic._packet(TO_BROKER, 0, TcpFlag.SYN, REQUEST[:acknowledged])
+    syn_ack = synthetic._packet(TO_CLIENT, 0, TcpFlag.SYN | TcpFlag.ACK)
+    packets = [syn, syn_ack, *[syn_ack] * repeated, *synthetic.acknowledged(0, TO_BROKER)]
+    packets += synthetic.sent(0, TO_BROKER, REQUEST[acknowledged:])
+    packets += synthetic.sent(0, TO_CLIENT, prefixed(metadata_response(1)))
+    packets += [*synthetic.finished(1, TO_BROKER), *synthetic.finished(1, TO_CLIENT)]
+    packets += [syn_ack] * repeated
+    records = assert_equal(placed(packets), range(len(packets)))
+    assert [record.kind for record in records] == [Kind.OPENED, Kind.REQUEST, Kind.RESPONSE, Kind.CLOSED]
+    assert closed(records) == [(Closing.FIN, TO_BROKER)]
+
+
+def test_behind_a_syn_with_a_request_another_connection_is_another() -> None:
+    """The benign twin: the SYN-ACK acknowledges more than the SYN had."""
+    synthetic = SyntheticConnection(CLIENT, SERVER)
+    syn = synthetic._packet(TO_BROKER, 0, TcpFlag.SYN, REQUEST)
+    others = SyntheticConnection(CLIENT, SERVER, initial_sequences=(len(REQUEST) + 1, 0)).opened(1)
+    records = assert_equal(placed([syn, others[SYN_ACK]]), range(2))
+    assert closed(records) == [(Closing.REPLACED, Direction.NONE)]
 
 
 def test_a_fin_with_a_request() -> None:
