@@ -21,10 +21,12 @@ REPORT_SECONDS = 10.0
 class Child(GuardedProcess):
     """One running `kipwatch` command. A context manager; leaving it ends the command."""
 
+    module = "kipwatch"
+
     def __init__(self, arguments: Sequence[str], log: Path, source: IO[bytes] | None = None) -> None:
         """Start the command with its output in `log` and its standard input from `source`."""
         self._name = f"kipwatch {arguments[0]}"
-        super().__init__([sys.executable, "-u", "-m", "kipwatch", *arguments], log, source, STOP_SECONDS)
+        super().__init__([sys.executable, "-u", "-m", self.module, *arguments], log, source, STOP_SECONDS)
 
     @property
     def process_id(self) -> int:

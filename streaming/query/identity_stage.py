@@ -6,7 +6,7 @@ Its key is the bucket of an identity. Reports of the previous stage pass through
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from pyspark.sql import Row
@@ -60,6 +60,8 @@ def _row(key: int, stepped: Stepped) -> Row:
 class IdentityProcessor(StatefulProcessor):
     """Judges the identities of one bucket. The bucket has a timer for as long as it has state."""
 
+    tick_interval: ClassVar[int] = TICK_INTERVAL
+
     def __init__(self, terms: Terms, table: str | None = None) -> None:
         self._terms = terms
         self._table = table
@@ -100,7 +102,7 @@ class IdentityProcessor(StatefulProcessor):
         now = timerValues.getCurrentProcessingTimeInMs()
         report = self._step.tick(bucket_of_key(key[0]), state, now)
         if len(state):
-            self._handle.registerTimer(now + TICK_INTERVAL)
+            self._handle.registerTimer(now + self.tick_interval)
             yield self._store(state, report)
         else:
             self._index.clear()
@@ -115,7 +117,7 @@ class IdentityProcessor(StatefulProcessor):
         stored = self._index.read()
         if stored is None:
             # Spread over the minute: otherwise the buckets of a first batch would all tick in one batch.
-            self._handle.registerTimer(now + TICK_INTERVAL - number * 997 % TICK_INTERVAL)
+            self._handle.registerTimer(now + self.tick_interval - number * 997 % self.tick_interval)
         state = unpack_identities(stored, self._pages.read)
         return self._store(state, self._step.process(number, state, claims))
 
