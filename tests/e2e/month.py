@@ -1,6 +1,6 @@
 """The traffic of a month in miniature.
 
-Its days are 24 hours of the capture's clock together: thirty of 48 minutes, or fewer that are longer. Most
+Its days are 24 hours of the capture's clock together: twelve of two hours, or more that are shorter. Most
 connections last for a moment, some for many days. Of both some break rules, the latter after days of obeying
 them.
 """
@@ -16,7 +16,7 @@ from decoders.wire.packet import Packet
 from tests.compatibility.week import BEGIN, DAY, ask, by_day, go_on, lasting, opened, sharing
 from tests.exchange import SECOND, Exchange
 
-DAYS: Final = int(os.environ.get("KIPWATCH_MONTH_DAYS", "30"))
+DAYS: Final = int(os.environ.get("KIPWATCH_MONTH_DAYS", "12"))
 """The days of the month, 12 or more."""
 SPAN: Final = 24 * 3600 * SECOND
 VISITORS, PERMANENT = 60, 5
