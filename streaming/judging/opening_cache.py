@@ -131,7 +131,7 @@ class OpeningCache:
         key = window.connection
         place = connections.place(key.id)
         # Most connections that end have done more than open: to look for an opening would be in vain.
-        if place == NOWHERE or window.statements[window.numbers[0]].kind is Kind.CLOSED:
+        if place == NOWHERE or not window.numbers or window.statements[window.numbers[0]].kind is Kind.CLOSED:
             return None
         row, layout = connections.row(place), connections.layout
         for begun in self._begun.get(kind_of(row, layout), ()):
