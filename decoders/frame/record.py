@@ -87,8 +87,9 @@ class Endpoint(str):
     @classmethod
     def of(cls, address: bytes, port: int) -> Endpoint:
         """Name a packed IPv4 (4 bytes) or IPv6 (16 bytes) address and a TCP port."""
-        text = str(ipaddress.ip_address(address))
-        return cls(f"[{text}]:{port}" if len(address) == 16 else f"{text}:{port}")
+        if len(address) == 4:
+            return cls("{}.{}.{}.{}:{}".format(*address, port))
+        return cls(f"[{ipaddress.ip_address(address)}]:{port}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,12 @@ class Connection:
             decrypts=key_log is not None,
         )
 
+    def continue_from(self, opened: Record, opening: Opening) -> None:
+        """Continue a connection that another tracker opened with a SYN. Its state must then be restored."""
+        self._recorder.continue_from(opened)
+        self.opening = opening
+        self.last_seen_at, self._last_position = opened.captured_at, opened.position
+
     def open(self, segment: Segment) -> Record:
         """Return the record OPENED. The same segment must then be passed to `process`."""
         self.opening = self._opening_in(segment)

@@ -54,12 +54,16 @@ class Recorder:
         )
         self._identity = self._latest
 
+    def continue_from(self, opened: Record) -> None:
+        """Continue a connection of which `opened` is the record OPENED."""
+        self._latest = self._identity = opened
+
     def opened(self, captured_at: int, position: int, *, mid_stream: bool) -> Record:
         """Make the record OPENED, which determines the ID of the connection."""
         sequence = self._next_sequence()
-        self._identity = dataclasses.replace(
-            self._identity, connection=_connection_id(self._identity, sequence)
-        )
+        shown = self._identity
+        identity = connection_id(shown.cluster, shown.client, shown.server, shown.run, sequence)
+        self._identity = dataclasses.replace(shown, connection=identity)
         flags = Flag.MID_STREAM if mid_stream else Flag.NONE
         return self._write(
             sequence, kind=Kind.OPENED, captured_at=captured_at, position=position, flags=flags
@@ -89,6 +93,7 @@ class Recorder:
         return self._latest
 
 
-def _connection_id(identity: Record, opening_sequence: int) -> bytes:
-    parts = (identity.cluster, identity.client, identity.server, str(identity.run), str(opening_sequence))
+def connection_id(cluster: str, client: str, server: str, run: int, opening_sequence: int) -> bytes:
+    """Return the ID of a connection, which its record OPENED determines."""
+    parts = (cluster, client, server, str(run), str(opening_sequence))
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).digest()

@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from decoders.codec.acknowledgement import expects_response as _expects_response
-from decoders.frame.record import Closing, Direction, Record
+from decoders.frame.record import Closing, Record
 from decoders.retention import KEPT_FOR
 from decoders.schema.registry import Schemas
 from decoders.tls.key_log import KeyLog
@@ -51,7 +51,7 @@ TIME_WAIT = 60 * 1_000_000_000
 
 OnEnd = Callable[[SocketAddress, SocketAddress, Ledger], None]
 """Called with the client, the server and the ledger of a connection that is no longer followed."""
-_Key = tuple[SocketAddress, SocketAddress]
+ConnectionKey = tuple[SocketAddress, SocketAddress]
 """Client and server."""
 
 
@@ -115,11 +115,11 @@ class Tracker:
         self._key_log_version = 0
         self._keyless = WaitingConnections(MAX_KEY_WAIT)
         """Connections that wait for their secrets."""
-        self._open: OrderedDict[_Key, Connection] = OrderedDict()
+        self._open: OrderedDict[ConnectionKey, Connection] = OrderedDict()
         """In the order of their latest segments."""
         self._waiting = WaitingConnections(MAX_WAIT)
         """Connections that wait for late packets."""
-        self._closed: OrderedDict[_Key, _ClosedConnection] = OrderedDict()
+        self._closed: OrderedDict[ConnectionKey, _ClosedConnection] = OrderedDict()
 
     @property
     def connections(self) -> Collection[Connection]:
@@ -185,16 +185,45 @@ class Tracker:
         if self.held > self._max_held:
             yield from self._evict_heaviest(segment)
 
-    def end(
-        self, connection: Connection, closing: Closing, closer: Direction, captured_at: int, position: int
-    ) -> Record:
-        """Close a connection whose end was captured, after another tracker processed its packets.
+    def adopt(
+        self, client: SocketAddress, server: SocketAddress, opening: Opening, opened: Record
+    ) -> Connection:
+        """Follow a connection that another tracker opened with a SYN. Its state must then be restored."""
+        ledger = self.port_ledgers.get(server.port, self.ledger)
+        connection = Connection(self._run, self._detector, ledger, client, server)
+        connection.continue_from(opened, opening)
+        self._open[client, server] = connection
+        return connection
 
-        `closer` is the direction that was closed first. Returns the record CLOSED.
-        """
-        record = connection.end(closing, closer, captured_at, position)
+    def end(self, connection: Connection, captured_at: int) -> None:
+        """Close a connection whose end was captured, after another tracker processed its packets."""
+        connection.is_closed = True
         self._remember(connection, captured_at)
-        return record
+
+    def remember(
+        self, client: SocketAddress, server: SocketAddress, opening: Opening | None, closed_at: int
+    ) -> None:
+        """Remember a connection that is closed, and is not followed any more."""
+        key = client, server
+        self._closed[key] = _ClosedConnection(opening, closed_at)
+        self._closed.move_to_end(key)
+        if len(self._closed) > self._max_connections:
+            self._closed.popitem(last=False)
+
+    @property
+    def remembered(self) -> Collection[ConnectionKey]:
+        """The sockets of the closed connections that are remembered, the one that ended first first."""
+        return self._closed.keys()
+
+    @property
+    def notifies_ends(self) -> bool:
+        """Whether somebody is called when a connection is no longer followed."""
+        return self._on_end is not None
+
+    @property
+    def run(self) -> Run:
+        """What all records share."""
+        return self._run
 
     def _note(self, connection: Connection, segment: Segment) -> None:
         """Note what a connection holds, whether it waits, and whether it was closed when `segment` came."""
@@ -260,7 +289,7 @@ class Tracker:
         self.ledger.capture(len(segment.payload))
         self.ledger.skip(reason, len(segment.payload))
 
-    def _orient(self, segment: Segment) -> _Key | SkipReason:
+    def _orient(self, segment: Segment) -> ConnectionKey | SkipReason:
         forth, back = (segment.source, segment.destination), (segment.destination, segment.source)
         to_watched, from_watched = (address.port in self._ports for address in back)
         if to_watched != from_watched:
@@ -281,13 +310,9 @@ class Tracker:
         return segment.captured_at - remembered.closed_at <= TIME_WAIT
 
     def _remember(self, connection: Connection, closed_at: int) -> None:
-        key = connection.client, connection.server
-        del self._open[key]
+        del self._open[connection.client, connection.server]
         self._notify_end(connection)
-        self._closed[key] = _ClosedConnection(connection.opening, closed_at)
-        self._closed.move_to_end(key)
-        if len(self._closed) > self._max_connections:
-            self._closed.popitem(last=False)
+        self.remember(connection.client, connection.server, connection.opening, closed_at)
 
     def _close(self, connection: Connection, closing: Closing, segment: Segment) -> Iterator[Record]:
         """Close a connection for another reason than its own segments, when `segment` is captured."""

@@ -25,7 +25,10 @@ OUT_OF_SLOTS: Final = 4
 """The packet must be processed again, after the rows for frames, the bytes for frames or the flow's ring of
 requests in flight has grown."""
 CLOSES: Final = 5
-"""The packet ends its connection, of which all other packets are processed to their end."""
+"""The packet ends its connection, of which all other packets are processed to their end. The fast path does
+not stop for it."""
+OUT_OF_FLOWS: Final = 6
+"""The packet must be processed again, after flows were made ready."""
 
 TOTALS = np.dtype(
     [
@@ -40,6 +43,10 @@ TOTALS = np.dtype(
         ("tcp", np.int64),
         ("other_port", np.int64),
         ("unnumbered", np.int64),
+        ("open", np.int64),
+        ("max_open", np.int64),
+        ("ready", np.int64),
+        ("changes", np.int64),
     ]
 )
 """Totals of all flows.
@@ -47,6 +54,8 @@ TOTALS = np.dtype(
 `held` is the memory, in bytes, that all connections hold, offloaded or not. No open connection was last seen
 before `earliest`, and a packet captured after `waits_until` makes a connection give up a wait; both are in
 nanoseconds since the epoch. `unnumbered` is the number of connections of which no packet has a socket pair.
+`open` connections are open, and below `max_open` a SYN opens another one without the scalar tracker. `ready`
+flows are ready, and `changes` rows of the table of changes are used.
 """
 PORT_BYTES = np.dtype(BYTE_COUNTS)
 """Bytes of the flows to one port. The first row is for ports that are not named."""
@@ -62,6 +71,19 @@ LIMITS = np.dtype(
     ]
 )
 """The constants of these names in the scalar code."""
+CHANGE = np.dtype(
+    [
+        ("row", np.int64),
+        ("pair", np.int64),
+        ("flow", np.int64),
+        ("sequence", np.int64),
+        ("initial_sequence", np.int64),
+        ("closing", np.uint8),
+        ("closer", np.int8),
+    ]
+)
+"""A connection that a packet opened (`closing` is 0) or closed: the row of the packet, the socket pair, the
+flow, and the number of the record. `closer` is the direction that was closed first."""
 PACKET = np.dtype(
     [
         (name, np.int64)
@@ -93,6 +115,11 @@ class FastPathState(NamedTuple):
     dtype PORT_BYTES and a row for each watched port. `tls` has the records of flows that are decrypted.
     `limits`, `totals`, `packet` and the drafts have one row each, with the dtypes LIMITS, TOTALS, PACKET,
     FLOW, STREAM and TOTALS.
+
+    `latest_syn_of_pair` (int64) is what `FlowTable` says of it. `watched` says of each port whether it is
+    watched, and `port_rows` which row of `ports` it has. `opened_flow` and `opened_stream` are the state of a
+    connection of which only the SYN was captured. `ready` has dtype READY, and `changes` dtype CHANGE and a
+    row for each packet of the batch, or more.
     """
 
     data: Any
@@ -110,6 +137,13 @@ class FastPathState(NamedTuple):
     frames: FrameColumns
     totals: Any
     ports: Any
+    latest_syn_of_pair: Any
+    watched: Any
+    port_rows: Any
+    opened_flow: Any
+    opened_stream: Any
+    ready: Any
+    changes: Any
     tls: TlsWindow
     packet: Any
     flow_draft: Any

@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 from numpy.typing import NDArray
 
-from decoders.frame.record import Direction, Kind, Record
-from decoders.wire.columnar.flows import Flows
+from decoders.frame.record import Closing, Kind, Record
+from decoders.wire.columnar.flows import NO_SYN, Flows
 from decoders.wire.columnar.frames import FrameBatchBuilder
-from decoders.wire.columnar.offload import offload, restore, settle
+from decoders.wire.columnar.offload import offload, restore
 from decoders.wire.connection import Connection
-from decoders.wire.tracker import Tracker
+from decoders.wire.tracker import ConnectionKey, Tracker
 
 NO_FLOW = -1
 CLOSED = -2
 """Instead of a flow: the connection of the socket pair is closed, and no other one was opened, unless by a
 packet that has no pair."""
+UNKNOWN_SYN = -2
+"""Instead of an initial sequence number: the scalar tracker knows it."""
+_REMEMBERED = (Closing.FIN, Closing.RST)
+"""The endings after which a tracker remembers a connection."""
 
 
 class FlowTable:
     """A flow for every open connection of a tracker.
 
     `flow_of_pair` (int64) holds the flow of each numbered socket pair, CLOSED if its connection is closed,
-    NO_FLOW where it is not known. `unnumbered` holds the flows that have no pair, because only the
-    scalar tracker parses the packets of their connections.
+    NO_FLOW where it is not known. `latest_syn_of_pair` (int64) is NO_SYN if no connection of the pair is
+    remembered as closed. Else it holds the initial sequence number of the latest one in its lower 32 bits,
+    and above them whether the lower socket was the client; or it is UNKNOWN_SYN. `unnumbered` holds the flows
+    that have no pair, because only the scalar tracker parses the packets of their connections.
     """
 
     def __init__(self, tracker: Tracker) -> None:
         self.flows = Flows()
         self.flow_of_pair = np.empty(0, np.int64)
+        self.latest_syn_of_pair = np.empty(0, np.int64)
         self.unnumbered: set[int] = set()
+        self._unpaired: deque[ConnectionKey] = deque()
+        """Connections that are remembered as closed, and of which no pair may be known."""
         self._tracker = tracker
         self._port_rows = {port: row for row, port in enumerate(tracker.port_ledgers, 1)}
         self._flow_of_id: dict[bytes, int] = {}
@@ -50,6 +61,7 @@ class FlowTable:
         if pairs > len(self.flow_of_pair):
             more = np.full(2 * pairs - len(self.flow_of_pair), NO_FLOW, np.int64)
             self.flow_of_pair = np.concatenate((self.flow_of_pair, more))
+            self.latest_syn_of_pair = np.concatenate((self.latest_syn_of_pair, np.full_like(more, NO_SYN)))
         streams = self.flows.streams
         begun = np.argwhere(streams["filled"] > 0)
         rows = streams[begun[:, 0], begun[:, 1]]
@@ -63,7 +75,21 @@ class FlowTable:
     def forget_pairs(self) -> None:
         """Drop the numbers of all socket pairs, before they are numbered anew."""
         self.flow_of_pair = np.empty(0, np.int64)
+        self.latest_syn_of_pair = np.empty(0, np.int64)
         self._pair_of_flow.clear()
+        self._unpaired = deque(self._tracker.remembered)
+
+    @property
+    def open(self) -> int:
+        """How many connections are open."""
+        return len(self._flow_of_id)
+
+    @property
+    def knows_all_pairs(self) -> bool:
+        """Whether the pairs of all connections are known, those that are open and those remembered."""
+        while self._unpaired and self._unpaired[0] not in self._tracker.remembered:
+            self._unpaired.popleft()
+        return not self._unpaired and len(self._pair_of_flow) == len(self._flow_of_id)
 
     def openings(self) -> list[Record]:
         """Return the records that opened the connections, by flow: the same list until another one opens."""
@@ -85,7 +111,7 @@ class FlowTable:
             self._open(record)
         flow = self._flow_of_id[record.connection]
         if record.kind is Kind.CLOSED:
-            self._close(record.connection, flow)
+            self._close(record, flow)
         return flow
 
     def link(self, pair: int, flow: int) -> bool:
@@ -115,13 +141,27 @@ class FlowTable:
         if self.flows.states[flow]["offloaded"]:
             restore(self.flows, flow, connection, data)
 
-    def settle(self, flow: int, direction: int) -> tuple[Connection, Direction]:
-        """Return the connection of a flow that ends in a direction, and the direction that was closed first.
+    def connection(self, flow: int) -> Connection:
+        """Return the connection of a flow."""
+        return self._connections[flow]
 
-        Only the connection's ledger is up to date.
-        """
-        connection = self._connections[flow]
-        return connection, settle(self.flows, flow, direction, connection)
+    def opening(self, flow: int) -> Record:
+        """Return the record that opened a flow's connection."""
+        return self._openings[flow]
+
+    def adopt(self, flow: int, connection: Connection) -> None:
+        """Set the connection of a flow that compiled code has opened."""
+        self._connections[flow] = connection
+
+    def note_opened(self, flow: int, pair: int, opening: Record) -> None:
+        """Note a connection that compiled code has opened."""
+        self._pair_of_flow[flow] = pair
+        self._note_opening(flow, opening)
+
+    def note_closed(self, flow: int, identity: bytes) -> None:
+        """Note that compiled code has closed a connection. Its flow must then be released."""
+        del self._flow_of_id[identity], self._pair_of_flow[flow]
+        self._connections.pop(flow, None)
 
     def offload(self, connection: Connection, lower_is_client: bool, builder: FrameBatchBuilder) -> None:
         """Copy the state of a connection to its flow, if it can be offloaded."""
@@ -145,16 +185,24 @@ class FlowTable:
             self._ordered_until = int(states[flow]["last_packet"])
 
     def _open(self, opening: Record) -> None:
-        flow = self.flows.acquire()
+        self._note_opening(self.flows.acquire(), opening)
+
+    def _note_opening(self, flow: int, opening: Record) -> None:
         self._flow_of_id[opening.connection] = flow
-        self._openings[flow : flow + 1] = [opening]
+        # Flows that are ready are not in use so far, and have any record.
+        self._openings += [opening] * (flow + 1 - len(self._openings))
+        self._openings[flow] = opening
         self._has_opened = True
 
-    def _close(self, identity: bytes, flow: int) -> None:
-        del self._flow_of_id[identity]
+    def _close(self, record: Record, flow: int) -> None:
+        del self._flow_of_id[record.connection]
         self.flows.release(flow)
-        self._connections.pop(flow, None)
+        connection = self._connections.pop(flow, None)
         self.unnumbered.discard(flow)
         pair = self._pair_of_flow.pop(flow, None)
         if pair is not None:
             self.flow_of_pair[pair] = CLOSED
+            if record.closing in _REMEMBERED:
+                self.latest_syn_of_pair[pair] = UNKNOWN_SYN
+        elif connection is not None and record.closing in _REMEMBERED:
+            self._unpaired.append((connection.client, connection.server))

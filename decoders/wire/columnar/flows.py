@@ -21,7 +21,10 @@ TO_BROKER, TO_CLIENT = 0, 1
 """The two columns of `Flows.streams`."""
 NOBODY = -1
 """The closer of a flow of which no side has sent a FIN."""
+NO_SYN = -1
 _MIN_FLOWS = 64
+READY = np.dtype([("flow", np.int64), ("ring", np.int64)])
+"""A flow for a connection that is opened by the fast path, and a ring of MIN_SLOTS for it."""
 
 BYTE_COUNTS = [
     (name, np.int64)
@@ -57,6 +60,7 @@ FLOW = np.dtype(
         ("turn", np.uint8),
         ("closer", np.int8),
         ("closer_had", np.int64),
+        ("initial_sequence", np.int64),
         ("ring", np.int64),
         ("ring_size", np.int64),
         ("first_in_flight", np.int64),
@@ -77,7 +81,8 @@ FLOW = np.dtype(
 
 `last_packet` is the number of the latest packet, `held` is `Connection.held`, `turn` is a `Turn`, `port` is
 the row in which bytes of the server's port are counted. `closer` is the direction that was closed by a FIN,
-NOBODY if none was, and `closer_had` the offset up to which its sender had received the other one. The byte
+NOBODY if none was, and `closer_had` the offset up to which its sender had received the other one.
+`initial_sequence` is the sequence number of the client's SYN, NO_SYN if that was not captured. The byte
 counts begin at 0 when the flow is offloaded.
 
 The flow has `in_flight` requests in flight, in slots of its ring from number `first_in_flight` on. The slot
@@ -115,13 +120,16 @@ which `held` bytes were captured.
 class Flows:
     """All flows, by number: `states` has dtype FLOW and shape (n,), `streams` dtype STREAM and shape (n, 2).
 
-    The number of a released flow is reused only in the next batch.
+    The number of a released flow is reused only in the next batch. The first `ready_count` rows of `ready`
+    have dtype READY.
     """
 
     def __init__(self) -> None:
         self.states = np.zeros(_MIN_FLOWS, FLOW)
         self.streams = np.zeros((_MIN_FLOWS, 2), STREAM)
         self.rings = InFlightRings()
+        self.ready = np.zeros(_MIN_FLOWS, READY)
+        self.ready_count = 0
         self._used = 0
         self._free: list[int] = []
         self._released: list[int] = []
@@ -144,6 +152,25 @@ class Flows:
             self.streams = _doubled(self.streams)
         self._used += 1
         return self._used - 1
+
+    def make_ready(self, count: int) -> None:
+        """Make at least `count` flows ready."""
+        missing = count - self.ready_count
+        if missing <= 0:
+            return
+        made = [(self.acquire(), self.rings.acquire(MIN_SLOTS)) for _ in range(missing)]
+        self.ready = np.concatenate((self.ready[: self.ready_count], np.array(made, READY)))
+        self.ready_count = count
+
+    def release_all(self, flows: list[int]) -> None:
+        """Clear flows whose connections are closed."""
+        for ring, size in zip(
+            *(self.states[name][flows].tolist() for name in ("ring", "ring_size")), strict=True
+        ):
+            self.rings.release(ring, size)
+        self.states[flows] = np.zeros((), FLOW)
+        self.streams[flows] = np.zeros((), STREAM)
+        self._released += flows
 
     def release(self, flow: int) -> None:
         """Clear a flow whose connection is closed."""

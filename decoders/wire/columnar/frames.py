@@ -135,14 +135,17 @@ class FrameBatch:
 
 
 class FrameBatchBuilder:
-    """Builds a `FrameBatch`. The first `rows` rows of `columns` and `top` bytes of `data` are used."""
+    """Builds a `FrameBatch`. The first `rows` rows of `columns` and `top` bytes of `data` are used.
+
+    `events` are the records of other kinds than frames.
+    """
 
     def __init__(self, data: NDArray[np.uint8], top: int, rows: int) -> None:
         self.data = data
         self.columns = FrameColumns.empty(rows)
         self.top = top
         self.rows = 0
-        self._events: list[Record] = []
+        self.events: list[Record] = []
 
     @classmethod
     def for_packets(cls, packets: PacketBatch) -> FrameBatchBuilder:
@@ -186,7 +189,7 @@ class FrameBatchBuilder:
     def add(self, record: Record, connection: int) -> None:
         """Append a record that the scalar tracker made, of the connection with this number."""
         if record.kind not in _FRAME_KINDS:
-            self._events.append(record)
+            self.events.append(record)
             return
         if self.rows == len(self.columns.sequences):
             self.grow_rows()
@@ -213,4 +216,4 @@ class FrameBatchBuilder:
 
     def build(self, openings: list[Record]) -> FrameBatch:
         """Return the batch; `openings` holds the OPENED record of each connection number."""
-        return FrameBatch(self.data, self.columns.first(self.rows), self._events, openings)
+        return FrameBatch(self.data, self.columns.first(self.rows), self.events, openings)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from decoders.codec.columnar.memory import int16, int32, wide
 from decoders.compilation import compiled, inlined
 from decoders.wire.assembly import PREFIX
 from decoders.wire.columnar.fast_path import CLOSES, DONE, SLOW_PATH, FastPathState
-from decoders.wire.columnar.flow_table import CLOSED
-from decoders.wire.columnar.flows import NOBODY, TO_BROKER, TO_CLIENT, UNSET
+from decoders.wire.columnar.flows import TO_BROKER, TO_CLIENT, UNSET
 from decoders.wire.columnar.framing import cut_frames, skip_hole
+from decoders.wire.columnar.lifecycle import OPENS_OR_CLOSES, close, open_or_close, process_without_flow
 from decoders.wire.columnar.sequence_numbers import distance
 from decoders.wire.columnar.socket_pairs import NO_SEGMENT, UNWATCHED
 from decoders.wire.columnar.tls_framing import read_records
@@ -19,9 +19,7 @@ from decoders.wire.framing import OPENING
 from decoders.wire.segment import TcpFlag
 from decoders.wire.stream import SEQUENCE_SPACE
 
-_SYN, _ACK = int(TcpFlag.SYN), int(TcpFlag.ACK)
-_FIN, _RST = int(TcpFlag.FIN), int(TcpFlag.RST)
-_OPENS_OR_CLOSES: Final = int(TcpFlag.SYN | TcpFlag.FIN | TcpFlag.RST)
+_ACK = int(TcpFlag.ACK)
 
 
 @compiled(None)
@@ -40,11 +38,15 @@ def run_fast_path(state: FastPathState, row: int) -> tuple[int, int]:
                 _skip_other_port(state, row)
             else:
                 packet.row, packet.flow = row, state.flow_of_pair[pair] if pair >= 0 else -1
-                is_offloaded = packet.flow >= 0 and state.flows[packet.flow].offloaded
-                if is_offloaded:
+                if packet.flow < 0:
+                    status = process_without_flow(state, row, pair)
+                elif state.flows[packet.flow].offloaded:
                     status = _process_segment(state, row)
                 else:
-                    status = _skip_after_close(state, row) if packet.flow == CLOSED else SLOW_PATH
+                    status = SLOW_PATH
+                if status == CLOSES:
+                    close(state, row, pair)
+                    status = DONE
         if status != DONE:
             return status, row
         row += 1
@@ -61,10 +63,10 @@ def _process_segment(state: FastPathState, row: int) -> int:
         state.streams[packet.flow, packet.direction],
         state.streams[packet.flow, 1 - packet.direction],
     )
-    if flow.awaits_syn_ack or segments.flags[row] & _OPENS_OR_CLOSES:
+    if flow.awaits_syn_ack or segments.flags[row] & OPENS_OR_CLOSES:
         if flow.is_tls:
             return SLOW_PATH
-        status = _open_or_close(state, row)
+        status = open_or_close(state, row)
         if status != DONE:
             return status
     # The FIN has a sequence number of its own.
@@ -89,63 +91,6 @@ def _process_segment(state: FastPathState, row: int) -> int:
     port.captured += end - at
     port.duplicate += repeated
     totals.tcp += 1
-    return DONE
-
-
-@inlined
-def _open_or_close(state: FastPathState, row: int) -> int:
-    """Process what a segment without payload opens or closes. Returns DONE, CLOSES or SLOW_PATH.
-
-    It may be the SYN-ACK that responds to the SYN, the FIN of either side, and a RST.
-    """
-    segments, packet = state.segments, state.packet[0]
-    flow, flags = state.flows[packet.flow], segments.flags[row] & (_OPENS_OR_CLOSES | _ACK)
-    stream, other = (
-        state.streams[packet.flow, packet.direction],
-        state.streams[packet.flow, 1 - packet.direction],
-    )
-    if segments.starts[row] < segments.ends[row] or segments.missing[row]:
-        return SLOW_PATH
-    acknowledged = distance(segments.acknowledgments[row], other.next_sequence)
-    if flow.awaits_syn_ack:
-        if packet.direction == TO_BROKER or flags != _SYN | _ACK or acknowledged != 0:
-            return SLOW_PATH
-        flow.awaits_syn_ack = False
-        stream.next_sequence = (segments.sequences[row] + 1) & (SEQUENCE_SPACE - 1)
-        return DONE
-    ahead = distance(segments.sequences[row], stream.next_sequence)
-    if flow.closer == NOBODY and flags == _FIN | _ACK and ahead == 0 and acknowledged <= 0:
-        flow.closer, flow.closer_had = packet.direction, other.next + acknowledged
-        return DONE
-    return CLOSES if _is_end(state, flags, ahead, acknowledged) else SLOW_PATH
-
-
-@inlined
-def _is_end(state: FastPathState, flags: Any, ahead: Any, acknowledged: Any) -> Any:
-    """Whether a segment ends a connection of which nothing is left to process."""
-    packet = state.packet[0]
-    flow, streams = state.flows[packet.flow], state.streams[packet.flow]
-    for direction in (TO_BROKER, TO_CLIENT):
-        if streams[direction].size != UNSET or streams[direction].prefix_length:
-            return False
-    # The FIN has a sequence number of its own.
-    own_fin, other_fin = flow.closer == packet.direction, flow.closer == 1 - packet.direction
-    if flow.is_opaque or acknowledged > other_fin:
-        return False
-    if flags == _FIN | _ACK:
-        return other_fin and ahead == 0 and flow.closer_had <= streams[packet.direction].next
-    return flags == _RST | _ACK and ahead <= own_fin
-
-
-@inlined
-def _skip_after_close(state: FastPathState, row: int) -> int:
-    """Count a segment without payload that follows the end of its connection."""
-    segments = state.segments
-    if segments.flags[row] & _SYN or segments.starts[row] < segments.ends[row] or segments.missing[row]:
-        return SLOW_PATH
-    if state.totals[0].unnumbered:
-        return SLOW_PATH
-    state.totals[0].tcp += 1
     return DONE
 
 

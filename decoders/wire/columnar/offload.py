@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from decoders.frame.record import NO_RECORD, Direction
 from decoders.wire.assembly import AssemblySnapshot
-from decoders.wire.columnar.flows import BYTE_COUNTS, NOBODY, UNSET, Flows
-from decoders.wire.columnar.in_flight import slots_of_ring
+from decoders.wire.columnar.flows import BYTE_COUNTS, FLOW, NO_SYN, NOBODY, STREAM, UNSET, Flows
+from decoders.wire.columnar.in_flight import ring_size, slots_of_ring
 from decoders.wire.connection import Connection, ConnectionSnapshot
 from decoders.wire.decryption import RecordsSnapshot
 from decoders.wire.kafka_layer import ApiVersionsResponse, KafkaLayerSnapshot
 from decoders.wire.ledger import Ledger, SkipReason
-from decoders.wire.pairing import RequestInFlight, RequestsInFlightSnapshot, Turn
+from decoders.wire.pairing import RequestInFlight, RequestsInFlight, RequestsInFlightSnapshot, Turn
 from decoders.wire.stream import StreamSnapshot
 
 _DIRECTIONS = (Direction.TO_BROKER, Direction.TO_CLIENT)
@@ -61,6 +61,7 @@ def offload(
         api_versions.awaited_alone,
         in_flight.turn,
         *_closer(snapshot),
+        NO_SYN if connection.opening is None else connection.opening.sequence,
         *_fill_ring(flows, in_flight),
         in_flight.last_before_loss,
         api_versions.end,
@@ -80,6 +81,21 @@ def offload(
         flows.streams[flow, column] = (*row, *place)
         assembled.append(frame.captured if frame and frame.size is not None else b"")
     return assembled
+
+
+def opened() -> tuple[NDArray[np.void], NDArray[np.void]]:
+    """Return the state of a connection of which only the SYN was captured, and that of its streams.
+
+    Both have shape (1,). What the SYN says is 0 in them, and they name no ring.
+    """
+    state, stream = np.zeros(1, FLOW), np.zeros(1, STREAM)
+    in_flight = RequestsInFlight().snapshot()
+    state["offloaded"] = state["awaits_syn_ack"] = state["is_opening"] = True
+    state["ids_repeat"], state["in_order"] = in_flight.ids_repeat, in_flight.in_order
+    state["turn"], state["last_before_loss"] = in_flight.turn, in_flight.last_before_loss
+    state["closer"], state["api_versions_end"], state["ring_size"] = NOBODY, UNSET, ring_size(0)
+    stream["size"] = UNSET
+    return state, stream
 
 
 def _closer(snapshot: ConnectionSnapshot) -> tuple[int, int]:
@@ -154,14 +170,10 @@ def _records(state: dict[str, Any], rows: dict[Direction, np.void]) -> RecordsSn
     return RecordsSnapshot(numbers, held, state["explicit_nonce"], state["hides_type"])
 
 
-def settle(flows: Flows, flow: int, direction: int, connection: Connection) -> Direction:
-    """Count what a flow counted for its connection, which ends in a direction.
-
-    Returns the direction that was closed first.
-    """
+def settle(flows: Flows, flow: int, connection: Connection) -> None:
+    """Count what a flow counted for its connection, which has ended."""
     state = dict(zip(flows.states.dtype.names or (), flows.states[flow].item(), strict=True))
     _count(connection.ledger, state)
-    return _DIRECTIONS[direction if state["closer"] == NOBODY else state["closer"]]
 
 
 def _count(ledger: Ledger, counted: dict[str, Any]) -> None:

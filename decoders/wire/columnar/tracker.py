@@ -14,16 +14,17 @@ from itertools import dropwhile
 import numpy as np
 
 from decoders.codec.columnar.acknowledgement import produce_layouts
-from decoders.frame.record import Closing, Record
+from decoders.frame.record import Record
 from decoders.retention import KEPT_FOR
 from decoders.schema.registry import Schemas
 from decoders.tls.key_log import KeyLog
 from decoders.wire.assembly import MAX_FRAME
 from decoders.wire.columnar.fast_path import (
-    CLOSES,
+    CHANGE,
     DONE,
     LIMITS,
     OUT_OF_BYTES,
+    OUT_OF_FLOWS,
     OUT_OF_ROWS,
     OUT_OF_SLOTS,
     PACKET,
@@ -35,6 +36,8 @@ from decoders.wire.columnar.flow_table import FlowTable
 from decoders.wire.columnar.flows import FLOW, STREAM
 from decoders.wire.columnar.frames import FrameBatch, FrameBatchBuilder
 from decoders.wire.columnar.kernel import run_fast_path
+from decoders.wire.columnar.lazy_connections import LazyConnections
+from decoders.wire.columnar.offload import opened
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.segments import read_segments
 from decoders.wire.columnar.socket_pairs import NO_PAIR, NO_SEGMENT, SocketPairs
@@ -51,6 +54,8 @@ from decoders.wire.tracker import MAX_CONNECTIONS, MAX_HELD, OnEnd, Tracker
 _LATEST_TIME = np.iinfo(np.int64).max
 MAX_PAIRS = 1 << 20
 """Socket pairs are numbered anew when there are more: most of their connections are closed by then."""
+_FLOWS_MADE_READY = 1024
+_OPENS = int(TcpFlag.SYN | TcpFlag.ACK)
 
 
 class ColumnarTracker:
@@ -108,7 +113,14 @@ class ColumnarTracker:
         self._known_apis = np.zeros(1 << 16, np.bool_)
         self._known_apis[[api.key for api in schemas.apis]] = True
         self._flow_table = FlowTable(self._tracker)
+        self._lazy = LazyConnections(self._tracker, self._flow_table)
         self._decrypts = key_log is not None
+        self._opens = key_log is None and excludes_client is None
+        """Whether a connection is ordinary from its SYN on."""
+        self._port_rows = np.zeros(1 << 16, np.int64)
+        self._port_rows[list(self._tracker.port_ledgers)] = range(1, 1 + len(self._tracker.port_ledgers))
+        self._opened_flow, self._opened_stream = opened()
+        self._changes = np.zeros(0, CHANGE)
         self._tls = TlsAhead(self._flow_table)
         self._packets = PacketBatch.of([])
         self._segments = read_segments(self._packets)
@@ -128,6 +140,7 @@ class ColumnarTracker:
     @property
     def connections(self) -> Collection[Connection]:
         """The open connections. Their attributes are up to date only after `finish`."""
+        self._lazy.adopt_all()
         return self._tracker.connections
 
     def feed(self, packets: PacketBatch) -> FrameBatch:
@@ -155,6 +168,7 @@ class ColumnarTracker:
         while True:
             status, row = run_fast_path(self._fast_path_state(), row)
             self._builder.rows, self._builder.top = self._totals["rows"][0], self._totals["top"][0]
+            self._add_changes()
             if status == DONE:
                 break
             if status == OUT_OF_ROWS:
@@ -163,16 +177,15 @@ class ColumnarTracker:
                 self._builder.grow_data()
             elif status == OUT_OF_SLOTS:
                 self._flow_table.flows.grow_ring(int(self._drafts[0]["flow"][0]))
-            elif status == CLOSES:
-                self._close(row)
-                row += 1
+            elif status == OUT_OF_FLOWS:
+                self._flow_table.flows.make_ready(_FLOWS_MADE_READY)
             elif self._run_slow_path(row):
                 row = self._stay_on_slow_path(row + 1, end)
 
     def finish(self) -> FrameBatch:
         """Return what is still held at the end of the source. Open connections get no CLOSED record."""
         self._begin_batch(PacketBatch.of([]))
-        self._flow_table.restore_order()
+        self._restore_order()
         self._restore_all()
         self._add_records(self._tracker.finish())
         return self._end_batch()
@@ -185,6 +198,7 @@ class ColumnarTracker:
     def _begin_batch(self, packets: PacketBatch) -> None:
         if self._socket_pairs.count > MAX_PAIRS:
             self._socket_pairs = SocketPairs(self._watched)
+            self._lazy.adopt_all()
             self._flow_table.forget_pairs()
         self._packets = packets
         self._segments = read_segments(packets)
@@ -192,6 +206,11 @@ class ColumnarTracker:
         self._count_skipped_packets()
         previous, self._builder = self._builder, FrameBatchBuilder.for_packets(packets)
         self._flow_table.begin_batch(self._socket_pairs.count, previous, self._builder)
+        if len(self._changes) < packets.size:
+            self._changes = np.zeros(2 * packets.size, CHANGE)
+        if self._opens:
+            begun = int(np.count_nonzero(self._segments.flags & _OPENS == TcpFlag.SYN))
+            self._flow_table.flows.make_ready(min(begun, self._max_connections - self._flow_table.open))
         if self._decrypts:
             self._tls.begin_batch(packets.size)
 
@@ -238,6 +257,9 @@ class ColumnarTracker:
         self._totals["rows"], self._totals["top"] = self._builder.rows, self._builder.top
         self._totals["unnumbered"] = len(self._flow_table.unnumbered)
         flows = self._flow_table.flows
+        may_open = self._opens and self._flow_table.knows_all_pairs
+        self._totals["open"], self._totals["ready"] = self._flow_table.open, flows.ready_count
+        self._totals["max_open"] = self._max_connections if may_open else 0
         return FastPathState(
             self._builder.data,
             self._packets.captured_at,
@@ -254,9 +276,24 @@ class ColumnarTracker:
             self._builder.columns,
             self._totals,
             self._port_bytes,
+            self._flow_table.latest_syn_of_pair,
+            self._watched,
+            self._port_rows,
+            self._opened_flow,
+            self._opened_stream,
+            flows.ready,
+            self._changes,
             self._tls.window,
             *self._drafts,
         )
+
+    def _add_changes(self) -> None:
+        """Add the records of connections that the fast path has opened and closed."""
+        self._flow_table.flows.ready_count = int(self._totals["ready"][0])
+        count = self._take_total("changes")
+        if count:
+            changes = self._changes[:count]
+            self._builder.events += self._lazy.records_of(changes, self._packets, self._segments)
 
     def _run_slow_path(self, row: int) -> bool:
         """Process a packet with the scalar tracker. Returns False if it belongs to a flow not linked so far.
@@ -266,6 +303,7 @@ class ColumnarTracker:
         segment = read_segment(self._packets.packet(row))
         assert isinstance(segment, Segment)
         pair = int(self._pairs[row])
+        self._lazy.adopt(segment)
         connection = self._tracker.find(segment)
         if connection is not None:
             if pair >= 0 and self._flow_table.link(pair, self._flow_table.flow_of(connection)):
@@ -292,21 +330,15 @@ class ColumnarTracker:
         self._tls.restore(self._flow_table.flow_of(connection))
         self._flow_table.restore(connection, self._builder.data)
 
+    def _restore_order(self) -> None:
+        self._lazy.adopt_all()
+        self._flow_table.restore_order()
+
     def _restore_all(self) -> None:
         for connection in self._tracker.connections:
             # The one that a segment opens has no flow before the segment is processed.
             if self._flow_table.has_flow(connection):
                 self._restore(connection)
-
-    def _close(self, row: int) -> None:
-        """Close the connection that a packet ends, of which nothing else is left to process."""
-        flow, direction = (int(self._drafts[0][name][0]) for name in ("flow", "direction"))
-        closing = Closing.RST if self._segments.flags[row] & TcpFlag.RST else Closing.FIN
-        self._totals["held"] -= self._flow_table.flows.states[flow]["held"]
-        connection, closer = self._flow_table.settle(flow, direction)
-        captured_at, position = int(self._packets.captured_at[row]), int(self._packets.positions[row])
-        self._tracker.ledger.packets["tcp"] += 1
-        self._add_records([self._tracker.end(connection, closing, closer, captured_at, position)])
 
     def _try_keys(self) -> None:
         """Go on with connections whose secrets have become known since the latest batch."""
@@ -348,10 +380,10 @@ class ColumnarTracker:
         """
         earliest = int(self._totals["earliest"][0])
         is_late = segment.captured_at - earliest > KEPT_FOR
-        is_full = is_new and len(self._tracker.connections) >= self._max_connections
+        is_full = is_new and self._flow_table.open >= self._max_connections
         is_heavy = self._may_exceed(segment)
         if is_late or is_full or is_heavy:
-            self._flow_table.restore_order()
+            self._restore_order()
         if is_late or is_full:
             for connection in self._tracker.connections:
                 self._restore(connection)

@@ -1,0 +1,103 @@
+"""Connections that compiled code opens and closes, and what makes them known to the scalar tracker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoders.frame.record import Closing
+from decoders.wire.columnar.packets import PacketBatch
+from decoders.wire.columnar.tracker import ColumnarTracker
+from decoders.wire.ledger import Ledger
+from decoders.wire.packet import Packet
+from decoders.wire.segment import SocketAddress
+from decoders.wire.synthesis import SyntheticConnection
+from decoders.wire.tracker import Tracker
+from tests.decoders.wire.columnar.equality import assert_equal, columnar, interleaved, packets_between, placed
+from tests.decoders.wire.conversation import CLIENT, EVENTS, SCHEMAS, SECOND, SERVER, TO_BROKER, new_tracker
+from tests.examples import examples
+
+CLIENTS = [SocketAddress(CLIENT.address, 40_000 + number) for number in range(20)]
+MANY = 1_000
+cuts = st.lists(st.integers(0, 10_000), max_size=6)
+
+
+def syn_of(client: SocketAddress, at: int = 0) -> Packet:
+    return SyntheticConnection(client, SERVER).opened(at)[0]
+
+
+def test_ordinary_connections_do_not_meet_the_scalar_tracker(monkeypatch: pytest.MonkeyPatch) -> None:
+    packets = interleaved([packets_between(EVENTS, client) for client in CLIENTS], Random(1))
+    records = assert_equal(packets)
+    monkeypatch.delattr(Tracker, "process")
+    monkeypatch.delattr(Tracker, "adopt")
+    assert columnar([packets])[0] == records
+    assert len(records) > 2 * len(CLIENTS)
+
+
+@pytest.mark.parametrize("take", [slice(None), slice(None, -1)])
+def test_ends_are_told_with_equal_ledgers(take: slice) -> None:
+    packets = placed(packet for client in CLIENTS[:3] for packet in packets_between(EVENTS, client)[take])
+    ended: list[tuple[SocketAddress, SocketAddress, Ledger]] = []
+    columnar([packets], on_end=lambda *end: ended.append(end))
+    told: list[tuple[SocketAddress, SocketAddress, Ledger]] = []
+    tracker = new_tracker(on_end=lambda *end: told.append(end))
+    for packet in packets:
+        tracker.feed(packet)
+    tracker.finish()
+    assert ended == told
+    assert all(ledger.framed for _, _, ledger in ended)
+
+
+def test_a_flood_of_connections_takes_no_more_flows_than_may_be_open() -> None:
+    clients = [SocketAddress(CLIENT.address, 20_000 + number) for number in range(MANY)]
+    packets = placed(syn_of(client, number) for number, client in enumerate(clients))
+    records = assert_equal(packets, (7, 300), max_connections=10)
+    assert sum(record.closing is Closing.EVICTED for record in records) == MANY - 10
+    tracker = ColumnarTracker(SCHEMAS, ports={9092}, run=7, max_connections=10)
+    for begin in range(0, MANY, 100):
+        tracker.feed(PacketBatch.of(packets[begin : begin + 100]))
+    assert len(tracker._flow_table.flows.states) < MANY
+    assert len(tracker.connections) == 10
+
+
+def test_open_connections_are_all_known_to_who_asks() -> None:
+    packets = [syn_of(client) for client in CLIENTS]
+    tracker = ColumnarTracker(SCHEMAS, ports={9092}, run=7)
+    tracker.feed(PacketBatch.of(packets))
+    assert [connection.client for connection in tracker.connections] == CLIENTS
+
+
+def _whole(client: SocketAddress, server: SocketAddress, initial: int, at: int) -> list[Packet]:
+    synthetic = SyntheticConnection(client, server, initial_sequences=(initial, initial + 7))
+    packets = synthetic.opened(at)
+    for direction, data in EVENTS[:2]:
+        packets += synthetic.sent(at, direction, data)
+    return [*packets, *synthetic.reset(at, TO_BROKER)]
+
+
+def _half(client: SocketAddress, server: SocketAddress, initial: int, at: int) -> list[Packet]:
+    return _whole(client, server, initial, at)[:1]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([_whole, _half]), st.booleans(), st.sampled_from([0, 1, 5_000])), max_size=8
+    ),
+    cuts,
+    st.booleans(),
+)
+@examples(40)
+def test_either_of_two_sockets_connects_to_the_other(
+    connections: list[tuple[Callable[..., list[Packet]], bool, int]], cut: list[int], both: bool
+) -> None:
+    """Both ports may be watched, or all; a SYN may be that of a connection that has ended."""
+    packets: list[Packet] = []
+    for number, (made, is_swapped, initial) in enumerate(connections):
+        ends = (SERVER, CLIENT) if is_swapped else (CLIENT, SERVER)
+        packets += made(*ends, initial, number * SECOND)
+    assert_equal(placed(packets), cut, ports={SERVER.port, CLIENT.port} if both else set())
