@@ -27,13 +27,14 @@ def recorded(port: int, name: str) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def captured(port: int, capture: Path) -> Iterator[None]:
-    """Keep what passes meanwhile in a file. Raises LostPacketsError if any of it was lost."""
+def captured(port: int, capture: Path, *others: int) -> Iterator[None]:
+    """Keep what passes a port, and others, in a file. Raises LostPacketsError if any of it was lost."""
     # It would give up root for a user that may not write here.
     command = ["tcpdump", "-i", "lo", "-U", "-n", "-B", "65536", "-Z", "root", "-w", str(capture)]
     with tempfile.NamedTemporaryFile() as output:
         log = Path(output.name)
-        process = subprocess.Popen([*command, f"tcp port {port}"], stderr=output)
+        ports = " or ".join(f"tcp port {each}" for each in (port, *others))
+        process = subprocess.Popen([*command, ports], stderr=output)
         try:
             _await(log, "listening on")
             yield
