@@ -58,7 +58,7 @@ def test_the_query_has_time_to_finish_its_batch_before_its_jvm_is_stopped() -> N
 def test_the_query_reads_the_file_that_a_reload_changes() -> None:
     """A credential would be the copy that was made at the start."""
     unit = settings(QUERY)
-    assert unit["ExecReload"].split() == ["/bin/kill", "-HUP", "$MAINPID"]
+    assert unit["ExecReload"] == "/bin/sh -c 'kill -HUP $MAINPID'"
     assert "LoadCredential" not in unit
 
 
