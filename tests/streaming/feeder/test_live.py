@@ -77,19 +77,18 @@ def play(broker: EmbeddedBroker) -> None:
     run_workload(broker.watched, lambda _: None, threading.Event())
 
 
-def press(bootstrap: str, seconds: float) -> None:
-    """Send requests as fast as responses arrive, from several clients at once."""
-    deadline = time.monotonic() + seconds
+def press(bootstrap: str, stop: threading.Event) -> None:
+    """Send requests as fast as responses arrive, from several clients at once, until told to stop."""
 
     def list_topics() -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "asking", "log_level": 2})
-        while time.monotonic() < deadline:
+        while not stop.is_set():
             admin.list_topics(timeout=10)
 
     def produce(number: int) -> None:
         settings = {"bootstrap.servers": bootstrap, "client.id": f"producing-{number}", "log_level": 2}
         producer = Producer({**settings, "linger.ms": 0, "batch.num.messages": 1})
-        while time.monotonic() < deadline:
+        while not stop.is_set():
             producer.produce("kipwatch-demo", value=b"x" * 100)
             producer.poll(0)
             if len(producer) > 1000:
@@ -104,6 +103,14 @@ def press(bootstrap: str, seconds: float) -> None:
         thread.start()
     for thread in threads:
         thread.join()
+
+
+def press_for(bootstrap: str, seconds: float) -> None:
+    """Send such requests for some seconds."""
+    stop = threading.Event()
+    timer = threading.Timer(seconds, stop.set)
+    timer.start()
+    press(bootstrap, stop)
 
 
 def converse(client: socket.socket, server: socket.socket, numbers: range) -> int:
@@ -154,7 +161,7 @@ def test_the_feeder_outlives_its_broker(broker: RestartableBroker, log: Path) ->
         broker.stop()
         feeder.wait_for("kafka-trouble")
         broker.start()
-        press(broker.watched, 1)
+        press_for(broker.watched, 1)
         feeder.wait_for("delivering")
         stopped = feeder.stop()
     records = published(broker)
@@ -168,7 +175,8 @@ def test_the_feeder_outlives_its_broker(broker: RestartableBroker, log: Path) ->
 def test_a_killed_feeder_publishes_nothing_twice_and_open_connections_are_mid_stream(
     broker: RestartableBroker, log: Path
 ) -> None:
-    ports, pressing = [watched_port(broker)], threading.Thread(target=press, args=(broker.watched, 12))
+    ports, stop = [watched_port(broker)], threading.Event()
+    pressing = threading.Thread(target=press, args=(broker.watched, stop))
     play(broker)
     killed = LiveFeeder(log, ports, broker.internal)
     killed.wait_for("ready")
@@ -176,6 +184,8 @@ def test_a_killed_feeder_publishes_nothing_twice_and_open_connections_are_mid_st
     time.sleep(4)
     killed.kill()
     with LiveFeeder(log.with_name("second.log"), ports, broker.internal) as feeder:
+        time.sleep(1)
+        stop.set()
         pressing.join()
         feeder.stop()
     records = published(broker)
@@ -211,11 +221,14 @@ def test_while_kafka_is_unreachable_the_feeder_sheds_and_publishes_gaps(
         ):
             sent = converse(client, server, range(10))
             broker.stop()
-            sent += converse(client, server, range(10, 3000))
-            feeder.wait_for("shedding")
+            # As much as fills the queue: blocks that wait are compressed.
+            count = 10
+            while not feeder.logged("shedding"):
+                sent += converse(client, server, range(count, count + 1000))
+                count += 1000
             broker.start()
             feeder.wait_for("recovered")
-            sent += converse(client, server, range(3000, 3010))
+            sent += converse(client, server, range(count, count + 10))
             stopped = feeder.stop()
     records = [record for record in published(broker) if record.kind is not Kind.HEARTBEAT]
     ordered = sorted(records, key=lambda record: record.sequence)
@@ -224,7 +237,7 @@ def test_while_kafka_is_unreachable_the_feeder_sheds_and_publishes_gaps(
     gaps = sum(record.true_length for record in records if record.kind is Kind.GAP)
     frames = [record for record in records if record.kind in (Kind.REQUEST, Kind.RESPONSE)]
     assert sum(record.true_length + 4 for record in frames) + gaps == sent
-    assert stopped["records"]["shed"] == 2 * 3010 - len(frames)
+    assert stopped["records"]["shed"] == 2 * (count + 10) - len(frames)
     assert stopped["dropped_packets"] == stopped["left"] == 0
 
 
@@ -236,7 +249,7 @@ def test_the_highest_rate_is_published_or_its_drops_are_counted(
     flags = ["--ring-mebibytes", "1024"]
     with LiveFeeder(log, [watched_port(broker)], broker.internal, *flags) as feeder:
         play(broker)
-        press(broker.watched, seconds)
+        press_for(broker.watched, seconds)
         stopped = feeder.stop()
     records, lines = published(broker), list(read_request_log(broker.request_log))
     print(stopped, f"{len(lines)} requests in the broker's log")
