@@ -28,6 +28,7 @@ PAUSE: Final = 0.05
 IDLE_PAUSE: Final = 0.5
 """Seconds between two looks whether blocks must be counted."""
 _FETCHED: Final = 1_000
+_MOST_DIGITS: Final = 10
 _OWN_SETTINGS: Final = {
     # It joins no group; the client demands a name for one.
     "group.id": "kipwatch-blocks-ahead",
@@ -169,6 +170,7 @@ class BlocksAhead:
 def _frames_of(message: Message) -> int:
     """Return the frames of a block as its header tells; what does not is taken for a full block."""
     for name, value in message.headers() or ():
-        if name == FRAMES_HEADER and value is not None and value.isdigit():
+        # Python refuses to read a number of thousands of digits, which a stranger may write.
+        if name == FRAMES_HEADER and value is not None and value.isdigit() and len(value) <= _MOST_DIGITS:
             return min(int(value), MOST_FRAMES)
     return MOST_FRAMES

@@ -127,7 +127,14 @@ def test_no_more_is_counted_than_two_batches_and_a_half(topic: Topic) -> None:
     assert limit.blocks == FRAMES // 1_000
 
 
-@pytest.mark.parametrize("headers", [None, [], [(FRAMES_HEADER, b"many")], [(FRAMES_HEADER, b"99999")]])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        None,
+        [],
+        *([(FRAMES_HEADER, value)] for value in (b"many", b"99999", b"9" * 5_000)),
+    ],
+)
 def test_a_block_that_does_not_tell_its_frames_is_taken_for_a_full_one(
     topic: Topic, headers: list[tuple[str, bytes]] | None
 ) -> None:
