@@ -59,8 +59,8 @@ NOT_IN_DEMO = {
     "Validations",
 }
 """Panels that show nothing of a demo: its query does not end, its listeners have no TLS, its clients send no
-deprecated version, those with an instance ID speak so shortly that there is no rate, nobody else writes to its
-topic, and its batches take less than the minute before the first is validated."""
+deprecated version, those with an instance ID speak so shortly that there is no rate, nobody else writes to
+its topic, and its batches take less than the minute before the first is validated."""
 
 
 def quickly(rules: str) -> str:

@@ -57,15 +57,18 @@ def test_a_backlog_of_full_blocks_is_read_in_batches_of_the_frames_that_are_want
 
 
 def test_small_blocks_are_soon_read_in_such_batches_too(bench: Bench) -> None:
-    """And so are full ones that come behind them."""
-    fill_in_small_blocks(bench, "small", rounds(8, connections=1_000))
-    bench.fill("small", rounds(40))
-    frames = [batch.frames for batch in measured(bench, "small", 20_000)]
+    """And so are full ones that come behind them; a few batches are smaller where those begin.
+
+    A batch is nine full blocks: one more or less is 10 %.
+    """
+    fill_in_small_blocks(bench, "small", rounds(16, connections=1_000))
+    bench.fill("small", rounds(60))
+    frames = [batch.frames for batch in measured(bench, "small", 40_000)]
     assert frames[0] < 5_000
-    assert max(frames) <= 25_000
-    grown = next(place for place, count in enumerate(frames) if count >= 15_000)
+    assert max(frames) <= 50_000
+    grown = next(place for place, count in enumerate(frames) if count >= 30_000)
     assert grown <= 3
-    assert all(15_000 <= count <= 25_000 for count in frames[grown:-1])
+    assert sum(count < 30_000 for count in frames[grown:-1]) <= 3, str(frames)
 
 
 def test_blocks_of_three_frames_are_read_as_fast_as_fifty_feeders_send_them(bench: Bench) -> None:
