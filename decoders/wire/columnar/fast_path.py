@@ -117,9 +117,9 @@ class FastPathState(NamedTuple):
     FLOW, STREAM and TOTALS.
 
     `latest_syn_of_pair` (int64) is what `FlowTable` says of it. `watched` says of each port whether it is
-    watched, and `port_rows` which row of `ports` it has. `opened_flow` and `opened_stream` are the state of a
-    connection of which only the SYN was captured. `ready` has dtype READY, and `changes` dtype CHANGE and a
-    row for each packet of the batch, or more.
+    watched, and `port_rows` (uint16) which row of `ports` it has. `opened_flow` and `opened_stream` are the
+    state of a connection of which only the SYN was captured. `ready` has dtype READY, and `changes` dtype
+    CHANGE and a row for each packet of the batch, or more.
     """
 
     data: Any

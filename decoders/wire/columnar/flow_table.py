@@ -31,7 +31,8 @@ class FlowTable:
     NO_FLOW where it is not known. `latest_syn_of_pair` (int64) is NO_SYN if no connection of the pair is
     remembered as closed. Else it holds the initial sequence number of the latest one in its lower 32 bits,
     and above them whether the lower socket was the client; or it is UNKNOWN_SYN. `unnumbered` holds the flows
-    that have no pair, because only the scalar tracker parses the packets of their connections.
+    that have no pair, because only the scalar tracker parses the packets of their connections. `port_rows`
+    (uint16) says which row of what is counted a port has, 0 if it has none of its own.
     """
 
     def __init__(self, tracker: Tracker) -> None:
@@ -42,7 +43,8 @@ class FlowTable:
         self._unpaired: deque[ConnectionKey] = deque()
         """Connections that are remembered as closed, and of which no pair may be known."""
         self._tracker = tracker
-        self._port_rows = {port: row for row, port in enumerate(tracker.port_ledgers, 1)}
+        self.port_rows = np.zeros(1 << 16, np.uint16)
+        self.port_rows[list(tracker.port_ledgers)] = range(1, 1 + len(tracker.port_ledgers))
         self._flow_of_id: dict[bytes, int] = {}
         self._connections: dict[int, Connection] = {}
         self._pair_of_flow: dict[int, int] = {}
@@ -166,7 +168,7 @@ class FlowTable:
     def offload(self, connection: Connection, lower_is_client: bool, builder: FrameBatchBuilder) -> None:
         """Copy the state of a connection to its flow, if it can be offloaded."""
         flow = self.flow_of(connection)
-        port = self._port_rows.get(connection.server.port, 0)
+        port = int(self.port_rows[connection.server.port])
         begun_frames = offload(connection, self.flows, flow, lower_is_client, port)
         for direction, begun in enumerate(begun_frames or ()):
             if begun:

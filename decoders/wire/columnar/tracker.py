@@ -117,8 +117,6 @@ class ColumnarTracker:
         self._decrypts = key_log is not None
         self._opens = key_log is None and excludes_client is None
         """Whether a connection is ordinary from its SYN on."""
-        self._port_rows = np.zeros(1 << 16, np.int64)
-        self._port_rows[list(self._tracker.port_ledgers)] = range(1, 1 + len(self._tracker.port_ledgers))
         self._opened_flow, self._opened_stream = opened()
         self._changes = np.zeros(0, CHANGE)
         self._tls = TlsAhead(self._flow_table)
@@ -278,7 +276,7 @@ class ColumnarTracker:
             self._port_bytes,
             self._flow_table.latest_syn_of_pair,
             self._watched,
-            self._port_rows,
+            self._flow_table.port_rows,
             self._opened_flow,
             self._opened_stream,
             flows.ready,
