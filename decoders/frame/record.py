@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 NO_RECORD = 0
 """No record of a connection has this sequence number: they start at 1."""
+NO_TIME = 1 << 62
+"""Nanoseconds since the epoch, in the year 2116: captures are earlier, and sums of two times fit 64 bits."""
 NAME_BYTES = 24
 """The most bytes of a cluster's or feeder's name in UTF-8. Every block and every finding repeats them."""
 

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
+from decoders.frame.record import NO_TIME
 from decoders.tls.key_log import KeyLog
 from decoders.wire.packet import Packet
 from decoders.wire.pcap import LARGEST_PACKET, PcapError
@@ -27,8 +28,6 @@ MOST_INTERFACES = 65_536
 """Interfaces of a section. Each takes memory until the section ends, which on a pipe may be never."""
 _END_OF_OPTIONS, _TIME_RESOLUTION, _TIME_OFFSET = 0, 9, 14
 _NANOSECONDS = 1_000_000_000
-_NO_TIME = 1 << 62
-"""In the year 2116. The file chooses the resolution and the offset of its clock, up to 10 ** 127 years."""
 _TLS_KEY_LOG = 0x544C534B
 """The type of secrets that are a key log of TLS."""
 
@@ -159,7 +158,8 @@ class PcapngReader:
         number, high, low, captured, original = struct.unpack_from(f"{self._order}{layout}", body)
         interface = self._interfaces[number]
         captured_at = interface.nanoseconds(high << 32 | low)
-        if not 0 <= captured_at < _NO_TIME:
+        # The file chooses the resolution and the offset of its clock, up to 10 ** 127 years.
+        if not 0 <= captured_at < NO_TIME:
             raise PcapError(f"damaged: the packet at byte {position} has a time that no clock shows")
         data = body[20 : 20 + captured]
         if len(data) < captured:

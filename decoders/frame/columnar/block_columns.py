@@ -18,7 +18,7 @@ from decoders.frame.columnar.block import (
     BlockError,
 )
 from decoders.frame.columnar.block_sizes import check_sizes
-from decoders.frame.record import NAME_BYTES, NO_RECORD, Closing, Direction, Kind, Pairing
+from decoders.frame.record import NAME_BYTES, NO_RECORD, NO_TIME, Closing, Direction, Kind, Pairing
 
 SHARED: Final = ("server", "cluster", "feeder")
 """The columns that are dictionaries of names."""
@@ -26,7 +26,8 @@ _TOLD_OTHERWISE: Final = ("sequence", "paired_sequence", "position")
 """Fields of a record that rows tell as a step or a distance."""
 _OPTIONS: Final = pa.ipc.IpcReadOptions(use_threads=False)
 _NUMBERS: Final = {
-    **dict.fromkeys(("sequence", "paired_sequence", "captured_at", "position"), 1 << 62),
+    **dict.fromkeys(("sequence", "paired_sequence", "position"), 1 << 62),
+    "captured_at": NO_TIME,
     "true_length": 1 << 40,
 }
 """What the numbers of a block must be below, far above what a feeder writes: sums of them fit 64 bits."""

@@ -16,7 +16,7 @@ from random import Random
 import pytest
 
 from decoders.frame.columnar.block_reading import read_block
-from decoders.frame.record import Record
+from decoders.frame.record import NO_TIME, Record
 from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapReader
 from decoders.wire.tracker import Tracker
@@ -73,8 +73,7 @@ def swap(random: Random, packets: list[Packet]) -> None:
 
 def shift_time(random: Random, packets: list[Packet]) -> None:
     index = random.randrange(len(packets))
-    # Readers of captures take no later time for a clock, readers of blocks none for a feeder's.
-    packets[index] = packets[index]._replace(captured_at=random.randrange(1 << 62))
+    packets[index] = packets[index]._replace(captured_at=random.randrange(NO_TIME))
 
 
 def change_link(random: Random, packets: list[Packet]) -> None:
