@@ -33,6 +33,11 @@ class KnownRanges(NamedTuple):
         """Whether any range has a version."""
         return any(lowest <= version <= highest for lowest, highest in self.ranges)
 
+    @property
+    def lists_the_api(self) -> bool:
+        """Whether any list has the API."""
+        return any(each != NOT_LISTED for each in self.ranges)
+
 
 def known_ranges(claim: Claim, others: Sequence[Claim]) -> KnownRanges:
     """Return what is known of the API that a claim's connection was refused, at that time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from decoders.protocol import API_VERSIONS, UNSUPPORTED_VERSION
 from expectations.conversation.bodies import Advertisement
@@ -23,6 +24,8 @@ from expectations.rules.base.rule import (
     conforms,
     undecided,
 )
+
+_CLOSED: Final = "made the broker close the connection"
 
 
 class HeaderV3BeforeNegotiation(ResponseRule, IdentityRule):
@@ -91,32 +94,26 @@ class HeaderV3BeforeNegotiation(ResponseRule, IdentityRule):
         """Judge the request that the broker closed upon, unless the claims of its address have to."""
         for sequence, request in state.requests.items():
             if conversation.closed_upon == (request.api_key, request.api_version):
-                if conversation.advertised is not None:
+                is_told = conversation.advertised is not None
+                if is_told:
                     is_listed = _is_listed(request, conversation)
-                    yield (
-                        conforms()
-                        if is_listed
-                        else _violates(request, "made the broker close the connection")
-                    )
-                elif not request.is_clean:
-                    break
-                del state.requests[sequence]
+                    yield conforms() if is_listed else _violates(request, _CLOSED)
+                if is_told or request.is_clean:
+                    del state.requests[sequence]
                 break
         yield from state.give_up()
 
     def concerns(self, claim: Claim) -> bool:
         """Whether the broker closed upon ApiVersions on header v3 before it told any versions."""
         refused = claim.refused
-        is_close = refused is not None and refused.on_header_v3 and not refused.by_error
-        return is_close and refused is not None and refused.told is None
+        return refused is not None and refused.on_header_v3 and not refused.by_error and refused.told is None
 
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
         """Judge a close by what the broker told others, responded to, and closed upon."""
         known = known_ranges(claim, others)
         if known.include(claim.api_version):
             return conforms()
-        is_listed = any(each != NOT_LISTED for each in known.ranges)
-        if not is_listed or not is_negotiation_refused(claim, others):
+        if not known.lists_the_api or not is_negotiation_refused(claim, others):
             return undecided()
         return _violates(None, f"made the broker close at least {ENOUGH_CLOSES} connections")
 

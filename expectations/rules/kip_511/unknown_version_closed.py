@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from decoders.protocol import API_VERSIONS
-from expectations.identity.claim import NOT_LISTED, Claim, IdentityKind
+from expectations.identity.claim import Claim, IdentityKind
 from expectations.identity.known_ranges import known_ranges
 from expectations.rules.base.closes_in_a_row import ENOUGH_CLOSES, is_negotiation_refused
 from expectations.rules.base.identity_rule import IdentityRule
@@ -48,8 +48,12 @@ class UnknownVersionClosed(IdentityRule):
     def concerns(self, claim: Claim) -> bool:
         """Whether the connection was closed upon ApiVersions, all of which was captured."""
         refused = claim.refused
-        is_close = refused is not None and refused.is_whole and not refused.by_error
-        return is_close and refused is not None and refused.api_key == API_VERSIONS
+        return (
+            refused is not None
+            and refused.is_whole
+            and not refused.by_error
+            and refused.api_key == API_VERSIONS
+        )
 
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
         """Judge a close upon ApiVersions by what else the broker answered and closed upon."""
@@ -58,7 +62,7 @@ class UnknownVersionClosed(IdentityRule):
         known = known_ranges(claim, others)
         if known.include(refused.api_version):
             return conforms()
-        is_known = any(each != NOT_LISTED for each in known.ranges) or _responds_to_another(claim, others)
+        is_known = known.lists_the_api or _responds_to_another(claim, others)
         if not is_known or not is_negotiation_refused(claim, others):
             return undecided()
         return Judgement(
