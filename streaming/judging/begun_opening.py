@@ -48,7 +48,6 @@ class BegunTemplate:
         """`opening` is the one that the form was learned from."""
         assert template.stored is not None
         self._template, self._stored, self._opening = template, template.stored, opening.whole()
-        self.kind = self._stored.kind
         self._reader = OpeningReader.of(self._opening)
 
     def going_on(

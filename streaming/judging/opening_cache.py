@@ -30,7 +30,7 @@ The contract:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from decoders.frame.record import Kind
@@ -38,7 +38,7 @@ from expectations.conversation.window import ConnectionKey, Window
 from expectations.judging.judge import Judge
 from expectations.judging.outcome import Outcome
 from streaming.judging.archive_count import ArchiveCount
-from streaming.judging.begun_opening import BegunTemplate, GoingOn
+from streaming.judging.begun_opening import BegunTemplate
 from streaming.judging.judged_opening import LONG_PAUSE, SHORT_PAUSE, judge_opening, probe_of
 from streaming.judging.opening import Opening, read_opening, split
 from streaming.judging.opening_symbol import OpeningSymbol
@@ -63,6 +63,8 @@ FORMS_OF_KIND: Final = 16
 _Form = tuple[int, tuple[int, ...], tuple[int, ...], int]
 """The number of a server that users configure, an opening's form, where its windows end, and how many
 observations of it earlier batches have."""
+_Read = Callable[[Connections, list[Window], Symbols[OpeningSymbol]], Opening | None]
+"""Reads the opening that windows of one connection are part of, None if there is none."""
 
 
 class OpeningCache:
@@ -89,17 +91,7 @@ class OpeningCache:
         if self._judge.sees_all:
             return list(windows)
         self._make_room()
-        openings = _Openings(bucket, responses, tally, counted)
-        symbols = Symbols(lambda statement: OpeningSymbol(statement, self._number_of))
-        left: list[Window] = []
-        for connection, group in itertools.groupby(windows, key=_connection):
-            said = list(group)
-            if _begins(said[0]) and bucket.connections.is_unknown(connection):
-                listener = self._judge.listener(said[0].connection.server)
-                said = self._judge_opening(said, read_opening(said, symbols, listener), openings)
-            left += said
-        openings.finish()
-        return left
+        return self._judge_all(_Openings(bucket, responses, tally, counted), windows, self._beginning)
 
     def go_on(
         self,
@@ -113,39 +105,48 @@ class OpeningCache:
 
         The windows are ordered by connection. Nothing else of their connections was judged in this batch.
         """
-        openings = _Openings(bucket, responses, tally, counted)
+        if self._judge.sees_all:
+            return list(windows)
+        return self._judge_all(_Openings(bucket, responses, tally, counted), windows, self._going_on)
+
+    def _judge_all(self, openings: _Openings, windows: Iterable[Window], read: _Read) -> list[Window]:
+        """Judge what is read as an opening, and return the other windows."""
         symbols = Symbols(lambda statement: OpeningSymbol(statement, self._number_of))
         left: list[Window] = []
         for _, group in itertools.groupby(windows, key=_connection):
             said = list(group)
-            going_on = None if self._judge.sees_all else self._going_on(bucket.connections, said[0])
-            if going_on is not None:
-                listener = self._judge.listener(said[0].connection.server)
-                opening = going_on.reader.read(said, symbols, listener)
-                said = self._judge_opening(said, opening, openings)
-            left += said
+            opening = read(openings.bucket.connections, said, symbols)
+            left += said if opening is None else self._judge_opening(said, opening, openings)
         openings.finish()
         return left
 
-    def _going_on(self, connections: Connections, window: Window) -> GoingOn | None:
-        key = window.connection
-        place = connections.place(key.id)
+    def _beginning(
+        self, connections: Connections, said: list[Window], symbols: Symbols[OpeningSymbol]
+    ) -> Opening | None:
+        """Read the opening of a connection that is unknown so far."""
+        key = said[0].connection
+        if not _begins(said[0]) or not connections.is_unknown(key.id):
+            return None
+        return read_opening(said, symbols, self._judge.listener(key.server))
+
+    def _going_on(
+        self, connections: Connections, said: list[Window], symbols: Symbols[OpeningSymbol]
+    ) -> Opening | None:
+        """Read how the opening of a stored connection goes on."""
+        window = said[0]
+        key, place = window.connection, connections.place(window.connection.id)
         # Most connections that end have done more than open: to look for an opening would be in vain.
         if place == NOWHERE or not window.numbers or window.statements[window.numbers[0]].kind is Kind.CLOSED:
             return None
-        row, layout = connections.row(place), connections.layout
+        row, layout, listener = connections.row(place), connections.layout, self._judge.listener(key.server)
         for begun in self._begun.get(kind_of(row, layout), ()):
-            content = bytes(connections.content(place))
-            found = begun.going_on(key, self._judge.listener(key.server), row, content, layout)
+            found = begun.going_on(key, listener, row, bytes(connections.content(place)), layout)
             if found is not None:
-                return found
+                return found.reader.read(said, symbols, listener)
         return None
 
-    def _judge_opening(
-        self, windows: list[Window], opening: Opening | None, openings: _Openings
-    ) -> list[Window]:
-        if opening is None:
-            return windows
+    def _judge_opening(self, windows: list[Window], opening: Opening, openings: _Openings) -> list[Window]:
+        """Judge an opening by its template, and return the windows that are not part of it."""
         begun, left = split(windows, len(opening.said))
         if openings.counted is not None:
             if len(begun) + len(left) > len(windows):
@@ -210,7 +211,7 @@ class _Openings:
         tally: Tally,
         counted: ArchiveCount | None,
     ) -> None:
-        self._bucket = bucket
+        self.bucket = bucket
         self._responses = responses
         self._tally = tally
         self.counted = counted
@@ -222,7 +223,7 @@ class _Openings:
 
     def add(self, opening: Opening, template: OpeningTemplate, windows: Sequence[Window]) -> None:
         """Add an opening; `windows` are those that it is made of."""
-        key, bucket, stored = opening.key, self._bucket, template.stored
+        key, bucket, stored = opening.key, self.bucket, template.stored
         if stored is None:
             values = template.values(opening)
             if opening.before:
@@ -249,7 +250,7 @@ class _Openings:
 
     def finish(self) -> None:
         """Store the connections, and pass their claims on."""
-        self._bucket.connections.add(self._laid_out)
+        self.bucket.connections.add(self._laid_out)
         claims = decoded_claims(self._claims, self._claim_count)
         for (shown, cluster, server), (first, until) in self._shown.items():
             claims.append(shown.claimed(cluster, server, first, until))
