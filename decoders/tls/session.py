@@ -28,6 +28,7 @@ from decoders.tls.handshake import (
 from decoders.tls.key_log import MASTER_SECRET, KeyLog
 from decoders.tls.key_schedule import session_keys
 from decoders.tls.outcome import Outcome, UnreadableError
+from decoders.tls.protection import Opened
 from decoders.tls.receiver import Receiver
 from decoders.tls.records import ContentType, TlsRecord
 
@@ -48,16 +49,21 @@ _TRAFFIC_SECRETS: Final = {
 class Content(NamedTuple):
     """Application data that a record has, which begins in its fragment at `begin`.
 
-    `is_read` is false if the record may hold application data that cannot be decrypted.
+    `is_read` is false if the record may hold application data that cannot be decrypted. `closes` is true of
+    the alert close_notify, behind which its side sends nothing more (RFC 8446 section 6.1).
     """
 
     data: bytes
     begin: int
     is_read: bool
+    closes: bool = False
 
 
 NOTHING: Final = Content(b"", 0, is_read=True)
 """The content of a record of the handshake, or of an alert."""
+_CLOSING: Final = Content(b"", 0, is_read=True, closes=True)
+_CLOSE_NOTIFY: Final = 0
+"""The description of the alert, which is its second byte."""
 _UNREAD: Final = Content(b"", 0, is_read=False)
 
 
@@ -137,8 +143,7 @@ class Session:
         if opened is None:
             return None
         self._changed.add(side)
-        is_data = opened.content_type == ContentType.APPLICATION_DATA
-        return Content(opened.data, opened.begin, is_read=True) if is_data else NOTHING
+        return _content_of(opened)
 
     def close(self) -> None:
         """Drop the secrets: the connection has ended, or is not read any more."""
@@ -162,9 +167,7 @@ class Session:
         opened = self._receivers[side].read(record)
         if opened is None:
             return _UNREAD if self._has_early_data(side) else NOTHING
-        if opened.content_type != ContentType.APPLICATION_DATA:
-            return NOTHING
-        return Content(opened.data, opened.begin, is_read=True)
+        return _content_of(opened)
 
     def _read_handshake(self, side: Side, fragment: bytes) -> None:
         messages = self._messages.get(side)
@@ -235,3 +238,11 @@ class Session:
             return None
         keys = session_keys(suite, secrets[MASTER_SECRET], client.random, server.random)
         return {side: Receiver(suite, of_side) for side, of_side in zip(Side, keys, strict=True)}
+
+
+def _content_of(opened: Opened) -> Content:
+    """Return the content of a record that was decrypted."""
+    if opened.content_type == ContentType.APPLICATION_DATA:
+        return Content(opened.data, opened.begin, is_read=True)
+    is_close_notify = opened.content_type == ContentType.ALERT and opened.data[1:] == bytes([_CLOSE_NOTIFY])
+    return _CLOSING if is_close_notify else NOTHING

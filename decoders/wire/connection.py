@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from decoders.frame.record import Closing, Direction, Kind, Record
 from decoders.tls.key_log import KeyLog
-from decoders.wire.decryption import Decryption, Passed, RecordsSnapshot, Unreadable
+from decoders.wire.decryption import CloseNotify, Decryption, Passed, RecordsSnapshot, Unreadable
 from decoders.wire.frame_detector import FrameDetector
 from decoders.wire.kafka_layer import Acknowledged, KafkaLayer, KafkaLayerSnapshot
 from decoders.wire.ledger import Ledger, SkipReason
@@ -93,6 +93,10 @@ class Connection:
         self._recorder = Recorder(run, client, server)
         self._streams: dict[Direction, Stream] = {}
         self._closers: dict[Direction, int] = {}
+        self._notified_by: Direction | None = None
+        """The side that sent close_notify before any FIN or RST. The FIN of its peer may come first."""
+        self._closing_position: int | None = None
+        """The position of the first FIN or RST over TLS. A close_notify before it may wait for its key."""
         self._early: list[Segment] = []
         self._reset: Segment | None = None
         self._patience = Patience()
@@ -225,9 +229,10 @@ class Connection:
         if decryption is not None and not (decryption.can_be_read_ahead and self._kafka.has_begun):
             return False
         waits = self._early or self._reset is not None
+        is_closing = self._notified_by is not None or self._closing_position is not None
         has_begun = len(streams) == len(_OTHER) or not self._closers
         is_in_order = has_begun and all(stream.is_in_order for stream in streams)
-        return self._kafka.can_be_offloaded and not waits and is_in_order
+        return self._kafka.can_be_offloaded and not (waits or is_closing) and is_in_order
 
     def snapshot(self) -> ConnectionSnapshot:
         """Return the state of a connection that can be offloaded."""
@@ -289,6 +294,8 @@ class Connection:
             if isinstance(event, Unreadable):
                 beginning, captured_at, position = event
                 yield from self._kafka.abandon_encrypted(direction, beginning, captured_at, position)
+            elif isinstance(event, CloseNotify):
+                self._note_close_notify(direction, event)
             else:
                 yield from self._kafka.process(direction, event)
         if self._decryption is not None and (self._decryption.is_over or self._kafka.is_opaque):
@@ -350,11 +357,22 @@ class Connection:
         return other.offset_of(segment.acknowledgment) if other and segment.flags & TcpFlag.ACK else 0
 
     def _note_closing(self, segment: Segment) -> None:
+        if not self._closers and self._decryption is not None:
+            self._closing_position = segment.position
         self._closers.setdefault(self._direction(segment), self._acknowledged_in(segment))
+
+    def _note_close_notify(self, direction: Direction, event: CloseNotify) -> None:
+        """Note who closed first. The alert may have waited for its key, behind a FIN that came later."""
+        closed_at = self._closing_position
+        is_first = not self._closers or (closed_at is not None and event.position < closed_at)
+        if is_first and self._notified_by is None:
+            self._notified_by = direction
 
     @property
     def _first_to_close(self) -> Direction:
-        """The direction of the first FIN or RST, of which the other one may have been captured before."""
+        """The direction of the first close_notify, FIN or RST. Another FIN may have been captured before."""
+        if self._notified_by is not None:
+            return self._notified_by
         first, *others = (*self._closers, Direction.NONE)
         second = others[0] if others else Direction.NONE
         if second in self._streams and self._streams[second].is_end_behind(self._closers[first]):

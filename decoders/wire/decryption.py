@@ -52,6 +52,12 @@ class Unreadable(NamedTuple):
     position: int
 
 
+class CloseNotify(NamedTuple):
+    """A side says that it sends nothing more. `position` is that of the packet that carried it."""
+
+    position: int
+
+
 class RecordsSnapshot(NamedTuple):
     """The number of the next record of each direction, and how many bytes of it are held.
 
@@ -65,7 +71,7 @@ class RecordsSnapshot(NamedTuple):
     hides_type: bool
 
 
-Passed = Chunk | Gap | UnsizedGap | Unreadable
+Passed = Chunk | Gap | UnsizedGap | Unreadable | CloseNotify
 
 
 class Decryption:
@@ -320,6 +326,8 @@ class Decryption:
         elif content.data:
             for piece in _pieces(sources, record, content):
                 yield direction, piece
+        elif content.closes:
+            yield direction, CloseNotify(sources[0].position)
         while sources and sources[0].end <= record.end:
             sources.popleft()
 

@@ -139,8 +139,8 @@ class Demo:
         unplanted = unplanted_violations(findings, self.played)
         for finding in unplanted:
             self._screen.say(f"not planted: {finding.rule} on {finding.client}: {finding.message}")
-        succeeded = all(found for _, found in planted) and not unplanted and checked
-        succeeded = succeeded and all(result.success for result in audited)
+        sound = all(result.success for result in audited)
+        succeeded = all(found for _, found in planted) and not unplanted and sound and checked
         self._screen.verdict(succeeded, sum(found for _, found in planted), len(planted))
         return succeeded
 

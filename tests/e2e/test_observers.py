@@ -140,8 +140,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
     screen, captured = Screen(Console()), can_capture()
     with (
         receiving(folder) as (routing, sent),
-        Observers(configuration, rules=rules, routing=routing) as observers,
         Road(folder, captured, configuration, screen.say) as road,
+        # After the feeder and the query have started: on a busy machine their absence would be alerted.
+        Observers(configuration, rules=rules, routing=routing) as observers,
     ):
         demo = Demo(road, configuration, screen, captured)
         try:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoders.frame.record import Flag, Kind, Record
+from decoders.frame.record import Direction, Flag, Kind, Record
 from decoders.tls.key_log import KeyLog
 from decoders.tls.outcome import Outcome
+from decoders.tls.records import ContentType
 from decoders.wire.decryption import MAX_KEY_HELD, MAX_KEY_WAIT
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.packet import Packet
@@ -37,6 +38,7 @@ from tests.decoders.wire.conversation import (
 )
 from tests.decoders.wire.encrypted import (
     MILLISECOND,
+    SIDES,
     assert_balanced,
     both,
     encrypted,
@@ -50,6 +52,7 @@ from tests.examples import examples
 suites = st.sampled_from(SUITES)
 cuts = st.lists(st.integers(0, 400), max_size=4)
 NAMES = [f"{suite:#06x}" for _, suite in SUITES]
+CLOSE_NOTIFY, USER_CANCELED = b"\x01\0", b"\x01\x5a"
 PLAIN = sum(len(data) for _, data in EVENTS)
 
 
@@ -374,3 +377,47 @@ def test_a_client_hello_may_come_in_pieces(size: int) -> None:
     pieces: list[Event] = [(direction, hello[at : at + size]) for at in range(0, len(hello), size)]
     records, _ = both(packets([*pieces, *rest], interval=MILLISECOND // 10), writer.key_log)
     assert list(frames_in(records)) == list(frames_in(plainly(EVENTS)))
+
+
+def closed_by(records: list[Record]) -> Direction:
+    """The direction of the only record CLOSED."""
+    (closed,) = of_kind(records, Kind.CLOSED)
+    return closed.direction
+
+
+@pytest.mark.parametrize("suite", SUITES, ids=NAMES)
+def test_who_says_close_notify_first_has_closed_first(suite: tuple[int, int]) -> None:
+    """The broker's alert makes its client send a FIN before the broker does."""
+    for direction in (TO_CLIENT, TO_BROKER):
+        writer = TlsWriter(*suite)
+        wire = encrypted(EVENTS, writer)
+        wire.append((direction, writer.record(SIDES[direction], ContentType.ALERT, CLOSE_NOTIFY)))
+        for known_from in (0, len(wire)):
+            records, ledger = both(packets(wire), writer.key_log, known_from=known_from)
+            assert closed_by(records) == direction
+            assert said(records) == said(plainly(EVENTS))
+            assert ledger.framed == PLAIN
+
+
+@pytest.mark.parametrize("suite", SUITES, ids=NAMES)
+def test_a_close_notify_behind_the_fin_of_the_other_side_closes_nothing_first(
+    suite: tuple[int, int],
+) -> None:
+    """A client that gives up sends a FIN, and the broker responds with its alert."""
+    writer = TlsWriter(*suite)
+    wire = encrypted(EVENTS, writer)
+    wire.append((TO_CLIENT, writer.record(SIDES[TO_CLIENT], ContentType.ALERT, CLOSE_NOTIFY)))
+    *before, alert, acknowledged, fin, own_fin, last = packets_between(wire, interval=MILLISECOND)
+    for known_from in (0, len(wire)):
+        sent = placed([*before, fin, alert, acknowledged, own_fin, last])
+        records, _ = both(sent, writer.key_log, known_from=known_from)
+        assert closed_by(records) == TO_BROKER
+
+
+@pytest.mark.parametrize("suite", SUITES, ids=NAMES)
+def test_other_alerts_close_nothing(suite: tuple[int, int]) -> None:
+    writer = TlsWriter(*suite)
+    wire = encrypted(EVENTS, writer)
+    wire.append((TO_CLIENT, writer.record(SIDES[TO_CLIENT], ContentType.ALERT, USER_CANCELED)))
+    records, _ = both(packets(wire), writer.key_log)
+    assert closed_by(records) == TO_BROKER

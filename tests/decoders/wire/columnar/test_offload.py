@@ -74,7 +74,7 @@ PERMANENT = {
 }
 """Set by the constructor, or unchanged while the connection is offloaded."""
 EMPTY = {
-    Connection: {"is_closed", "_early", "_reset"},
+    Connection: {"is_closed", "_early", "_reset", "_notified_by", "_closing_position"},
     KafkaLayer: {"_raw_tokens", "_awaits_client", "_is_excluded"},
     Framer: {"_candidate", "_candidate_chunks"},
     Stream: {"_held", "_held_cost"},
