@@ -12,10 +12,12 @@ from typing import Any, Final
 
 import pandas
 
+from expectations.suites.further_days import FURTHER
+
 FILE_COLUMNS: Final = ("file", "query", "is_merged", "day", "row_day", "table_version", "missing")
 """Columns that every table gets: the file's name, the query in it, whether it holds several batches, the day
-of its folder, the day of the row's own time, the version in the file's metadata, -1 if it has none, and the
-files of its batch that are missing, null if none is."""
+of its folder, the day of the row's own time (or FURTHER, if that is the folder's), the version in the file's
+metadata, -1 if it has none, and the files of its batch that are missing, null if none is."""
 EXTRA_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "usage": ("call", "headed_call", "is_checked", "bytes_beyond"),
     "errors": (),
@@ -65,7 +67,8 @@ def archived_rows(table: str, time: str, rows: pandas.DataFrame, known: Neighbou
     rows["query"] = rows["file"].map(query_of)
     rows["is_merged"] = rows["file"].str.contains("-merged-", regex=False)
     rows["day"] = rows["day"].astype("string")
-    rows["row_day"] = pandas.to_datetime(rows[time], utc=True).dt.strftime("%Y-%m-%d").astype("string")
+    own_day = pandas.to_datetime(rows[time], utc=True).dt.strftime("%Y-%m-%d").astype("string")
+    rows["row_day"] = own_day.where(rows["day"] != FURTHER, FURTHER)
     rows["table_version"] = path.map(known.versions).fillna(-1).astype("int64")
     rows["missing"] = path.map(known.missing).astype("string")
     for name, values in _EXTRA[table](rows, known).items():

@@ -10,6 +10,7 @@ from great_expectations import expectations as expect
 from great_expectations.expectations.row_conditions import Column
 
 from expectations.suites.expectation import CRITICAL, WARNING, Expectation, expected
+from expectations.suites.further_days import FURTHER
 
 FIRST_PLAUSIBLE: Final = pandas.Timestamp(2001, 9, 9, tz="UTC")
 """A clock that was never set is before this day, and so is a time in another unit."""
@@ -68,6 +69,16 @@ def of_every_table(
             "Move the file back to its day.",
             column_A="day",
             column_B="row_day",
+        ),
+        expected(
+            expect.ExpectColumnValuesToNotBeInSet,
+            "days-have-folders",
+            WARNING,
+            "No batch has rows of more days than it may have folders for, as only a wrong clock or a crafted "
+            "block brings about.",
+            f"Find out who publishes such frames. Rows in {FURTHER} are whole: read them by their own time.",
+            column="day",
+            value_set=[FURTHER],
         ),
         expected(
             expect.ExpectColumnValuesToBeBetween,

@@ -11,13 +11,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import chain, islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
 from expectations.judging.finding import Finding
+from streaming.archive.batch_days import BatchDays
 from streaming.archive.compaction import compact
 from streaming.archive.siblings import SIBLINGS_KEY, siblings_text
 from streaming.archive.table import Batch, Table, Values, instant
@@ -34,6 +35,13 @@ _TENTH: Final = 100_000_000
 
 class ArchiveNotWrittenError(RuntimeError):
     """A batch could not be archived. It is judged again."""
+
+
+class Written(NamedTuple):
+    """The day of the latest capture of a batch, and how many rows are in the folder of further days."""
+
+    day: str
+    further: int
 
 
 class Archive:
@@ -56,22 +64,22 @@ class Archive:
         reports: Sequence[Report],
         at: int = 0,
         findings: Iterable[Finding] = (),
-    ) -> str:
+    ) -> Written:
         """Write the rows of a batch of a query. Raises ArchiveNotWrittenError.
 
         `at` is the latest capture, in nanoseconds; without it, it is taken from the reports. `findings` are
-        those that the reports do not hold; they are read once. Returns the day of the latest capture.
+        those that the reports do not hold; they are read once.
         """
         found = chain(findings, chain.from_iterable(report.findings for report in reports))
         at = at or _latest_capture(reports) or time.time_ns()
-        batch = Batch(reports, found, self._api_names, at)
+        batch, days = Batch(reports, found, self._api_names, at), BatchDays(reports)
         file = f"{query}-{batch_id:012}.parquet"
         with self._explained():
             if self._latest is None or batch_id <= self._latest:
                 self._delete(file)
             self._latest = batch_id
-            self._write_files(batch, file)
-        return instant(batch.at).date().isoformat()
+            self._write_files(batch, days, file)
+        return Written(instant(batch.at).date().isoformat(), days.further)
 
     def compact(self, query: str, *, before: str, below: int) -> int:
         """Merge the files of a query's batches below a number, in the folders of days before a day.
@@ -99,14 +107,14 @@ class Archive:
                 f"cannot write the archive {self._folder}: {_reason(error)}"
             ) from error
 
-    def _write_files(self, batch: Batch, file: str) -> None:
+    def _write_files(self, batch: Batch, days: BatchDays, file: str) -> None:
         """Write a file for each table and day. Each lists the folders of all."""
         with ExitStack() as stack:
             writers: dict[str, pq.ParquetWriter] = {}
             for table in TABLES:
                 rows = iter(table.rows(batch))
                 while some := list(islice(rows, ROWS)):
-                    for day, of_day in _by_day(table, some).items():
+                    for day, of_day in _by_day(table, some, days).items():
                         folder = f"{table.name}/{_DAY}{day}"
                         if folder not in writers:
                             writers[folder] = stack.enter_context(self._writer(table, folder, file))
@@ -140,11 +148,11 @@ def _opened(folder: str) -> tuple[Any, str]:
     return fs.LocalFileSystem(), folder.rstrip("/") or "/"
 
 
-def _by_day(table: Table, rows: Iterable[Values]) -> dict[str, list[Values]]:
-    days: defaultdict[str, list[Values]] = defaultdict(list)
+def _by_day(table: Table, rows: Iterable[Values], days: BatchDays) -> dict[str, list[Values]]:
+    by_day: defaultdict[str, list[Values]] = defaultdict(list)
     for row in rows:
-        days[row[table.time].date().isoformat()].append(row)
-    return days
+        by_day[days.folder(row[table.time].date().isoformat())].append(row)
+    return by_day
 
 
 def _latest_capture(reports: Iterable[Report]) -> int:

@@ -225,8 +225,10 @@ class Application:
         if self._archive is not None and self._compaction is not None:
             # The session has one query, which is active before its first batch.
             query = str(session.streams.active[0].id)
-            day = self._archive.write(query, batch_id, batch.reports, findings=batch.kept_findings())
-            self._compaction.after_batch(query, batch_id, day)
+            written = self._archive.write(query, batch_id, batch.reports, findings=batch.kept_findings())
+            self._compaction.after_batch(query, batch_id, written.day)
+            if written.further:
+                QUERY_LOG.warning("archive-further-days", batch=batch_id, rows=written.further)
         self._sink.add_batch(batch_id, batch.reports, self._quarantine.write(batch.reports))
         self._readiness.record_batch(batch_id, time.monotonic())
         self._latest_batch = batch_id

@@ -15,6 +15,7 @@ import pytest
 
 from decoders.frame.record import Record
 from decoders.schema.registry import Schemas, default_schemas
+from expectations.suites.further_days import FURTHER
 from streaming.archive.archive import Archive
 from streaming.archive.table import VERSION
 from streaming.archive.tables import TABLES
@@ -96,6 +97,7 @@ OF_EACH: dict[str, Change] = {
     "file-of-a-batch": value("file", "copy of q.parquet"),
     "files-of-the-batch": value("missing", "groups/day=2026-05-28/q-000000000000.parquet"),
     "row-in-its-day": value("day", "2026-01-01"),
+    "days-have-folders": value("day", FURTHER),
 }
 OWN: dict[str, dict[str, Change]] = {
     "usage": {
@@ -292,6 +294,17 @@ def test_a_file_on_another_day_is_named(archive: Path, auditing: ModuleType, tmp
     moved = only(folder, "usage")
     moved.rename(other / moved.name)
     assert named(auditing, folder) == {("usage", "row-in-its-day"), LOST}
+
+
+@pytest.mark.slow
+def test_rows_of_further_days_are_named_and_in_their_place(
+    auditing: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming.archive.batch_days.MOST", 0)
+    Archive(str(tmp_path), default_schemas().api_names).write("q", 0, [judged(grouped())])
+    assert {expectation for _, expectation in named(auditing, tmp_path)} - {"time-plausible"} == {
+        "days-have-folders"
+    }
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from decoders.schema.registry import default_schemas
 from expectations.conversation.occurrence import Evidence
 from expectations.conversation.record_windows import windows_of
 from expectations.judging.judge import Judge
+from expectations.suites.further_days import FURTHER
 from streaming.archive.archive import Archive, ArchiveNotWrittenError
+from streaming.archive.batch_days import MOST
 from streaming.archive.table import VERSION, VERSION_KEY
 from streaming.archive.tables import TABLES
 from streaming.judging.bucket_step import BucketStep
@@ -143,6 +146,44 @@ def test_buckets_of_a_batch_add_up_and_days_are_partitions(tmp_path: Path) -> No
     ]
     assert [(row["error_code"], row["responses"]) for row in rows(tmp_path, "errors")] == [(6, 1)]
     assert files(tmp_path, "usage")[0] == "day=2026-06-21/q-000000000007.parquet"
+
+
+def of_days(days: Iterable[int], frames: int) -> Report:
+    """Requests of days after 21 June 2026, `frames` of each."""
+    minutes = [NOON + 24 * 60 * day for day in days]
+    report = Report(0, usage=[usage for minute in minutes for usage in used(minute, frames).usage])
+    report.captured = {minute * MINUTE // 100_000_000: frames for minute in minutes}
+    return report
+
+
+def test_a_backlog_of_a_month_has_a_folder_for_each_day(tmp_path: Path) -> None:
+    written = Archive(str(tmp_path), NAMES).write("q", 0, [of_days(range(31), 2)])
+    assert written == ("2026-07-21", 0)
+    assert [row["day"] for row in rows(tmp_path, "usage")] == [
+        str(row["minute"].date()) for row in rows(tmp_path, "usage")
+    ]
+    assert len(files(tmp_path, "usage")) == 31
+
+
+def test_rows_of_very_many_days_share_a_folder_and_none_is_lost(tmp_path: Path) -> None:
+    """A crafted block has a frame on each of many days; the frames of today are more, and come last."""
+    crafted, today = of_days(range(10, MOST + 60), 1), of_days([0], 5)
+    written = Archive(str(tmp_path), NAMES).write("q", 0, [crafted, today])
+    assert written.further == 51
+    found = rows(tmp_path, "usage")
+    assert len(files(tmp_path, "usage")) == MOST + 1
+    assert sum(row["requests"] for row in found) == MOST + 50 + 5
+    assert [row["requests"] for row in found if row["day"] == "2026-06-21"] == [5]
+    further = [row["minute"].date() for row in found if row["day"] == FURTHER]
+    assert len(further) == len(set(further)) == 51
+
+
+def test_rows_of_days_without_frames_take_the_folders_that_are_left(tmp_path: Path) -> None:
+    """A finding that is published again lies on an earlier day."""
+    reports = [of_days(range(MOST - 1), 2), used(NOON - 24 * 60, 3), used(NOON - 48 * 60, 4)]
+    assert Archive(str(tmp_path), NAMES).write("q", 0, reports).further == 1
+    days = {row["requests"]: row["day"] for row in rows(tmp_path, "usage")}
+    assert (days[3], days[4]) == ("2026-06-20", FURTHER)
 
 
 def test_a_batch_that_is_judged_again_replaces_its_files_on_every_day(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from streaming.archive.archive import Archive, ArchiveNotWrittenError
 from streaming.archive.daily_compaction import DailyCompaction
 from streaming.archive.table import VERSION, VERSION_KEY
 from streaming.judging.report import Report
-from streaming.judging.usage import Usage, Use
+from streaming.judging.usage import MINUTE, Usage, Use
 
 NAMES = default_schemas().api_names
 NOON = 29_700_000
@@ -42,7 +42,7 @@ def archive(tmp_path: Path) -> Archive:
     """Five batches of a day, of which each has other numbers, and one of another query."""
     archive = Archive(str(tmp_path), NAMES)
     for batch in range(5):
-        assert archive.write("q", batch, [used(10 + batch)], at=NOON * 60_000_000_000) == TODAY
+        assert archive.write("q", batch, [used(10 + batch)], at=NOON * MINUTE).day == TODAY
     Archive(str(tmp_path), NAMES).write("other", 0, [used(1)])
     return archive
 
@@ -102,7 +102,7 @@ def test_a_merged_file_that_was_not_finished_is_not_read(archive: Archive, tmp_p
 
 
 def test_it_happens_once_a_day(archive: Archive, tmp_path: Path) -> None:
-    compaction = DailyCompaction(archive)
+    compaction = DailyCompaction(archive, lambda: (NOON + DAY) * MINUTE)
     for batch, day in ((5, TODAY), (6, TODAY)):
         compaction.after_batch("q", batch, day)
         compaction.wait()
@@ -116,6 +116,21 @@ def test_it_happens_once_a_day(archive: Archive, tmp_path: Path) -> None:
     assert len(files(tmp_path)) == 3
 
 
+def test_a_capture_of_the_future_does_not_keep_later_days_from_being_merged(
+    archive: Archive, tmp_path: Path
+) -> None:
+    now = [NOON]
+    compaction = DailyCompaction(archive, lambda: now[0] * MINUTE)
+    for batch, day in ((5, "2200-01-01"), (6, TODAY)):
+        compaction.after_batch("q", batch, day)
+        compaction.wait()
+    assert len(files(tmp_path)) == 6
+    now[0] += DAY
+    compaction.after_batch("q", 7, TOMORROW)
+    compaction.wait()
+    assert len(files(tmp_path)) == 2
+
+
 def test_what_cannot_be_merged_is_said_and_stops_nothing(
     archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,7 +142,7 @@ def test_what_cannot_be_merged_is_said_and_stops_nothing(
     monkeypatch.setattr(
         "streaming.archive.daily_compaction.QUERY_LOG.warning", lambda event, **_: said.append(event)
     )
-    compaction = DailyCompaction(archive)
+    compaction = DailyCompaction(archive, lambda: (NOON + DAY) * MINUTE)
     compaction.after_batch("q", 9, TOMORROW)
     compaction.wait()
     assert said == ["archive-not-compacted"]
