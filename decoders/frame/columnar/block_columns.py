@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from decoders.frame.columnar.block import (
     FORMAT_VERSION,
     ID_BYTES,
+    MOST_FRAMES,
     OF_FRAMES,
     SCHEMA,
     VERSION_HEADER,
@@ -95,6 +96,8 @@ def _columns(batch: pa.RecordBatch) -> BlockColumns:
             raise BlockError(f"a {name} that no feeder writes")
     for name in ("connection", *SHARED):
         column = batch.column(name)
+        if len(column.dictionary) > MOST_FRAMES:
+            raise BlockError(f"a dictionary of {len(column.dictionary)} values for {name}")
         values[name] = column.indices.to_numpy()
         if name != "connection":
             names[name] = _texts(column.dictionary)
@@ -128,5 +131,6 @@ def _contents(frames: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
     _, offsets, data = frames.buffers()
     if not len(frames) or offsets is None:
         return np.empty(0, np.uint8), np.zeros(1, np.int32)
-    places = np.frombuffer(offsets, np.int32)[frames.offset : frames.offset + len(frames) + 1]
+    # A stranger's buffer may be longer, by any number of bytes.
+    places = np.frombuffer(offsets, np.int32, frames.offset + len(frames) + 1)[frames.offset :]
     return np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8), places

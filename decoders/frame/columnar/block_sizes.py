@@ -17,10 +17,12 @@ MOST_MEMORY: Final = 8 * 1024 * 1024
 """The most bytes that a block may decompress to, several times what a full one needs."""
 _DICTIONARIES: Final = 4
 _SCHEMA, _DICTIONARY_BATCH, _RECORD_BATCH = 1, 2, 3
+_V5: Final = 4
+"""The version of Arrow's metadata. With V4 a message may name its compression where no size is looked for."""
 _MARKER: Final = b"\xff\xff\xff\xff"
 _PLAIN: Final = -1
 """Declared by a buffer that is stored as it is although its message is compressed."""
-_UINT16, _INT32, _INT64 = (struct.Struct(code) for code in ("<H", "<i", "<q"))
+_INT16, _UINT16, _INT32, _INT64 = (struct.Struct(code) for code in ("<h", "<H", "<i", "<q"))
 _BUFFER: Final = struct.Struct("<qq")
 
 
@@ -66,6 +68,8 @@ def _messages(value: memoryview) -> Iterator[_Message]:
         if not 0 < size <= len(value) - begin:
             raise BlockError("damaged: it ends inside a message")
         message = _Table.root(value[begin : begin + size])
+        if message.integer(0, _INT16) != _V5:
+            raise BlockError("its messages are not of version 5 of Arrow's metadata")
         length = message.integer(3, _INT64)
         at = begin + size + length
         if length < 0 or at > len(value):
