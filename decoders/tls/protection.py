@@ -13,18 +13,18 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
 from decoders.tls.cipher_suites import Aead, CipherSuite
-from decoders.tls.key_schedule import IV_SIZE, TrafficKeys
-from decoders.tls.records import HEADER_SIZE, TlsRecord
+from decoders.tls.key_schedule import TrafficKeys
+from decoders.tls.records import TlsRecord
 
 TAG_SIZE: Final = 16
 _EXPLICIT_NONCE: Final = 8
 """Bytes of a GCM nonce that TLS 1.2 sends in front of the ciphertext."""
 
 
-RecordPlace = tuple[int, int, int, int]
-"""Where a record begins and ends, and where what it has encrypted shall begin and end."""
-OpenNext = Callable[[memoryview, Iterable[RecordPlace], int, memoryview], int]
-"""The type of `Protection.open_next`."""
+NONCE_SIZE: Final = 12
+SealedRecord = tuple[Callable[[bytes, memoryview, bytes, memoryview], int], bytes, int, int, int, int, bytes]
+"""What decrypts it (`Protection.decrypt_into`), its nonce, where its ciphertext begins and ends, where its
+plaintext shall begin and end, and what is authenticated beside the ciphertext."""
 
 
 class Opened(NamedTuple):
@@ -38,15 +38,16 @@ class Opened(NamedTuple):
 class Protection:
     """The keys of one direction. Its repr shows nothing of them."""
 
-    __slots__ = ("_aead", "_has_explicit_nonce", "_is_tls_1_3", "_iv", "_number_mask")
+    __slots__ = ("_aead", "_has_explicit_nonce", "_is_tls_1_3", "decrypt_into", "vector")
 
     def __init__(self, suite: CipherSuite, keys: TrafficKeys) -> None:
         is_chacha = suite.aead is Aead.CHACHA20_POLY1305
         self._aead = ChaCha20Poly1305(keys.key) if is_chacha else AESGCM(keys.key)
         self._is_tls_1_3 = suite.is_tls_1_3
         self._has_explicit_nonce = not is_chacha and not suite.is_tls_1_3
-        self._iv = keys.iv
-        self._number_mask = int.from_bytes(keys.iv)
+        self.decrypt_into = self._aead.decrypt_into
+        self.vector = keys.iv.ljust(NONCE_SIZE, b"\0")
+        """What the explicit nonce of a record, or else its number, is combined with to make its nonce."""
 
     @property
     def explicit_nonce(self) -> int:
@@ -57,33 +58,6 @@ class Protection:
     def hides_type(self) -> bool:
         """Whether the type of a record is encrypted, and padding with it, as in TLS 1.3."""
         return self._is_tls_1_3
-
-    def open_next(
-        self, data: memoryview, places: Iterable[RecordPlace], number: int, target: memoryview
-    ) -> int:
-        """Open the records from a number on, up to the first that does not open; returns how many did.
-
-        The fields of `places` are offsets in `data` and `target`. What a record has encrypted is written to
-        its place; if it hides its type, that is behind the content. If it does not open, it may be anything.
-        """
-        decrypt, mask = self._aead.decrypt_into, self._number_mask
-        first, is_tls_1_3 = number, self._is_tls_1_3
-        associated: bytes | memoryview
-        try:
-            for begin, end, plain_begin, plain_end in places:
-                if is_tls_1_3:
-                    at = begin + HEADER_SIZE
-                    nonce, associated = (mask ^ number).to_bytes(IV_SIZE), data[begin:at]
-                else:
-                    at = begin + HEADER_SIZE + self.explicit_nonce
-                    nonce = self._nonce(number, data[begin + HEADER_SIZE : at])
-                    size = plain_end - plain_begin
-                    associated = number.to_bytes(8) + data[begin : begin + 3] + size.to_bytes(2)
-                decrypt(nonce, data[at:end], associated, target[plain_begin:plain_end])
-                number += 1
-        except InvalidTag:
-            pass
-        return number - first
 
     def open(self, record: TlsRecord, number: int) -> Opened | None:
         """Return the content of a record if it is the one with this number, else None."""
@@ -103,10 +77,26 @@ class Protection:
             return Opened(header[0], data, begin)
         return _without_padding(data)
 
-    def _nonce(self, number: int, explicit: bytes | memoryview) -> bytes:
-        if self._has_explicit_nonce:
-            return self._iv + explicit
-        return (self._number_mask ^ number).to_bytes(IV_SIZE)
+    def _nonce(self, number: int, explicit: bytes) -> bytes:
+        """Return the vector with its last bytes combined by XOR: those of a salt of four bytes are 0."""
+        varying = int.from_bytes(explicit) if self._has_explicit_nonce else number
+        return (int.from_bytes(self.vector) ^ varying).to_bytes(NONCE_SIZE)
+
+
+def open_next(sealed: Iterable[SealedRecord], data: memoryview, target: memoryview) -> int:
+    """Open records up to the first that does not open, and return how many did.
+
+    Their places are offsets in `data` and `target`. If a record hides its type, that is behind the content.
+    If it does not open, what is written to its place may be anything.
+    """
+    opened = 0
+    try:
+        for decrypt, nonce, begin, end, plain_begin, plain_end, associated in sealed:
+            decrypt(nonce, data[begin:end], associated, target[plain_begin:plain_end])
+            opened += 1
+    except InvalidTag:
+        pass
+    return opened
 
 
 def _without_padding(data: bytes) -> Opened | None:

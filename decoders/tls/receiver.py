@@ -8,7 +8,7 @@ from decoders.tls.cipher_suites import CipherSuite
 from decoders.tls.handshake import HandshakeError, HandshakeType, Messages
 from decoders.tls.key_schedule import TrafficKeys, next_secret, traffic_keys
 from decoders.tls.outcome import Outcome, UnreadableError
-from decoders.tls.protection import Opened, OpenNext, Protection
+from decoders.tls.protection import Opened, Protection
 from decoders.tls.records import ContentType, TlsRecord
 
 MAX_LOST_RECORDS: Final = 1024
@@ -69,9 +69,9 @@ class Receiver:
         return self._protection.hides_type
 
     @property
-    def open_next(self) -> OpenNext:
-        """`Protection.open_next` with the keys of the next record. Nothing changes: `read` does that."""
-        return self._protection.open_next
+    def protection(self) -> Protection:
+        """The keys of the next record."""
+        return self._protection
 
     def resume(self, record: TlsRecord, max_lost: int) -> Opened | None:
         """Return the content of the first record after lost ones, None if this is not one.

@@ -9,18 +9,19 @@ restored, and the scalar tracker reads its records until the next window begins.
 from __future__ import annotations
 
 from collections import deque
-from itertools import islice
+from itertools import chain, islice, repeat
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from decoders.frame.record import Direction
-from decoders.tls.protection import OpenNext
+from decoders.tls.protection import Protection, open_next
 from decoders.wire.columnar.flow_table import FlowTable
 from decoders.wire.columnar.frames import FrameBatchBuilder
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.segments import SegmentBatch
+from decoders.wire.columnar.tls_sealed import sealed_records
 from decoders.wire.columnar.tls_window import (
     NO_STREAM,
     PIECE,
@@ -52,8 +53,8 @@ class TlsAhead:
         """Connections by flow that can be offloaded, and `lower_is_client`."""
         self._followed: dict[int, Decryption] = {}
         """By flow, what decrypts the connections that are offloaded."""
-        self._openers: dict[int, list[OpenNext]] = {}
-        """By flow, what opens the records of each direction."""
+        self._protections: dict[int, list[Protection]] = {}
+        """By flow, the keys of each direction."""
         self._stream_of = np.empty((0, len(_DIRECTIONS)), np.int64)
         self._ciphertext = np.empty(0, np.uint8)
         self._streams = 0
@@ -101,7 +102,7 @@ class TlsAhead:
         decryption = self._followed.pop(flow, None)
         if decryption is None:
             return
-        del self._openers[flow]
+        del self._protections[flow]
         for column, direction in enumerate(_DIRECTIONS):
             row = self._table.flows.streams[flow, column]
             number = int(self._stream_of[flow, column]) if flow < len(self._stream_of) else NO_STREAM
@@ -117,7 +118,7 @@ class TlsAhead:
             self._table.offload(connection, lower_is_client, builder)
             if self._table.flows.states[flow]["offloaded"]:
                 self._followed[flow] = decryption = connection.decryption
-                self._openers[flow] = [decryption.receiver(each).open_next for each in _DIRECTIONS]
+                self._protections[flow] = [decryption.receiver(each).protection for each in _DIRECTIONS]
         self._waiting.clear()
 
     def _gather(self, segments: SegmentBatch, pairs: NDArray[np.int64], begin: int, end: int) -> None:
@@ -154,20 +155,24 @@ class TlsAhead:
     def _open(self, streams: NDArray[Any], records: NDArray[Any], builder: FrameBatchBuilder) -> None:
         """Decrypt the records into the builder's data."""
         records["plain"] += builder.take(int(records["size"].sum()))
-        ciphertext, target = self._ciphertext.data, builder.data.data
-        begins, plain_begins = records["at"], records["plain"]
-        ends = begins + records["end"] - records["begin"]
-        bounds = (each.tolist() for each in (begins, ends, plain_begins, plain_begins + records["size"]))
+        flows, directions = streams["flow"].tolist(), streams["direction"].tolist()
+        protections = [
+            self._protections[each][column] for each, column in zip(flows, directions, strict=True)
+        ]
+        vectors = np.frombuffer(b"".join([each.vector for each in protections]), np.uint8)
+        sealed = sealed_records(streams, records, self._table.flows.states, self._ciphertext, vectors)
+        counts = streams["records"].tolist()
+        decrypts = chain.from_iterable(map(repeat, [each.decrypt_into for each in protections], counts))
         # Tuples that outlive their turn would keep the garbage collector busy.
-        places = zip(*bounds, strict=True)
-        columns = ("flow", "direction", "number", "first_record", "records")
-        by_stream = zip(*(streams[each].tolist() for each in columns), strict=True)
-        for flow, column, number, first, count in by_stream:
-            of_stream = islice(places, count)
-            opened = self._openers[flow][column](ciphertext, of_stream, number, target)
-            if opened < count:
-                records[first + opened : first + count]["opened"] = False
-                deque(of_stream, 0)
+        calls = zip(decrypts, *sealed, strict=True)
+        ends, at = np.cumsum(streams["records"]), 0
+        while at < len(records):
+            at += open_next(calls, self._ciphertext.data, builder.data.data)
+            if at < len(records):
+                end = int(ends[np.searchsorted(ends, at, "right")])
+                records["opened"][at:end] = False
+                deque(islice(calls, end - at - 1), 0)
+                at = end
 
     def _held(self, number: int) -> list[Chunk]:
         """Return what is held of the record with which a stream of the window begins."""
