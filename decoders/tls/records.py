@@ -7,6 +7,7 @@ version, length) and a fragment, which is encrypted once the handshake has agree
 from __future__ import annotations
 
 import enum
+import re
 from typing import Final, NamedTuple
 
 HEADER_SIZE: Final = 5
@@ -26,6 +27,8 @@ class ContentType(enum.IntEnum):
 
 
 _CONTENT_TYPES = frozenset(ContentType)
+_BEGINNING = re.compile(rb"[\x14-\x17]\x03[\x01-\x03]")
+"""What a header begins with: whatever a stranger sends is searched by code in C."""
 
 
 class BrokenRecordError(Exception):
@@ -122,10 +125,11 @@ class RecordReader:
 
     def _passed_over(self) -> int:
         """Return how many bytes are before the next that may be a header."""
-        at = 0
-        while at + HEADER_SIZE <= len(self._buffer) and not _is_header(self._buffer, at):
-            at += 1
-        return at
+        end = max(0, len(self._buffer) - HEADER_SIZE + 1)
+        for found in _BEGINNING.finditer(self._buffer):
+            if found.start() >= end or _is_header(self._buffer, found.start()):
+                return min(found.start(), end)
+        return end
 
     def _record(self) -> TlsRecord | None:
         """Return the record that the buffer begins with, if it is complete."""

@@ -36,6 +36,11 @@ MAX_KEY_WAIT: Final = 10_000_000_000
 """Nanoseconds of capture time for which a connection waits for its secrets."""
 MAX_KEY_HELD: Final = 1024 * 1024
 """Bytes that a connection holds while it waits for its secrets, including PIECE_COST for each chunk."""
+MAX_PIECES_AHEAD: Final = 32
+"""Pieces of a record that is not complete with which it is still read ahead: they are copied for each window.
+
+A record of 16 KiB has twelve in ordinary segments.
+"""
 _SHORTEST_RECORD = HEADER_SIZE + TAG_SIZE + 1
 _SIDES: Final = {Direction.TO_BROKER: Side.CLIENT, Direction.TO_CLIENT: Side.SERVER}
 
@@ -59,7 +64,7 @@ class CloseNotify(NamedTuple):
 
 
 class RecordsSnapshot(NamedTuple):
-    """The number of the next record of each direction, and how many bytes of it are held.
+    """The number of the next record of each direction, how many bytes of it are held, and in how many pieces.
 
     `explicit_nonce` is how many bytes of a fragment precede its ciphertext; `hides_type` means that the
     record's type is encrypted.
@@ -67,6 +72,7 @@ class RecordsSnapshot(NamedTuple):
 
     numbers: dict[Direction, int]
     held: dict[Direction, int]
+    pieces: dict[Direction, int]
     explicit_nonce: int
     hides_type: bool
 
@@ -152,8 +158,8 @@ class Decryption:
     def held(self) -> int:
         """Bytes of memory that incomplete records and bytes without a key take, roughly."""
         held = self._held_cost + (self._session.held if self._session else 0)
-        for reader in self._readers.values():
-            held += reader.held
+        for direction, reader in self._readers.items():
+            held += reader.held + PIECE_COST * len(self._sources[direction])
         for chunk in self._opening:
             held += len(chunk.payload)
         return held
@@ -168,7 +174,8 @@ class Decryption:
         """Whether nothing but the next record of either direction is awaited, and their keys are known."""
         waits = self.is_over or self._awaiting is not None or self._held
         is_seeking = any(reader.is_seeking for reader in self._readers.values())
-        return self._has_begun and not waits and not is_seeking
+        is_in_pieces = any(len(sources) > MAX_PIECES_AHEAD for sources in self._sources.values())
+        return self._has_begun and not waits and not is_seeking and not is_in_pieces
 
     @property
     def _has_begun(self) -> bool:
@@ -186,9 +193,10 @@ class Decryption:
         """Return the place in the records of both directions, if they can be read ahead."""
         receivers = {direction: self.receiver(direction) for direction in _SIDES}
         held = {direction: reader.held for direction, reader in self._readers.items()}
+        pieces = {direction: len(sources) for direction, sources in self._sources.items()}
         layout = receivers[Direction.TO_BROKER]
         numbers = {direction: receiver.number for direction, receiver in receivers.items()}
-        return RecordsSnapshot(numbers, held, layout.explicit_nonce, layout.hides_type)
+        return RecordsSnapshot(numbers, held, pieces, layout.explicit_nonce, layout.hides_type)
 
     def restore(self, snapshot: RecordsSnapshot) -> None:
         """Continue from a snapshot, once `go_on` has been called where records were read since."""
@@ -328,7 +336,12 @@ class Decryption:
                 yield direction, piece
         elif content.closes:
             yield direction, CloseNotify(sources[0].position)
-        while sources and sources[0].end <= record.end:
+        self._forget_sources(direction, record.end)
+
+    def _forget_sources(self, direction: Direction, offset: int) -> None:
+        """Drop the chunks of which no byte is behind an offset."""
+        sources = self._sources[direction]
+        while sources and sources[0].end <= offset:
             sources.popleft()
 
     def _count_dropped(self, direction: Direction) -> None:
@@ -336,6 +349,7 @@ class Decryption:
         self._lost[direction] += reader.dropped
         self._ledger.skip(SkipReason.ENCRYPTED, reader.dropped)
         reader.dropped = 0
+        self._forget_sources(direction, reader.offset)
 
 
 def _pieces(sources: deque[Chunk], record: TlsRecord, content: Content) -> Iterator[Chunk]:

@@ -106,6 +106,7 @@ STREAM = np.dtype(
         ("acknowledgment", np.int64),
         ("number", np.int64),
         ("held", np.int64),
+        ("pieces", np.int64),
     ]
 )
 """One direction: the offset and sequence number of its next byte, and the frame under assembly.
@@ -113,7 +114,7 @@ STREAM = np.dtype(
 `passed` of the frame's `size` bytes have passed. The `filled` bytes before the first one that was not
 captured are at `start` of the batch's data, where `capacity` bytes are reserved. The next three fields are
 those of the segment with the first byte of the length prefix. `number` is that of the next TLS record, of
-which `held` bytes were captured.
+which `held` bytes were captured, in so many `pieces`.
 """
 
 

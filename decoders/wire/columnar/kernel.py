@@ -17,7 +17,7 @@ from decoders.wire.columnar.tls_framing import read_records
 from decoders.wire.frame_detector import SHORTEST_REQUEST
 from decoders.wire.framing import OPENING
 from decoders.wire.segment import TcpFlag
-from decoders.wire.stream import SEQUENCE_SPACE
+from decoders.wire.stream import PIECE_COST, SEQUENCE_SPACE
 
 _ACK = int(TcpFlag.ACK)
 
@@ -174,8 +174,9 @@ def _count_by_port(state: FastPathState) -> None:
 @inlined
 def _held(flow: Any, stream: Any, in_flight_cost: int) -> Any:
     """Return how many bytes the frame and the TLS record of one direction and the requests in flight hold."""
+    record = stream.held + PIECE_COST * stream.pieces
     frame = stream.prefix_length if stream.size == UNSET else PREFIX + stream.filled
-    return in_flight_cost * flow.in_flight + stream.held + frame
+    return in_flight_cost * flow.in_flight + record + frame
 
 
 @inlined

@@ -76,7 +76,9 @@ def offload(
     assembled = []
     for column, direction in enumerate(_DIRECTIONS):
         frame = kafka.frames.get(direction)
-        place = (0, 0) if records is None else (records.numbers[direction], records.held[direction])
+        place = (0, 0, 0)
+        if records is not None:
+            place = records.numbers[direction], records.held[direction], records.pieces[direction]
         row = _stream_row(snapshot.streams.get(direction, _NO_STREAM), frame)
         flows.streams[flow, column] = (*row, *place)
         assembled.append(frame.captured if frame and frame.size is not None else b"")
@@ -167,7 +169,8 @@ def restore(flows: Flows, flow: int, connection: Connection, data: NDArray[np.ui
 def _records(state: dict[str, Any], rows: dict[Direction, np.void]) -> RecordsSnapshot:
     numbers = {direction: int(row["number"]) for direction, row in rows.items()}
     held = {direction: int(row["held"]) for direction, row in rows.items()}
-    return RecordsSnapshot(numbers, held, state["explicit_nonce"], state["hides_type"])
+    pieces = {direction: int(row["pieces"]) for direction, row in rows.items()}
+    return RecordsSnapshot(numbers, held, pieces, state["explicit_nonce"], state["hides_type"])
 
 
 def settle(flows: Flows, flow: int, connection: Connection) -> None:

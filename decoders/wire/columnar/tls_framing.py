@@ -9,6 +9,7 @@ from decoders.tls.records import ContentType
 from decoders.wire.columnar.fast_path import DONE, SLOW_PATH, FastPathState
 from decoders.wire.columnar.framing import cut_frames
 from decoders.wire.columnar.tls_window import NO_STREAM
+from decoders.wire.decryption import MAX_PIECES_AHEAD
 
 _APPLICATION_DATA = int(ContentType.APPLICATION_DATA)
 
@@ -30,7 +31,10 @@ def read_records(state: FastPathState) -> Any:
         ahead.next_record += 1
     if ahead.next_record < last and window.records[ahead.next_record].end <= place.end:
         return _read_complete(state)
+    if stream.pieces >= MAX_PIECES_AHEAD:
+        return SLOW_PATH
     stream.held += place.size
+    stream.pieces += 1
     return DONE
 
 
@@ -65,6 +69,7 @@ def _read_complete(state: FastPathState) -> Any:
         flow.tls += record.end - record.begin - (end - begin)
         stream.number += 1
         stream.held = place.end - record.end
+        stream.pieces = 1 if stream.held else 0
         number += 1
     # Only what is behind records that are done is passed over: the packet may have to be processed again.
     first = window.records[ahead.next_record]
