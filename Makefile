@@ -86,6 +86,7 @@ release: $(READY) ## wheel, Helm chart, what they are made of (SBOM), checksums 
 	cp docs/finding.schema.json requirements-run.lock dist
 	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
 		--output-file dist/kipwatch.cdx.json requirements-run.lock
+	$(BIN)/python deploy/release/add_jars.py dist/kipwatch.cdx.json streaming/broker/pins/*.sha256
 	$(if $(ENGINE),$(call image,feeder))
 	$(if $(ENGINE),$(call image,application))
 	cd dist && sha256sum * > SHA256SUMS

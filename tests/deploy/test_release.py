@@ -14,7 +14,10 @@ from zipfile import ZipFile
 
 import pytest
 import yaml
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
+from streaming.broker.ivy import PINS
 from tests.deploy import go_programs
 from tests.repository.tree import ROOT, files
 
@@ -79,10 +82,19 @@ def test_wheel_and_chart_have_one_version(released: Path) -> None:
     assert f"kipwatch-{version}.dist-info/METADATA" in ZipFile(wheel).namelist()
 
 
-def test_the_list_of_parts_names_every_locked_package(released: Path) -> None:
-    parts = json.loads((released / "kipwatch.cdx.json").read_text())
-    assert parts["bomFormat"] == "CycloneDX"
+def test_the_list_of_parts_names_every_locked_package_and_every_pinned_jar(released: Path) -> None:
+    text = (released / "kipwatch.cdx.json").read_text()
+    parts = json.loads(text)
+    version = SchemaVersion.from_version(parts["specVersion"])
+    assert JsonStrictValidator(version).validate_str(text) is None
     locked = (released / "requirements-run.lock").read_text().splitlines()
     names = {line.split("==")[0] for line in locked if "==" in line and not line.startswith(("#", " "))}
     assert len(names) > 20
-    assert names == {part["name"] for part in parts["components"]}
+    lines = [line for path in sorted(PINS.parent.glob("*.sha256")) for line in path.read_text().splitlines()]
+    pinned = [line.split() for line in lines]
+    assert len(pinned) > 20
+    jars = [part for part in parts["components"] if part["bom-ref"].endswith(".jar")]
+    assert [[part["hashes"][0]["content"], part["bom-ref"]] for part in jars] == pinned
+    assert {part["name"] for part in parts["components"] if part not in jars} == names
+    versions = {part["name"]: part["version"] for part in jars}
+    assert (versions["spark-sql-kafka-0-10_2.13"], versions["zstd-jni"]) == ("4.2.0", "1.5.7-17")
