@@ -48,8 +48,15 @@ class Counted:
         self._begin = self._high = begin
 
     def add(self, offset: int, frames: int) -> None:
-        """Add the block at an offset. Offsets that are missing hold no block."""
-        self.frames.extend([0] * (offset - self._begin - len(self.frames)))
+        """Add the block at an offset. Offsets that are missing hold no block.
+
+        If more are missing than are counted, Kafka has deleted them, and the query goes on behind them, too.
+        """
+        missing = offset - self._begin - len(self.frames)
+        if missing > MOST_BLOCKS:
+            self.frames.clear()
+            self.sum, self._begin, missing = 0, offset, 0
+        self.frames.extend([0] * missing)
         self.frames.append(frames)
         self.sum += frames
 

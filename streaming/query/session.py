@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf
@@ -109,12 +109,13 @@ def _settings(configuration: Configuration, connector: Sequence[Path], scratch: 
         "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
         "spark.sql.session.timeZone": "UTC",
         # Spark's default pattern misses secrets in options of the Kafka source.
-        "spark.redaction.regex": _SECRET,
-        "spark.sql.redaction.options.regex": _SECRET,
+        "spark.redaction.regex": SECRET,
+        "spark.sql.redaction.options.regex": SECRET,
     }
 
 
-_SECRET = r"(?i)secret|password|token|access[.]?key|jaas|keystore"
+SECRET: Final = r"(?i)secret|password|token|access[.]?key|jaas|keystore"
+"""The names of settings that Spark shows nowhere."""
 
 
 def _in_process() -> dict[str, str]:

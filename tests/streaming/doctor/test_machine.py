@@ -39,6 +39,17 @@ def test_interfaces() -> None:
     assert "lo" in missing.detail
 
 
+@pytest.mark.parametrize(("flags", "verdict"), [("0x1002", NO), ("0x1003", YES)])
+def test_an_interface_that_is_down_is_told(
+    flags: str, verdict: Verdict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the lowest bit of the flags differs, IFF_UP."""
+    (tmp_path / "flags").write_text(f"{flags}\n")
+    monkeypatch.setattr(machine, "Path", lambda _: tmp_path / "flags")
+    found = machine.interface("lo")
+    assert (found.verdict, "ip link set lo up" in found.detail) == (verdict, verdict is NO)
+
+
 def test_a_checkpoint_that_can_be_created_or_is_empty(tmp_path: Path) -> None:
     new = machine.checkpoint(str(tmp_path / "state" / "checkpoint"))
     assert (new.verdict, "creates it" in new.detail) == (YES, True)

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from decoders.frame.columnar.block import FRAMES_HEADER, MOST_FRAMES, headers_of
 from streaming.query import blocks_ahead
 from streaming.query.batch_limit import BatchLimit
-from streaming.query.blocks_ahead import BATCHES_AHEAD, BlocksAhead
+from streaming.query.blocks_ahead import BATCHES_AHEAD, MOST_BLOCKS, BlocksAhead, Counted
 
 FRAMES = 100 * MOST_FRAMES
 TOPIC = "frames"
@@ -115,6 +115,18 @@ def test_what_a_batch_has_read_no_longer_waits(topic: Topic) -> None:
     limit.follow(600, 200, {0: 200})
     ahead.fit()
     assert limit.blocks == 100
+
+
+@pytest.mark.parametrize(("missing", "counted"), [(3, 5), (MOST_BLOCKS, MOST_BLOCKS + 2), (10_000_000, 1)])
+def test_offsets_that_kafka_has_deleted_take_no_memory(missing: int, counted: int) -> None:
+    """A query that was away for longer than frames are kept goes on behind millions of them."""
+    partition = Counted(100)
+    partition.add(100, 7)
+    partition.add(101 + missing, 5)
+    waiting = partition.waiting(101 + missing + 10)
+    assert len(waiting.counted) == counted
+    assert waiting.counted[-1] == 5 and partition.sum == sum(waiting.counted)
+    assert waiting.blocks == counted + 9
 
 
 def test_no_more_is_counted_than_two_batches_and_a_half(topic: Topic) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
+import stat
 from pathlib import Path
 
 import pytest
 
 from streaming.broker.cluster import Broker, BrokerListener, Cluster, parse_listeners
+from streaming.commands import init
 from streaming.commands.run import refuse_watched_bootstrap
 from streaming.settings.configuration import Configuration, configure
 from streaming.settings.kafka_client import Setting
@@ -80,6 +82,23 @@ def test_the_files_say_what_was_found(tmp_path: Path) -> None:
     assert query.ports == [9092]
     assert query.checkpoint == str(tmp_path / "checkpoint")
     assert re.search(r"(?m)^# Port 9094 carries TLS.*: tls_keylog ", feeder_file(chosen, {}, [], None))
+
+
+def test_files_are_closed_to_others_and_none_is_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table [kafka] that they repeat may hold a password."""
+    cluster = Cluster("c-1", (Broker(1, "127.0.0.1", 9093, ()),))
+    monkeypatch.setattr(init, "ask_cluster", lambda *_: cluster)
+    arguments = argparse.Namespace(bootstrap="127.0.0.1:9093", folder=tmp_path / "new", config=None)
+    assert init.run(arguments) == 0
+    files = [tmp_path / "new" / name for name in (init.FEEDER, init.QUERY)]
+    assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600, 0o600]
+    files[1].write_text("mine")
+    files[0].unlink()
+    with pytest.raises(UserError, match=r"query\.toml exists: remove it"):
+        init.run(arguments)
+    assert (files[0].exists(), files[1].read_text()) == (False, "mine")
 
 
 def test_a_name_that_this_host_does_not_know_is_marked(tmp_path: Path) -> None:
