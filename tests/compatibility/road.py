@@ -36,9 +36,9 @@ class Road:
         self.start_query()
         self.start_feeder()
 
-    def start_query(self) -> None:
-        """Start the query with the checkpoint as it is."""
-        self.query = self._start([*self._run, "--checkpoint", str(self.checkpoint)])
+    def start_query(self, *flags: str) -> None:
+        """Start the query with the checkpoint as it is; flags add to what it is told, or override it."""
+        self.query = self._start([*self._run, "--checkpoint", str(self.checkpoint), *flags])
         self.query.wait_for('"query": "started"', STARTED)
 
     def restart_query(self, backup: Path | None = None) -> None:

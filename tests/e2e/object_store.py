@@ -13,6 +13,7 @@ from tests.e2e.standalone import start, wait_for
 PROGRAM: Final = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 BUCKET: Final = "kipwatch"
 PORT: Final = 9000
+"""Free at an address that nobody else uses; on loopback take another one."""
 CREDENTIALS: Final = {"AWS_ACCESS_KEY_ID": "kipwatch", "AWS_SECRET_ACCESS_KEY": "kipwatch-secret"}
 
 
@@ -22,15 +23,17 @@ def build_program(folder: Path) -> Path:
     return folder / "versitygw"
 
 
-def serve_bucket(stack: ExitStack, program: Path, host: str, folder: Path) -> dict[str, str]:
+def serve_bucket(
+    stack: ExitStack, program: Path, host: str, folder: Path, port: int = PORT
+) -> dict[str, str]:
     """Serve a bucket until the stack ends; return the settings by which Spark finds it."""
     (folder / "buckets" / BUCKET).mkdir(parents=True)
     access, secret = CREDENTIALS.values()
-    serving = [str(program), "--port", f"{host}:{PORT}", "--access", access, "--secret", secret]
+    serving = [str(program), "--port", f"{host}:{port}", "--access", access, "--secret", secret]
     start(stack, folder / "store.log", [*serving, "posix", str(folder / "buckets")])
     wait_for(folder / "store.log", "service listening on")
     return {
-        "spark.hadoop.fs.s3a.endpoint": f"http://{host}:{PORT}",
+        "spark.hadoop.fs.s3a.endpoint": f"http://{host}:{port}",
         "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
         "spark.hadoop.fs.s3a.path.style.access": "true",
     }
