@@ -38,14 +38,19 @@ def run_frames_suite(frames: pandas.DataFrame, latest: int = LATEST) -> SuiteRes
 
     No frame was captured later than `latest`, in nanoseconds since the epoch.
     """
-    expectations = tuple(
+    return validate(frames_suite(latest), frames)
+
+
+def frames_suite(latest: int = LATEST) -> Suite:
+    """Return the suite. No frame was captured later than `latest`, in nanoseconds since the epoch."""
+    expectations = (
         Expectation(check.meta["id"], check.severity, *FRAME_MEANINGS[check.meta["id"]], check)
-        for check in frames_suite(latest)
+        for check in frame_checks(latest)
     )
-    return validate(Suite("frames", expectations), frames)
+    return Suite("frames", tuple(expectations))
 
 
-def frames_suite(latest: int = LATEST) -> list[Any]:
+def frame_checks(latest: int = LATEST) -> list[Any]:
     """Return the expectations: on the table, on identity and order, on what was captured, on decoding."""
     return [
         *_of_the_table(),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,10 +41,20 @@ class SuiteResult:
 
 def validate(suite: Suite, table: pandas.DataFrame) -> SuiteResult:
     """Validate the rows of a table. Writes no file and uses no network."""
+    known = {expectation.id: expectation for expectation in suite.expectations}
+    outcomes = sorted(
+        (_outcome(result, known) for result in run_suite(suite, table)), key=lambda each: each.id
+    )
+    return SuiteResult(suite.table, len(table), tuple(outcomes))
+
+
+def run_suite(suite: Suite, table: pandas.DataFrame) -> Sequence[Any]:
+    """Return what Great Expectations says of each expectation on the rows of a table."""
     context = great_expectations.get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False, "metric_calculations": False}
     source = context.data_sources.add_pandas("kipwatch")
-    checks = [expectation.check for expectation in suite.expectations]
+    # Great Expectations takes an expectation for one run.
+    checks = [copy.copy(expectation.check) for expectation in suite.expectations]
     validation = great_expectations.ValidationDefinition(
         name=suite.table,
         data=source.add_dataframe_asset(suite.table).add_batch_definition_whole_dataframe("slice"),
@@ -52,17 +63,26 @@ def validate(suite: Suite, table: pandas.DataFrame) -> SuiteResult:
     validated = context.validation_definitions.add(validation).run(
         batch_parameters={"dataframe": table}, result_format="BASIC"
     )
-    known = {expectation.id: expectation for expectation in suite.expectations}
-    outcomes = sorted((_outcome(result, known) for result in validated.results), key=lambda each: each.id)
-    return SuiteResult(suite.table, len(table), tuple(outcomes))
+    found: Sequence[Any] = validated.results
+    return found
+
+
+def identifier(result: Any) -> str:
+    """Return the id of the expectation that a result of Great Expectations is about."""
+    return str(result.expectation_config.meta["id"])
+
+
+def unexpected(result: Any) -> int:
+    """Return how many rows do not meet an expectation; 1 if it is about the whole table and is not met."""
+    return int(result.result.get("unexpected_count", int(not result.success)))
 
 
 def _outcome(result: Any, known: Mapping[str, Expectation]) -> ExpectationOutcome:
-    expectation = known[result.expectation_config.meta["id"]]
+    expectation = known[identifier(result)]
     return ExpectationOutcome(
         expectation.id,
         bool(result.success),
-        result.result.get("unexpected_count", int(not result.success)),
+        unexpected(result),
         expectation.severity,
         expectation.meaning,
         expectation.action,

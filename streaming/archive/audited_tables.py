@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,8 +20,6 @@ from streaming.user_error import UserError
 
 AUDITED: Final = tuple(table for table in TABLES if table.name in EXTRA_COLUMNS)
 """The tables that have a suite."""
-MOST_ROWS: Final = 2_000_000
-"""Rows of a table that are read into memory."""
 _PATH: Final = "__filename"
 """What pyarrow calls the column that holds a row's file."""
 
@@ -43,20 +42,50 @@ class Days(NamedTuple):
         return condition
 
 
-def audited_tables(folder: Path, days: Days) -> Iterator[tuple[str, pandas.DataFrame]]:
-    """Yield the rows of each table that has files. Raises UserError if one cannot be read or has too many."""
-    found = {table.name: (folder / table.name).is_dir() for table in AUDITED}
-    if not any(found.values()):
+class AuditedArchive(NamedTuple):
+    """The tables of an archive by name, and what their rows imply of each other."""
+
+    datasets: dict[str, ds.Dataset]
+    known: Neighbours
+
+    def counts(self, days: Days) -> dict[str, int]:
+        """Return the number of rows of each table."""
+        return {name: each.count_rows(filter=days.condition) for name, each in self.datasets.items()}
+
+    def rows(self, table: Table, days: Days) -> pa.Table:
+        """Read the rows of a table into memory, with `day` and `path`, that of their file."""
+        names = self.datasets[table.name].schema.names
+        rows = self.datasets[table.name].to_table(columns=[*names, _PATH], filter=days.condition)
+        return rows.rename_columns([*names, "path"])
+
+
+def opened(folder: Path) -> AuditedArchive:
+    """Open an archive. Raises UserError if it has no table."""
+    found = [table for table in AUDITED if (folder / table.name).is_dir()]
+    if not found:
         raise UserError(f"{folder} is no archive: it has no table, such as {folder / 'usage'}")
+    datasets = {table.name: _dataset(folder, table) for table in found}
+    return AuditedArchive(datasets, _neighbours(folder, datasets))
+
+
+@contextmanager
+def readable(folder: Path) -> Iterator[None]:
+    """Raise UserError if an archive cannot be read."""
     try:
-        datasets = {table.name: _dataset(folder, table) for table in AUDITED if found[table.name]}
-        known = _neighbours(folder, datasets)
-        for table in AUDITED:
-            if found[table.name]:
-                rows = _read(folder, datasets[table.name], table, days)
-                yield table.name, archived_rows(table.name, table.time, rows, known)
+        yield
     except (OSError, pa.ArrowException) as error:
         raise UserError(f"cannot read the archive {folder}: {str(error).splitlines()[0]}") from error
+
+
+def rows_of_file(fragment: ds.Fragment, schema: pa.Schema) -> Iterator[pa.Table]:
+    """Read a file of a table piece by piece, with the columns of `AuditedArchive.rows`."""
+    for batch in fragment.to_batches(schema=schema, columns=[*schema.names, _PATH]):
+        yield pa.Table.from_batches([batch]).rename_columns([*schema.names, "path"])
+
+
+def with_neighbours(table: Table, rows: pa.Table, known: Neighbours) -> pandas.DataFrame:
+    """Return rows of a table as its suite looks at them."""
+    return archived_rows(table.name, table.time, rows.to_pandas(), known)
 
 
 def _dataset(folder: Path, table: Table) -> ds.Dataset:
@@ -66,18 +95,6 @@ def _dataset(folder: Path, table: Table) -> ds.Dataset:
     day = pa.schema([("day", pa.string())])
     unified = pa.unify_schemas([table.schema.remove_metadata(), *schemas, day], promote_options="permissive")
     return ds.dataset(folder / table.name, format="parquet", partitioning=_BY_DAY, schema=unified)
-
-
-def _read(folder: Path, dataset: ds.Dataset, table: Table, days: Days) -> pandas.DataFrame:
-    count = dataset.count_rows(filter=days.condition)
-    if count > MOST_ROWS:
-        raise UserError(
-            f"{folder / table.name} has {count} rows, and up to {MOST_ROWS} are read: name fewer days "
-            "with --since and --until"
-        )
-    names = [*dataset.schema.names, _PATH]
-    rows = dataset.to_table(columns=names, filter=days.condition)
-    return rows.rename_columns([*dataset.schema.names, "path"]).to_pandas()
 
 
 def _neighbours(folder: Path, datasets: dict[str, ds.Dataset]) -> Neighbours:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -14,6 +15,8 @@ from decoders.frame.record import Record
 from streaming.settings.kafka_client import Setting, librdkafka_settings, made
 from streaming.user_error import UserError
 
+GROUP = "kipwatch-audit"
+"""The consumer group that reads, and the beginning of the names of Spark's."""
 PATIENCE = 10.0
 """Seconds to wait for the next response of Kafka."""
 _FIRST_BLOCKS = 2
@@ -43,17 +46,7 @@ def latest_slice(
 
     Raises UserError if Kafka cannot be reached or the topic does not exist.
     """
-    consumer = made(
-        Consumer,
-        {
-            **librdkafka_settings(bootstrap, settings),
-            "group.id": "kipwatch-audit",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "log_level": 0,
-        },
-    )
-    try:
+    with _reader(bootstrap, topic, settings) as consumer:
         ends = _ends(consumer, topic)
         share, found = max(1, limit // len(ends)), TopicSlice()
         for partition, (low, high) in ends.items():
@@ -61,6 +54,28 @@ def latest_slice(
             found.blocks += latest.blocks
             found.frames += latest.frames[-share:]
         return found
+
+
+def demand_topic(bootstrap: str, topic: str, settings: Mapping[str, Setting]) -> None:
+    """Raise UserError if Kafka cannot be reached or the topic does not exist."""
+    with _reader(bootstrap, topic, settings) as consumer:
+        _ends(consumer, topic)
+
+
+@contextmanager
+def _reader(bootstrap: str, topic: str, settings: Mapping[str, Setting]) -> Iterator[Consumer]:
+    consumer = made(
+        Consumer,
+        {
+            **librdkafka_settings(bootstrap, settings),
+            "group.id": GROUP,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 0,
+        },
+    )
+    try:
+        yield consumer
     except KafkaException as error:
         cause: KafkaError = error.args[0]
         raise UserError(f"cannot read the topic {topic} at {bootstrap}: {cause.str()}") from error

@@ -6,6 +6,8 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,12 +24,16 @@ if TYPE_CHECKING:
 
 PASSED, FAILED = 0, 1
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+_TIME: Final = re.compile(r"\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2})?)?")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the flags."""
     parser.add_argument(
-        "--records", type=int, default=10_000, help="maximum number of frames to read (default: 10000)"
+        "--records",
+        type=int,
+        default=10_000,
+        help="maximum number of latest frames to read, without a range (default: 10000)",
     )
     parser.add_argument(
         "--archive",
@@ -36,8 +42,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="audit the tables of an archive instead of the topic",
     )
-    parser.add_argument("--since", metavar="DAY", help="first day of the archive, such as 2026-06-21")
-    parser.add_argument("--until", metavar="DAY", help="last day of the archive")
+    parser.add_argument(
+        "--since",
+        metavar="TIME",
+        help="first day of the archive, such as 2026-06-21; or audit the topic from that day or time on, "
+        "such as 2026-06-21T14:30 (UTC), in Spark",
+    )
+    parser.add_argument(
+        "--until", metavar="TIME", help="last day of the archive, or time before which the topic is audited"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
         "--junit", type=Path, metavar="FILE", help="write a JUnit report, a test case an expectation"
@@ -51,19 +64,30 @@ def run(arguments: argparse.Namespace) -> int:
     configuration = configure(arguments)
     if arguments.records < 1:
         raise UserError("--records must be a number above 0")
-    _refuse_days(arguments)
+    _refuse_range(arguments)
     results = _audit(arguments, configuration)
     source = str(arguments.folder or f"{configuration.frames_topic} at {configuration.bootstrap}")
     _write(results, source, arguments)
     return PASSED if all(result.success for result in results) else FAILED
 
 
-def _refuse_days(arguments: argparse.Namespace) -> None:
-    for flag, day in (("--since", arguments.since), ("--until", arguments.until)):
-        if day is not None and arguments.folder is None:
-            raise UserError(f"{flag} belongs to --archive: name the folder")
-        if day is not None and not _DAY.fullmatch(day):
-            raise UserError(f"{flag} must be a day such as 2026-06-21, not {day!r}")
+def _refuse_range(arguments: argparse.Namespace) -> None:
+    for flag, time in (("--since", arguments.since), ("--until", arguments.until)):
+        if time is not None and arguments.folder is not None and not _DAY.fullmatch(time):
+            raise UserError(f"{flag} must be a day of the archive such as 2026-06-21, not {time!r}")
+        if time is not None and (not _TIME.fullmatch(time) or _moment(time) is None):
+            raise UserError(f"{flag} must be a day or time such as 2026-06-21T14:30, not {time!r}")
+    since, until = _moment(arguments.since), _moment(arguments.until)
+    if arguments.folder is None and since and until and since >= until:
+        raise UserError(f"--until {arguments.until} must be later than --since {arguments.since}")
+
+
+def _moment(time: str | None) -> datetime | None:
+    """Return a time in UTC; None if there is none in the calendar."""
+    try:
+        return datetime.fromisoformat(time).replace(tzinfo=UTC) if time else None
+    except ValueError:
+        return None
 
 
 def _audit(arguments: argparse.Namespace, configuration: Configuration) -> Sequence[SuiteResult]:
@@ -73,11 +97,27 @@ def _audit(arguments: argparse.Namespace, configuration: Configuration) -> Seque
         from streaming.archive.audited_tables import Days  # noqa: PLC0415
 
         days = Days(arguments.since, arguments.until)
-        return audit_archive(arguments.folder, days, load_schemas(configuration.schemas))
+        results = audit_archive(arguments.folder, days, load_schemas(configuration.schemas))
+        if results is not None:
+            return results
+        _demand_spark(f"{arguments.folder} is too large for one process: name fewer days, or install Spark")
+        from streaming.large_audit.archive_range import audit_large_archive  # noqa: PLC0415
+
+        return audit_large_archive(configuration, arguments.folder, days)
+    if arguments.since or arguments.until:
+        _demand_spark("a range of the topic is read by Spark")
+        from streaming.large_audit.topic_range import Range, audit_range  # noqa: PLC0415
+
+        return audit_range(configuration, Range(_moment(arguments.since), _moment(arguments.until)))
     from streaming.audit.audit import audit  # noqa: PLC0415
 
     topic = configuration.frames_topic
     return audit(configuration.bootstrap, topic, arguments.records, configuration.kafka)
+
+
+def _demand_spark(reason: str) -> None:
+    if find_spec("pyspark") is None:
+        raise UserError(f"{reason}: pip install 'kipwatch[audit,run]'")
 
 
 def _write(results: Sequence[SuiteResult], source: str, arguments: argparse.Namespace) -> None:

@@ -52,7 +52,11 @@ def _of_2026(record: Record, connection: bytes) -> Record:
 
 @pytest.fixture(scope="module")
 def tables(archive: Path, auditing: ModuleType) -> dict[str, pandas.DataFrame]:
-    return dict(auditing.audited_tables(archive, auditing.Days()))
+    whole, days = auditing.opened(archive), auditing.Days()
+    return {
+        table.name: auditing.with_neighbours(table, whole.rows(table, days), whole.known)
+        for table in auditing.AUDITED
+    }
 
 
 def value(column: str, what: object, row: int = 0) -> Change:

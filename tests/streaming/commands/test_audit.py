@@ -69,8 +69,12 @@ def test_days_without_rows_are_no_damage(kipwatch: Kipwatch, archive: Path) -> N
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        (("--since", "2026-06-21"), "--since belongs to --archive: name the folder"),
-        (("--archive", "x", "--until", "June"), "--until must be a day such as 2026-06-21, not 'June'"),
+        (("--archive", "x", "--until", "June"), "--until must be a day of the archive such as 2026-06-21"),
+        (("--archive", "x", "--since", "2026-06-21T10:00"), "--since must be a day of the archive such as"),
+        (
+            ("--since", "2026-06-31"),
+            "--since must be a day or time such as 2026-06-21T14:30, not '2026-06-31'",
+        ),
         (("--records", "0"), "--records must be a number above 0"),
     ],
 )
