@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from decoders.codec.acknowledgement import expects_response as _expects_response
@@ -87,6 +87,7 @@ class Tracker:
         key_log: KeyLog | None = None,
         shown_client: ShownClient = as_it_is,
         before_eviction: Callable[[], None] | None = None,
+        before_remembering: Callable[[], None] | None = None,
     ) -> None:
         """Watch `ports`, or every port if there are none. All records contain run, cluster and feeder.
 
@@ -96,7 +97,8 @@ class Tracker:
         whose first request has a client ID for which `excludes_client` returns True are left alone. TLS
         is decrypted with the secrets of `key_log`, which may grow meanwhile; without one it is opaque.
         Records show the address of a client as `shown_client` returns it. `before_eviction` is called before
-        connections are closed because all hold too much.
+        connections are closed because all hold too much, `before_remembering` before the closed connections
+        are looked at or one is added to them.
         """
         self.ledger = Ledger()
         self.port_ledgers = {port: Ledger(within=self.ledger) for port in sorted(ports)}
@@ -106,6 +108,7 @@ class Tracker:
         self.held = 0
         self._on_end = on_end
         self._before_eviction = before_eviction
+        self._before_remembering = before_remembering
         next_sequence = next_sequence or itertools.count(1).__next__
         self._run = Run(
             run, cluster, feeder, next_sequence, names_ports=bool(ports), shown_client=shown_client
@@ -213,7 +216,12 @@ class Tracker:
     @property
     def remembered(self) -> Collection[ConnectionKey]:
         """The sockets of the closed connections that are remembered, the one that ended first first."""
-        return self._closed.keys()
+        return self._remembered().keys()
+
+    def _remembered(self) -> Mapping[ConnectionKey, _ClosedConnection]:
+        if self._before_remembering:
+            self._before_remembering()
+        return self._closed
 
     @property
     def notifies_ends(self) -> bool:
@@ -302,7 +310,7 @@ class Tracker:
 
     def _is_straggler(self, connection: Connection, segment: Segment) -> bool:
         """Whether a segment belongs to a closed connection between the same sockets."""
-        remembered = self._closed.get((connection.client, connection.server))
+        remembered = self._remembered().get((connection.client, connection.server))
         if remembered is None:
             return False
         if segment.flags & TcpFlag.SYN:
@@ -312,6 +320,8 @@ class Tracker:
     def _remember(self, connection: Connection, closed_at: int) -> None:
         del self._open[connection.client, connection.server]
         self._notify_end(connection)
+        if self._before_remembering:
+            self._before_remembering()
         self.remember(connection.client, connection.server, connection.opening, closed_at)
 
     def _close(self, connection: Connection, closing: Closing, segment: Segment) -> Iterator[Record]:

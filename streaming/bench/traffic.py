@@ -24,6 +24,7 @@ from decoders.frame.columnar.pieces import gathered
 from decoders.frame.record import Direction, Endpoint, Flag, Kind, Pairing, Record
 from decoders.protocol import SASL_HANDSHAKE
 from decoders.schema.registry import Schemas
+from decoders.wire.columnar.events import Events
 from decoders.wire.columnar.frames import FrameBatch, FrameColumns
 
 FRAMES_IN_ROUND: Final = 10
@@ -67,7 +68,7 @@ class Traffic:
             for number, opening in enumerate(self._openings[begin:end], begin)
         ]
         nothing = FrameColumns.empty(0)
-        yield FrameBatch(np.empty(0, np.uint8), nothing, events, self._openings)
+        yield FrameBatch(np.empty(0, np.uint8), nothing, Events.of(events), self._openings)
         yield from self._frames([self._opening], 2, begin, end)
 
     def round(self, number: int, begin: int = 0, end: int | None = None) -> Iterator[FrameBatch]:
@@ -111,7 +112,7 @@ class Traffic:
         columns.positions[:] = 0
         columns.starts[:], columns.lengths[:] = offsets[:-1], sizes[used]
         columns.true_lengths[:] = sizes[used]
-        return FrameBatch(data, columns, [], self._openings)
+        return FrameBatch(data, columns, Events.of([]), self._openings)
 
     def _opened(self, number: int) -> Record:
         return Record(
@@ -164,7 +165,7 @@ def captured_now(batches: Iterator[FrameBatch]) -> Iterator[FrameBatch]:
     for batch in batches:
         now = time.time_ns()
         frames = batch.frames._replace(captured_at=np.full_like(batch.frames.captured_at, now))
-        events = [dataclasses.replace(event, captured_at=now) for event in batch.events]
+        events = Events.of(dataclasses.replace(event, captured_at=now) for event in batch.events)
         yield dataclasses.replace(batch, frames=frames, events=events)
 
 

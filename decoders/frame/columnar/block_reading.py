@@ -28,6 +28,7 @@ from decoders.frame.record import (
     Pairing,
     Record,
 )
+from decoders.wire.columnar.events import Events
 from decoders.wire.columnar.frames import FrameBatch, FrameColumns
 
 MOST_OPENINGS: Final = 100_000
@@ -180,7 +181,7 @@ class _Gathering:
     def opened(self) -> Opened:
         """Return the blocks as a batch."""
         columns = FrameColumns(*map(np.concatenate, zip(*self._frames, strict=True)))
-        batch = FrameBatch(np.concatenate(self._data), columns, self._events, self._openings)
+        batch = FrameBatch(np.concatenate(self._data), columns, Events.of(self._events), self._openings)
         blocks = [np.full(len(rows), block, np.int64) for block, rows in self._places]
         rows = [rows for _, rows in self._places]
         of_events = np.array(self._event_places, np.int64).reshape(len(self._events), 2)

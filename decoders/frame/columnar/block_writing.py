@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from decoders.frame.columnar.block import COLUMNS, MOST_BYTES, MOST_FRAMES, OF_FRAMES, SCHEMA
 from decoders.frame.columnar.open_blocks import OPEN_BLOCK, Arrivals, OpenBlocks, place
 from decoders.frame.columnar.speakers import Speakers
-from decoders.frame.record import Record
+from decoders.frame.record import NO_RECORD, Closing, Flag, Kind, Pairing, Record
+from decoders.wire.columnar.events import ChangeColumns
 from decoders.wire.columnar.frames import FrameBatch, FrameBatchBuilder, FrameColumns
 
 # zstd makes half of what lz4 makes of columns, but takes five times the processor time, mostly for a context
@@ -23,6 +24,7 @@ OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 MOST_SPEAKERS: Final = 100_000
 """How many connections a writer remembers."""
 _NOTHING: Final = np.empty(0, np.uint8)
+_UNPAIRED: Final = -1
 
 
 class Block(NamedTuple):
@@ -98,18 +100,21 @@ class BlockWriter:
         return placed
 
     def _arrivals(self, batch: FrameBatch) -> Arrivals:
-        frames, numbers, events = batch.frames, self._numbering.of_frames(batch), batch.events
-        count = len(frames.starts)
-        closings = np.zeros(count + len(events), np.uint8)
-        if not events:
-            return Arrivals(np.arange(count), frames, closings, numbers, batch.data, _NOTHING)
-        closings[count:] = [event.closing for event in events]
-        others = [self._speakers.number(event) for event in events]
-        both = [frames, _columns(events, len(batch.data))]
-        columns = FrameColumns(*map(np.concatenate, zip(*both, strict=True)))
-        further = np.frombuffer(bytearray().join(event.frame for event in events), np.uint8)
-        numbers = np.concatenate((numbers, np.array(others, np.int64)))
-        return Arrivals(batch.order(), columns, closings, numbers, batch.data, further)
+        frames, changes, others = batch.frames, batch.events.changes, batch.events.others
+        if not batch.events:
+            numbers = self._numbering.of(batch.openings, frames.connections)
+            order, closings = np.arange(len(numbers)), np.zeros(len(numbers), np.uint8)
+            return Arrivals(order, frames, closings, numbers, batch.data, _NOTHING)
+        parts = [frames, _of_changes(changes), _of_records(others, len(batch.data))]
+        columns = FrameColumns(*map(np.concatenate, zip(*parts, strict=True)))
+        of_others = np.array([event.closing for event in others], np.uint8)
+        closings = np.concatenate((np.zeros(len(frames.starts), np.uint8), changes.closings, of_others))
+        connections = np.concatenate((frames.connections, changes.connections))
+        numbers = self._numbering.of(batch.openings, connections)
+        speakers = np.array([self._speakers.number(event) for event in others], np.int64)
+        further = np.frombuffer(bytearray().join(event.frame for event in others), np.uint8)
+        order = np.argsort(columns.sequences, kind="stable")
+        return Arrivals(order, columns, closings, np.concatenate((numbers, speakers)), batch.data, further)
 
     def _closed(self, partition: int) -> Block:
         """Return the open block of a partition, and begin another one."""
@@ -161,9 +166,8 @@ class _Numbering:
         self._checked = np.empty(0, np.int64)
         """With which list of openings a number was looked at."""
 
-    def of_frames(self, batch: FrameBatch) -> NDArray[np.int64]:
-        """Return who speaks in each frame."""
-        connections, openings = batch.frames.connections, batch.openings
+    def of(self, openings: Sequence[Record], connections: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return who speaks on each connection of a batch."""
         if openings is not self._openings:
             self._openings = openings
             self._looked_at += 1
@@ -180,16 +184,42 @@ class _Numbering:
     def _look_at(self, connections: NDArray[np.int32]) -> None:
         """Number these connections, if they are others than before."""
         told, openings = self._told, self._openings
+        new: dict[int, Record] = {}
         for connection in connections.tolist():
             opening = openings[connection]
             if told[connection] is not opening:
-                told[connection] = opening
-                self._numbers[connection] = self._speakers.number(opening)
+                told[connection] = new[connection] = opening
+        if new:
+            self._numbers[list(new)] = self._speakers.numbers(list(new.values()))
         self._checked[connections] = self._looked_at
 
 
-def _columns(events: Sequence[Record], begin: int) -> FrameColumns:
-    """Return events as the columns of frames; their bytes follow each other from `begin` on."""
+def _of_changes(changes: ChangeColumns) -> FrameColumns:
+    """Return openings and closings as the columns of frames, without bytes."""
+    count = len(changes.sequences)
+    none = np.zeros(count, np.int64)
+    unpaired = np.full(count, _UNPAIRED, np.int16)
+    kinds = np.where(changes.closings == Closing.NONE, Kind.OPENED, Kind.CLOSED).astype(np.uint8)
+    return FrameColumns(
+        connections=changes.connections,
+        kinds=kinds,
+        directions=changes.directions,
+        pairings=np.full(count, Pairing.NONE, np.uint8),
+        flags=np.full(count, Flag.NONE, np.uint8),
+        paired_api_keys=unpaired,
+        paired_api_versions=unpaired,
+        sequences=changes.sequences,
+        paired_sequences=np.full(count, NO_RECORD),
+        captured_at=changes.captured_at,
+        positions=changes.positions,
+        starts=none,
+        lengths=none,
+        true_lengths=none,
+    )
+
+
+def _of_records(events: Sequence[Record], begin: int) -> FrameColumns:
+    """Return records as the columns of frames; their bytes follow each other from `begin` on."""
     columns = FrameColumns.empty(len(events))
     for name, of_frames in OF_FRAMES.items():
         getattr(columns, of_frames)[:] = list(map(attrgetter(name), events))

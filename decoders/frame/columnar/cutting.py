@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -51,7 +52,7 @@ class ColumnarCutter:
         for number in (*numbers[~is_certain].tolist(), *np.flatnonzero(treatments == UNKNOWN).tolist()):
             lengths[number] = self._cut_one(batch, number)
         np.minimum(lengths, MAX_KEPT, out=lengths)
-        events = [cut(self._schemas, event) for event in batch.events]
+        events = batch.events.with_others(partial(cut, self._schemas))
         return dataclasses.replace(batch, frames=frames._replace(lengths=lengths), events=events)
 
     def _guarded(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from decoders.frame.columnar.pieces import gathered
 from decoders.frame.record import Record
+from decoders.wire.columnar.events import Events
 from decoders.wire.columnar.frames import FrameBatch, FrameBatchBuilder, FrameColumns
 
 ENOUGH: Final = 128 * 1024 * 1024
@@ -77,4 +78,4 @@ class Joining:
     def batch(self) -> FrameBatch:
         """Return all that was added as one batch."""
         columns = FrameColumns(*map(np.concatenate, zip(*self._columns, strict=True)))
-        return FrameBatch(np.concatenate(self._data), columns, self._events, self._openings)
+        return FrameBatch(np.concatenate(self._data), columns, Events.of(self._events), self._openings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, Final
 
@@ -49,23 +50,39 @@ class Speakers:
 
     def number(self, record: Record) -> int:
         """Return the number of a record's connection."""
-        identity = _IDENTITY_OF(record)
-        number = self._numbers.get(identity)
-        return self._add(record, identity) if number is None else number
+        number = self._numbers.get(_IDENTITY_OF(record))
+        return self.numbers([record])[0] if number is None else number
 
-    def _add(self, record: Record, identity: tuple[Any, ...]) -> int:
-        number = self._numbers[identity] = len(self._numbers)
-        client = record.client.encode()
-        begin, self._top = self._top, self._top + len(client)
-        self.table = _with_room(self.table, number + 1)
-        self._ids = _with_room(self._ids, number + 1)
-        self._clients = _with_room(self._clients, self._top)
-        self._ids[number] = np.frombuffer(record.connection, np.uint8)
-        self._clients[begin : self._top] = np.frombuffer(client, np.uint8)
-        shared = self._shared.setdefault(_SHARED_OF(record), len(self._shared))
-        partition = partition_of(record.connection, self._partitions)
-        self.table[number] = (partition, NO_BLOCK, 0, shared, begin, len(client))
-        return number
+    def numbers(self, records: Sequence[Record]) -> list[int]:
+        """Return the numbers of the connections of records."""
+        identities = list(map(_IDENTITY_OF, records))
+        new = {
+            each: record
+            for each, record in zip(identities, records, strict=True)
+            if each not in self._numbers
+        }
+        if new:
+            self._add(new)
+        return list(map(self._numbers.__getitem__, identities))
+
+    def _add(self, new: dict[tuple[Any, ...], Record]) -> None:
+        first, end = len(self._numbers), len(self._numbers) + len(new)
+        self._numbers.update(zip(new, range(first, end), strict=True))
+        clients = [record.client.encode() for record in new.values()]
+        lengths = np.fromiter(map(len, clients), np.int64, len(clients))
+        ends = self._top + np.cumsum(lengths)
+        self.table, self._ids = _with_room(self.table, end), _with_room(self._ids, end)
+        self._clients = _with_room(self._clients, int(ends[-1]))
+        self._clients[self._top : ends[-1]] = np.frombuffer(b"".join(clients), np.uint8)
+        self._top = int(ends[-1])
+        joined = b"".join(record.connection for record in new.values())
+        self._ids[first:end] = np.frombuffer(joined, np.uint8).reshape(-1, ID_BYTES)
+        rows = self.table[first:end]
+        rows["partition"] = [partition_of(record.connection, self._partitions) for record in new.values()]
+        rows["shared"] = [
+            self._shared.setdefault(shared, len(self._shared)) for shared in map(_SHARED_OF, new.values())
+        ]
+        rows["client"], rows["client_length"] = ends - lengths, lengths
 
     def dictionary(self, numbers: NDArray[np.int32]) -> pa.Array:
         """Return connections as the dictionary of their column."""

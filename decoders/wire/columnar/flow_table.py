@@ -11,6 +11,7 @@ from decoders.frame.record import Closing, Kind, Record
 from decoders.wire.columnar.flows import NO_SYN, Flows
 from decoders.wire.columnar.frames import FrameBatchBuilder
 from decoders.wire.columnar.offload import offload, restore
+from decoders.wire.columnar.openings import Openings, SynColumns
 from decoders.wire.connection import Connection
 from decoders.wire.tracker import ConnectionKey, Tracker
 
@@ -32,7 +33,8 @@ class FlowTable:
     remembered as closed. Else it holds the initial sequence number of the latest one in its lower 32 bits,
     and above them whether the lower socket was the client; or it is UNKNOWN_SYN. `unnumbered` holds the flows
     that have no pair, because only the scalar tracker parses the packets of their connections. `port_rows`
-    (uint16) says which row of what is counted a port has, 0 if it has none of its own.
+    (uint16) says which row of what is counted a port has, 0 if it has none of its own. `unmet` counts the
+    open connections that the scalar tracker does not know; all of them have a pair.
     """
 
     def __init__(self, tracker: Tracker) -> None:
@@ -40,6 +42,7 @@ class FlowTable:
         self.flow_of_pair = np.empty(0, np.int64)
         self.latest_syn_of_pair = np.empty(0, np.int64)
         self.unnumbered: set[int] = set()
+        self.unmet = 0
         self._unpaired: deque[ConnectionKey] = deque()
         """Connections that are remembered as closed, and of which no pair may be known."""
         self._tracker = tracker
@@ -48,8 +51,8 @@ class FlowTable:
         self._flow_of_id: dict[bytes, int] = {}
         self._connections: dict[int, Connection] = {}
         self._pair_of_flow: dict[int, int] = {}
-        self._openings: list[Record] = []
-        self._told_openings: list[Record] = []
+        self._openings = Openings(tracker.run)
+        self._told_openings = Openings(tracker.run)
         self._has_opened = False
         self._ordered_until = 0
 
@@ -84,7 +87,7 @@ class FlowTable:
     @property
     def open(self) -> int:
         """How many connections are open."""
-        return len(self._flow_of_id)
+        return len(self._flow_of_id) + self.unmet
 
     @property
     def knows_all_pairs(self) -> bool:
@@ -93,10 +96,10 @@ class FlowTable:
             self._unpaired.popleft()
         return not self._unpaired and len(self._pair_of_flow) == len(self._flow_of_id)
 
-    def openings(self) -> list[Record]:
-        """Return the records that opened the connections, by flow: the same list until another one opens."""
+    def openings(self) -> Openings:
+        """Return the records that opened the connections, by flow: one object until another one opens."""
         if self._has_opened:
-            self._has_opened, self._told_openings = False, self._openings.copy()
+            self._has_opened, self._told_openings = False, self._openings.copied(self._told_openings)
         return self._told_openings
 
     def flow_of(self, connection: Connection) -> int:
@@ -151,19 +154,27 @@ class FlowTable:
         """Return the record that opened a flow's connection."""
         return self._openings[flow]
 
+    @property
+    def syns(self) -> SynColumns:
+        """The SYNs that compiled code has met, by flow."""
+        return self._openings.columns
+
     def adopt(self, flow: int, connection: Connection) -> None:
-        """Set the connection of a flow that compiled code has opened."""
+        """Set the connection of a flow that compiled code has opened, and that was unmet."""
         self._connections[flow] = connection
+        self._flow_of_id[connection.identity] = flow
+        self._pair_of_flow[flow] = self.syns.syns["pair"].item(flow)
+        self.unmet -= 1
 
-    def note_opened(self, flow: int, pair: int, opening: Record) -> None:
-        """Note a connection that compiled code has opened."""
-        self._pair_of_flow[flow] = pair
-        self._note_opening(flow, opening)
+    def note_opened(self, flows: NDArray[np.int64], columns: SynColumns) -> None:
+        """Note connections that compiled code has opened, and that are unmet so far."""
+        self._openings.note_all(flows, columns)
+        self._has_opened = True
+        self.unmet += len(flows)
 
-    def note_closed(self, flow: int, identity: bytes) -> None:
+    def note_closed(self, flow: int, connection: Connection) -> None:
         """Note that compiled code has closed a connection. Its flow must then be released."""
-        del self._flow_of_id[identity], self._pair_of_flow[flow]
-        self._connections.pop(flow, None)
+        del self._flow_of_id[connection.identity], self._pair_of_flow[flow], self._connections[flow]
 
     def offload(self, connection: Connection, lower_is_client: bool, builder: FrameBatchBuilder) -> None:
         """Copy the state of a connection to its flow, if it can be offloaded."""
@@ -187,13 +198,9 @@ class FlowTable:
             self._ordered_until = int(states[flow]["last_packet"])
 
     def _open(self, opening: Record) -> None:
-        self._note_opening(self.flows.acquire(), opening)
-
-    def _note_opening(self, flow: int, opening: Record) -> None:
+        flow = self.flows.acquire()
         self._flow_of_id[opening.connection] = flow
-        # Flows that are ready are not in use so far, and have any record.
-        self._openings += [opening] * (flow + 1 - len(self._openings))
-        self._openings[flow] = opening
+        self._openings.note(flow, opening)
         self._has_opened = True
 
     def _close(self, record: Record, flow: int) -> None:

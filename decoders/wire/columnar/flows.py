@@ -154,24 +154,33 @@ class Flows:
         self._used += 1
         return self._used - 1
 
+    def _acquire_all(self, count: int) -> NDArray[np.int64]:
+        """Return the numbers of new flows."""
+        kept = max(0, len(self._free) - count)
+        taken, self._free[kept:] = self._free[kept:], []
+        begin, missing = self._used, count - len(taken)
+        self._used += missing
+        while self._used > len(self.states):
+            self.states, self.streams = _doubled(self.states), _doubled(self.streams)
+        return np.concatenate((np.array(taken, np.int64), np.arange(begin, begin + missing)))
+
     def make_ready(self, count: int) -> None:
         """Make at least `count` flows ready."""
         missing = count - self.ready_count
         if missing <= 0:
             return
-        made = [(self.acquire(), self.rings.acquire(MIN_SLOTS)) for _ in range(missing)]
-        self.ready = np.concatenate((self.ready[: self.ready_count], np.array(made, READY)))
+        made = np.empty(missing, READY)
+        made["flow"] = self._acquire_all(missing)
+        made["ring"] = self.rings.acquire_all(MIN_SLOTS, missing)
+        self.ready = np.concatenate((self.ready[: self.ready_count], made))
         self.ready_count = count
 
-    def release_all(self, flows: list[int]) -> None:
+    def release_all(self, flows: NDArray[np.int64]) -> None:
         """Clear flows whose connections are closed."""
-        for ring, size in zip(
-            *(self.states[name][flows].tolist() for name in ("ring", "ring_size")), strict=True
-        ):
-            self.rings.release(ring, size)
+        self.rings.release_all(self.states["ring"][flows], self.states["ring_size"][flows])
         self.states[flows] = np.zeros((), FLOW)
         self.streams[flows] = np.zeros((), STREAM)
-        self._released += flows
+        self._released += flows.tolist()
 
     def release(self, flow: int) -> None:
         """Clear a flow whose connection is closed."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.frame.record import Direction, Flag, Kind, Pairing, Record
+from decoders.wire.columnar.events import NO_CHANGES, ChangeColumns, Events
 from decoders.wire.columnar.packets import PacketBatch
 
 _FRAME_KINDS = frozenset({Kind.REQUEST, Kind.RESPONSE})
@@ -77,7 +78,7 @@ class FrameBatch:
 
     data: NDArray[np.uint8]
     frames: FrameColumns
-    events: Sequence[Record]
+    events: Events
     openings: Sequence[Record]
 
     def records(self) -> Iterator[Record]:
@@ -86,8 +87,8 @@ class FrameBatch:
 
     def order(self) -> NDArray[np.int64]:
         """Number the records, the frames first and then the events, and return the numbers by sequence."""
-        events = np.array([event.sequence for event in self.events], np.int64)
-        order: NDArray[np.int64] = np.argsort(np.concatenate((self.frames.sequences, events)), kind="stable")
+        numbers = np.concatenate((self.frames.sequences, self.events.sequences))
+        order: NDArray[np.int64] = np.argsort(numbers, kind="stable")
         return order
 
     def parts(self, size: int) -> Iterator[FrameBatch]:
@@ -100,7 +101,7 @@ class FrameBatch:
         for begin in range(0, len(order), size):
             numbers = order[begin : begin + size]
             frames = FrameColumns(*_columns(column[numbers[numbers < count]] for column in self.frames))
-            events = [self.events[number - count] for number in numbers[numbers >= count].tolist()]
+            events = self.events.chosen(numbers[numbers >= count] - count)
             yield dataclasses.replace(self, frames=frames, events=events)
 
     def record(self, row: int) -> Record:
@@ -137,7 +138,7 @@ class FrameBatch:
 class FrameBatchBuilder:
     """Builds a `FrameBatch`. The first `rows` rows of `columns` and `top` bytes of `data` are used.
 
-    `events` are the records of other kinds than frames.
+    `events` are the records of other kinds than frames, without what `changes` tells.
     """
 
     def __init__(self, data: NDArray[np.uint8], top: int, rows: int) -> None:
@@ -146,6 +147,7 @@ class FrameBatchBuilder:
         self.top = top
         self.rows = 0
         self.events: list[Record] = []
+        self.changes: list[ChangeColumns] = []
 
     @classmethod
     def for_packets(cls, packets: PacketBatch) -> FrameBatchBuilder:
@@ -214,6 +216,8 @@ class FrameBatchBuilder:
             column[self.rows] = value
         self.rows += 1
 
-    def build(self, openings: list[Record]) -> FrameBatch:
+    def build(self, openings: Sequence[Record]) -> FrameBatch:
         """Return the batch; `openings` holds the OPENED record of each connection number."""
-        return FrameBatch(self.data, self.columns.first(self.rows), self.events, openings)
+        changes = ChangeColumns.joined([NO_CHANGES, *self.changes])
+        events = Events(changes, self.events, openings)
+        return FrameBatch(self.data, self.columns.first(self.rows), events, openings)

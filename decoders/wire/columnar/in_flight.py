@@ -45,10 +45,26 @@ class InFlightRings:
             self.slots = np.concatenate((self.slots, np.zeros_like(self.slots)))
         return begin
 
+    def acquire_all(self, size: int, count: int) -> NDArray[np.int64]:
+        """Return `count` rings of `size` slots."""
+        free = self._free[size]
+        kept = max(0, len(free) - count)
+        taken, free[kept:] = free[kept:], []
+        begin, missing = self._top, count - len(taken)
+        self._top += size * missing
+        while self._top > len(self.slots):
+            self.slots = np.concatenate((self.slots, np.zeros_like(self.slots)))
+        return np.concatenate((np.array(taken, np.int64), begin + size * np.arange(missing)))
+
     def release(self, begin: int, size: int) -> None:
         """Make a ring available again."""
         if size:
             self._free[size].append(begin)
+
+    def release_all(self, begins: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
+        """Make rings available again."""
+        for size in np.unique(sizes[sizes > 0]).tolist():
+            self._free[size] += begins[sizes == size].tolist()
 
 
 def ring_size(in_flight: int) -> int:

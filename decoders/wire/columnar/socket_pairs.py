@@ -6,6 +6,7 @@ a new table when most of their connections are closed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,12 +14,15 @@ from numpy.typing import NDArray
 
 from decoders.compilation import compiled, inlined
 from decoders.wire.columnar.segments import SOCKET_WORDS, SegmentBatch
+from decoders.wire.segment import SocketAddress
 
 NO_PAIR = -1
 UNWATCHED = -2
 NO_SEGMENT = -3
 """Instead of a pair's number: the segment was not parsed, or no port is watched, or there is no segment."""
 _MIN_SLOTS = 1024
+_WORD = (1 << 64) - 1
+"""An int64 word as an unsigned number."""
 
 
 class _PairTable(NamedTuple):
@@ -55,6 +59,40 @@ class SocketPairs:
             self._table = larger
         self.count = int(_number(self._table, self.count, segments, self._watched, pairs))
         return pairs
+
+    def find(self, one: SocketAddress, other: SocketAddress) -> int:
+        """Return the pair of two sockets, NO_PAIR if no segment that was parsed is between them."""
+        return int(_find(self._table, words_of(one, other)))
+
+
+def sockets_of(words: Sequence[int]) -> tuple[SocketAddress, SocketAddress]:
+    """Return the lower and the upper socket of the words that `SegmentBatch` has for them."""
+    lower_high, lower, upper_high, upper, last = words
+    addresses: tuple[bytes, bytes]
+    if last >> 32 == 4:
+        addresses = lower.to_bytes(4), upper.to_bytes(4)
+    else:
+        addresses = (
+            ((lower_high & _WORD) << 64 | lower & _WORD).to_bytes(16),
+            ((upper_high & _WORD) << 64 | upper & _WORD).to_bytes(16),
+        )
+    return SocketAddress(addresses[0], last >> 16 & 0xFFFF), SocketAddress(addresses[1], last & 0xFFFF)
+
+
+def words_of(one: SocketAddress, other: SocketAddress) -> NDArray[np.int64]:
+    """Return the words that `SegmentBatch` has for two sockets, shape (SOCKET_WORDS,)."""
+    (*lower, lower_port), (*upper, upper_port) = sorted(
+        (*_halves(each.address), each.port) for each in (one, other)
+    )
+    version = 4 if len(one.address) == 4 else 6
+    return np.array([*lower, *upper, version << 32 | lower_port << 16 | upper_port], np.int64)
+
+
+def _halves(address: bytes) -> tuple[int, int]:
+    """Return the upper and the lower half of an address, as signed numbers if it is one of IPv6."""
+    if len(address) == 4:
+        return 0, int.from_bytes(address)
+    return int.from_bytes(address[:8], signed=True), int.from_bytes(address[8:], signed=True)
 
 
 @inlined
@@ -107,3 +145,9 @@ def _number(table: _PairTable, count: int, segments: SegmentBatch, watched: Any,
                 count += 1
             pairs[row] = table.slots[slot]
     return count
+
+
+@compiled(None)
+def _find(table: _PairTable, sockets: Any) -> Any:
+    """Return the number of a pair, NO_PAIR if the table does not have it."""
+    return table.slots[_slot(table, sockets)]

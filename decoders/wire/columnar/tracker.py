@@ -99,6 +99,7 @@ class ColumnarTracker:
             key_log=key_log,
             shown_client=shown_client,
             before_eviction=self._restore_all,
+            before_remembering=self._remember_ended,
         )
         self._port_bytes = np.zeros(1 + len(self._tracker.port_ledgers), PORT_BYTES)
         self._drafts = tuple(np.zeros(1, kind) for kind in (PACKET, FLOW, STREAM, TOTALS))
@@ -113,7 +114,7 @@ class ColumnarTracker:
         self._known_apis = np.zeros(1 << 16, np.bool_)
         self._known_apis[[api.key for api in schemas.apis]] = True
         self._flow_table = FlowTable(self._tracker)
-        self._lazy = LazyConnections(self._tracker, self._flow_table)
+        self._lazy = LazyConnections(self._tracker, self._flow_table, max_connections)
         self._decrypts = key_log is not None
         self._opens = key_log is None and excludes_client is None
         """Whether a connection is ordinary from its SYN on."""
@@ -290,8 +291,8 @@ class ColumnarTracker:
         self._flow_table.flows.ready_count = int(self._totals["ready"][0])
         count = self._take_total("changes")
         if count:
-            changes = self._changes[:count]
-            self._builder.events += self._lazy.records_of(changes, self._packets, self._segments)
+            changes = self._lazy.note(self._changes[:count], self._packets, self._segments)
+            self._builder.changes.append(changes)
 
     def _run_slow_path(self, row: int) -> bool:
         """Process a packet with the scalar tracker. Returns False if it belongs to a flow not linked so far.
@@ -301,7 +302,9 @@ class ColumnarTracker:
         segment = read_segment(self._packets.packet(row))
         assert isinstance(segment, Segment)
         pair = int(self._pairs[row])
-        self._lazy.adopt(segment)
+        at = pair if pair >= 0 else self._socket_pairs.find(segment.source, segment.destination)
+        if at >= 0:
+            self._lazy.adopt(at)
         connection = self._tracker.find(segment)
         if connection is not None:
             if pair >= 0 and self._flow_table.link(pair, self._flow_table.flow_of(connection)):
@@ -331,6 +334,9 @@ class ColumnarTracker:
     def _restore_order(self) -> None:
         self._lazy.adopt_all()
         self._flow_table.restore_order()
+
+    def _remember_ended(self) -> None:
+        self._lazy.remember_all()
 
     def _restore_all(self) -> None:
         for connection in self._tracker.connections:

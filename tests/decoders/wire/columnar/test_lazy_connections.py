@@ -101,3 +101,53 @@ def test_either_of_two_sockets_connects_to_the_other(
         ends = (SERVER, CLIENT) if is_swapped else (CLIENT, SERVER)
         packets += made(*ends, initial, number * SECOND)
     assert_equal(placed(packets), cut, ports={SERVER.port, CLIENT.port} if both else set())
+
+
+@pytest.mark.parametrize("most", [1, 3, 4, 50])
+@pytest.mark.parametrize("ends", [12, 30])
+def test_as_many_ends_are_remembered_as_the_scalar_tracker_remembers(most: int, ends: int) -> None:
+    """Five clients connect in turns, and one of them twice as often; then a late packet of each comes."""
+    turns = [CLIENTS[0] if number % 3 == 0 else CLIENTS[number % 5] for number in range(ends)]
+    whole = [_whole(client, SERVER, number * 1_000, number) for number, client in enumerate(turns)]
+    packets = [packet for each in whole for packet in each]
+    for client in CLIENTS[:5]:
+        late = _whole(client, SERVER, 0, ends)[3]
+        assert_equal(placed([*packets, late]), [len(packets) // 2], max_connections=most)
+
+
+def test_records_of_a_batch_stay_as_they_are_when_its_flows_are_used_again() -> None:
+    whole = [placed(_whole(client, SERVER, 0, number * SECOND)) for number, client in enumerate(CLIENTS)]
+    tracker = ColumnarTracker(SCHEMAS, ports={9092}, run=7)
+    batches = [tracker.feed(PacketBatch.of(packets)) for packets in whole]
+    assert len(tracker._flow_table.flows.states) < 4 * len(CLIENTS)
+    scalar = new_tracker()
+    wanted = [[record for packet in packets for record in scalar.feed(packet)] for packets in whole]
+    for _ in range(2):
+        assert [list(batch.records()) for batch in batches] == wanted
+
+
+def test_a_record_that_was_asked_for_is_made_once() -> None:
+    first, *others = CLIENTS[:4]
+    tracker = ColumnarTracker(SCHEMAS, ports={9092}, run=7)
+    opened = tracker.feed(PacketBatch.of(packets_between(EVENTS[:1], first, close=False)))
+    (flow,) = set(opened.frames.connections.tolist())
+    record = opened.openings[flow]
+    for client in others:
+        later = tracker.feed(PacketBatch.of(packets_between(EVENTS[:1], client)))
+        assert later.openings is not opened.openings
+        assert later.openings[flow] is record
+
+
+def test_parts_of_a_batch_have_its_records() -> None:
+    packets = interleaved([packets_between(EVENTS, client) for client in CLIENTS[:5]], Random(1))
+    # The scalar tracker makes records of a connection without a SYN.
+    packets = [packet for packet in packets if packet.captured_at or Random(packet.position).random() < 0.6]
+    batch = ColumnarTracker(SCHEMAS, ports={9092}, run=7).feed(PacketBatch.of(packets))
+    assert len(batch.events.changes.sequences) and batch.events.others
+    records = list(batch.records())
+    assert [batch.events[at] for at in range(len(batch.events))] == list(batch.events)
+    assert [event.sequence for event in batch.events] == batch.events.sequences.tolist()
+    for size in (1, 3, 100):
+        parts = list(batch.parts(size))
+        assert [record for part in parts for record in part.records()] == records
+        assert all(len(list(part.records())) <= size for part in parts)

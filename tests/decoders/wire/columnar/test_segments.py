@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.segments import read_segments
-from decoders.wire.columnar.socket_pairs import NO_PAIR, UNWATCHED, SocketPairs
+from decoders.wire.columnar.socket_pairs import NO_PAIR, UNWATCHED, SocketPairs, sockets_of, words_of
 from decoders.wire.packet import Packet
 from decoders.wire.segment import LinkType, Segment, SocketAddress, read_segment
 from decoders.wire.synthesis import SyntheticConnection
@@ -100,3 +100,25 @@ def test_other_ports_and_other_packets_have_no_pair() -> None:
     packets[0] = packets[0]._replace(data=b"")
     pairs = SocketPairs(np.zeros(1 << 16, np.bool_))
     assert pairs.number(read_segments(PacketBatch.of(packets))).tolist() == [NO_PAIR] + [UNWATCHED] * 5
+
+
+_HALVES = st.sampled_from([bytes(4), b"\x0a\0\0\1", b"\xff\0\0\1"])
+_PORTS = st.integers(0, 0xFFFF)
+
+
+@given(st.sampled_from([1, 4]), st.lists(_HALVES, min_size=8, max_size=8), _PORTS, _PORTS, st.booleans())
+@some
+def test_two_sockets_have_the_pair_of_their_segments(
+    parts: int, halves: list[bytes], port: int, other_port: int, swapped: bool
+) -> None:
+    """Addresses of IPv4 and IPv6, whose words may be negative numbers."""
+    one = SocketAddress(b"".join(halves[:parts]), port)
+    other = SocketAddress(b"".join(halves[4 : 4 + parts]), other_port)
+    segments = read_segments(PacketBatch.of(SyntheticConnection(one, other).opened(0)))
+    pairs = SocketPairs(np.full(1 << 16, True))
+    assert pairs.find(one, other) == NO_PAIR
+    assert pairs.number(segments).tolist() == [0, 0, 0]
+    assert pairs.find(*((other, one) if swapped else (one, other))) == 0
+    assert words_of(one, other).tolist() == segments.sockets[0].tolist()
+    lower, upper = sockets_of(segments.sockets[0].tolist())
+    assert ((lower, upper) if segments.forward[0] else (upper, lower)) == (one, other)
