@@ -55,6 +55,14 @@ def test_the_query_has_time_to_finish_its_batch_before_its_jvm_is_stopped() -> N
     assert int(settings(QUERY)["TimeoutStopSec"]) > LAST_BATCH_SECONDS
 
 
+def test_units_of_one_machine_share_no_folder() -> None:
+    """A folder belongs to the dynamic user of one unit, and the other could neither read nor write it."""
+    owned = [settings(unit)["CacheDirectory"] for unit in (FEEDER, QUERY)]
+    assert len({*owned}) == len(owned)
+    for unit, folder in zip((FEEDER, QUERY), owned, strict=True):
+        assert f"Environment=NUMBA_CACHE_DIR=%C/{folder}\n" in unit.read_text()
+
+
 def test_the_query_reads_the_file_that_a_reload_changes() -> None:
     """A credential would be the copy that was made at the start."""
     unit = settings(QUERY)
