@@ -21,15 +21,14 @@ from decoders.frame.columnar.joining import joined
 from decoders.schema.registry import default_schemas
 from decoders.wire.columnar.frames import FrameBatch
 from expectations.conversation.columnar.arrival import Arrival
+from expectations.conversation.columnar.window_columns import WindowColumns
 from expectations.conversation.columnar.windows import ColumnarWindows
-from expectations.conversation.window import Window
 from expectations.judging.judge import Judge
 from streaming.bench.batches import Batch, Bench
 from streaming.bench.report import report
 from streaming.bench.traffic import Traffic
-from streaming.judging.bucket_input import BucketInput, pack_input, unpack_input
+from streaming.judging.bucket_input import by_bucket, pack_input, unpack_input
 from streaming.judging.bucket_step import BucketStep
-from streaming.query.stages import bucket_of
 from streaming.state.bucket import Bucket
 from streaming.state.bucket_layout import pack_bucket
 
@@ -106,17 +105,16 @@ def _opening_microseconds(judge: Judge, connections: int) -> float:
         begun = time.process_time()
         for number, inside in windows.items():
             bucket = Bucket()
-            step.process(number, bucket, inside)
+            step.process_columns(number, bucket, [inside])
             pack_bucket(bucket)
         seconds = time.process_time() - begun
     return seconds / connections * 1e6
 
 
-def _windows(connections: int, run: int) -> dict[int, list[Window]]:
+def _windows(connections: int, run: int) -> dict[int, WindowColumns]:
     """Return the windows of each bucket as the query's first stage makes them."""
     buckets = max(1, connections // _CONNECTIONS_OF_A_BUCKET)
-    inputs: dict[int, BucketInput] = {}
-    for batch in joined(Traffic(default_schemas(), connections, run).opening(), 1 << 62):
-        for window in ColumnarWindows(default_schemas()).windows_of(Arrival.of_file(batch, "")):
-            inputs.setdefault(bucket_of(window.connection.id, buckets), BucketInput()).add(window)
-    return {number: [*unpack_input(pack_input(each)).windows()] for number, each in inputs.items()}
+    (batch,) = joined(Traffic(default_schemas(), connections, run).opening(), 1 << 62)
+    columns = ColumnarWindows(default_schemas()).columns_of(Arrival.of_file(batch, ""))
+    inputs = by_bucket(columns, buckets)
+    return {number: unpack_input(pack_input(each)).columns() for number, each in inputs.items()}

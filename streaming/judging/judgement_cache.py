@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from expectations.conversation.in_flight import ApiVersion
@@ -40,7 +40,7 @@ from expectations.judging.outcome import Outcome
 from expectations.judging.symbol import Symbol
 from streaming.judging.server_responses import ServerResponses
 from streaming.judging.tally import FrameChecks, Tally
-from streaming.state.connection_layout import NOWHERE, Row
+from streaming.state.connection_layout import NOWHERE, ConnectionLayout, Row
 from streaming.state.connections import Connections
 
 CAPACITY: Final = 500_000
@@ -59,10 +59,15 @@ class Transition(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """A connection that a window has moved: its latest capture time, and its row before."""
+    """A connection that a window has moved: its latest capture time, and its row before.
+
+    `said` are the symbols of the window's occurrences.
+    """
 
     captured_at: int
     row: Row
+    said: Sequence[Symbol]
+    transition: Transition
 
 
 class _Step(NamedTuple):
@@ -111,21 +116,14 @@ class JudgementCache:
         if transition is None:
             return None
         if not transition.answered <= responses.known(window.connection):
-            responses.add(window.connection, _first_responses(window))
+            responses.add(window.connection, first_responses(window))
         place = step.row.server, step.row.software
         counts = tally.stored.get(place)
         if counts is None:
-            counts = self._counts(connections, step, tally)
+            counts = stored_counts(*place, connections.layout, self._judge, tally)
         for checks, occurrence in zip(transition.checks, window.occurrences, strict=True):
             counts[checks] = counts.get(checks, 0) + occurrence.count
-        return Moved(_advance(connections, step), step.row)
-
-    def _counts(self, connections: Connections, step: _Step, tally: Tally) -> dict[FrameChecks, int]:
-        layout, row = connections.layout, step.row
-        listener = self._judge.listener(layout.servers.value(row.server)[1])
-        counts = tally.cached(listener, layout.software(row.software))
-        tally.stored[row.server, row.software] = counts
-        return counts
+        return Moved(_advance(connections, step), step.row, step.said, transition)
 
     def _make_room(self) -> None:
         if len(self._transitions) >= CAPACITY:
@@ -229,7 +227,16 @@ def _may_answer_before(loss: int, window: Window, said: Iterable[Symbol]) -> boo
     )
 
 
-def _first_responses(window: Window) -> dict[ApiVersion, int]:
+def stored_counts(
+    server: int, software: int, layout: ConnectionLayout, judge: Judge, tally: Tally
+) -> dict[FrameChecks, int]:
+    """Return the counts of cached checks of stored connections, by the places of server and software."""
+    listener = judge.listener(layout.servers.value(server)[1])
+    counts = tally.stored[server, software] = tally.cached(listener, layout.software(software))
+    return counts
+
+
+def first_responses(window: Window) -> dict[ApiVersion, int]:
     """Return when each API version was first answered in a window."""
     first: dict[ApiVersion, int] = {}
     for number, occurrence in zip(window.numbers, window.occurrences, strict=True):
@@ -252,9 +259,6 @@ def _advance(connections: Connections, step: _Step) -> int:
     movements = [symbol.movement for symbol in step.said]
     numbers, added = advanced(row.progress, movements, step.window.occurrences)
     if any(added.values()):
-        counted = layout.in_flight(in_flight)
-        for version, count in added.items():
-            counted.add(version, count)
-        in_flight = layout.in_flight_place(counted.counts)
+        in_flight = layout.in_flight_after(in_flight, added)
     connections.advance(step.place, numbers, in_flight)
     return numbers[0]

@@ -36,7 +36,10 @@ class Symbols(Generic[AnySymbol]):
 
     def of(self, window: Window) -> Mapping[int, AnySymbol]:
         """Return the symbols of a window's statements, by number."""
-        statements = window.statements
+        return self.of_table(window.statements)
+
+    def of_table(self, statements: Mapping[int, Statement]) -> Mapping[int, AnySymbol]:
+        """Return the symbols of a table of statements, by number."""
         table = self._tables.get(id(statements))
         if table is None:
             table = self._tables[id(statements)] = _SymbolTable(statements, self._make)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,9 @@ from decoders.frame.columnar.block_reading import BlockReader, Opened
 from decoders.schema.registry import schemas_of
 from expectations.conversation.columnar.arrival import Arrival
 from expectations.conversation.columnar.windows import ColumnarWindows
-from expectations.conversation.window import Window
 from expectations.judging.judge import Judge
 from expectations.judging.terms import Terms
-from streaming.judging.bucket_input import BucketInput, pack_input, unpack_input
+from streaming.judging.bucket_input import BucketInput, by_bucket, pack_input, unpack_input
 from streaming.judging.bucket_step import BucketStep
 from streaming.judging.quarantine import NO_BLOCK, Quarantine, Quarantined
 from streaming.judging.report import Report
@@ -55,7 +54,7 @@ def decode_stage(
     to decode with, None for the committed ones, `terms` say how identities are named.
     """
     terms = terms or Terms()
-    named, keeps_values = terms.named, terms.pseudonyms is None
+    named, keeps_values = terms.named_columns, terms.pseudonyms is None
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task()
@@ -66,20 +65,13 @@ def decode_stage(
             read_to = _read_to(*places[1:])
             for opened in reader.read(value.as_buffer() for value in batch.column("value")):
                 arrival = Arrival.of_topic(opened, *places)
-                inputs = _by_bucket(named(windows.windows_of(arrival)), buckets)
+                inputs = by_bucket(named(windows.columns_of(arrival)), buckets)
                 refused = _quarantined(quarantine, opened, batch)
                 _count_blocks(inputs, opened, arrival, read_to, refused)
                 yield _packed(inputs)
         end_task()
 
     return decode
-
-
-def _by_bucket(windows: Sequence[Window], buckets: int) -> dict[int, BucketInput]:
-    inputs: dict[int, BucketInput] = {}
-    for window in windows:
-        inputs.setdefault(bucket_of(window.connection.id, buckets), BucketInput()).add(window)
-    return inputs
 
 
 def _count_blocks(
@@ -204,8 +196,7 @@ class BucketProcessor(StatefulProcessor):
         number = bucket_of_key(key[0])
         bucket = self._load(number)
         inputs = [unpack_input(row.input) for row in rows]
-        windows = [window for part in inputs for window in part.windows()]
-        report = self._step.process(number, bucket, windows)
+        report = self._step.process_columns(number, bucket, [part.columns() for part in inputs])
         for part in inputs:
             _count(report, part)
         if not bucket.scheduled:

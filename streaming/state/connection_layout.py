@@ -28,6 +28,8 @@ from streaming.state.shared_values import SharedValues
 
 NOWHERE: Final = -1
 """The place of a value that a connection does not have."""
+PROGRESS_BYTES: Final = 8 * len(PROGRESS_NUMBERS)
+"""The bytes with which a row begins."""
 
 
 class Row(NamedTuple):
@@ -194,6 +196,13 @@ class ConnectionLayout:
     def in_flight_place(self, counts: Mapping[ApiVersion, int]) -> int:
         """Return the place of the requests in flight."""
         return self._in_flight.place(tuple(sorted(counts.items())))
+
+    def in_flight_after(self, place: int, added: Mapping[ApiVersion, int]) -> int:
+        """Return the place of the requests in flight after those at a place and what is added to them."""
+        counted = self.in_flight(place)
+        for version, count in added.items():
+            counted.add(version, count)
+        return self.in_flight_place(counted.counts)
 
     def read(self, connection: bytes, row: Row, stored: memoryview) -> ConnectionState:
         """Build a connection from its row and its content."""

@@ -20,6 +20,7 @@ from expectations.judging.judge import ConnectionState
 from streaming.state.connection_layout import (
     INDEX,
     NOWHERE,
+    PROGRESS_BYTES,
     ConnectionLayout,
     Row,
     StoredValues,
@@ -28,6 +29,7 @@ from streaming.state.connection_layout import (
     write_row,
 )
 from streaming.state.contents import Contents, pack_contents
+from streaming.state.finding import places_of
 
 ID_BYTES = 16
 LEAST_SHARED = 64
@@ -102,6 +104,29 @@ class Connections(MutableMapping[bytes, ConnectionState]):
         """Return the place of a connection that is stored and was not read yet, else NOWHERE."""
         place = self._find(connection)
         return place if place != NOWHERE and self._is_stored[place] else NOWHERE
+
+    def places(self, ids: bytes) -> npt.NDArray[np.int64]:
+        """Return the place of each of the IDs, one after the other, as `place` does.
+
+        NOWHERE is the place of an ID that stands there more than once, too.
+        """
+        if self._replaced:
+            return np.full(len(ids) // ID_BYTES, NOWHERE, np.int64)
+        return places_of(ids, self._ids, self._is_stored)
+
+    def rows(self, places: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """Return the rows of the connections at places, as an array of INDEX."""
+        return self._index[places]
+
+    def advance_all(self, places: npt.NDArray[np.int64], progress: npt.NDArray[np.int64]) -> None:
+        """Replace the progress of the connections at places; `progress` (int64) has a row for each."""
+        by_byte = self._index.view(np.uint8).reshape(len(self._index), INDEX.itemsize)
+        by_byte[places, :PROGRESS_BYTES] = progress.view(np.uint8)
+        self._index["has_news"][places] = True
+
+    def set_in_flight(self, place: int, in_flight: int) -> None:
+        """Replace the requests in flight of the connection at a place."""
+        self._index["in_flight"][place] = in_flight
 
     def is_unknown(self, connection: bytes) -> bool:
         """Whether a connection is neither stored nor read, nor was removed since the bucket was loaded."""

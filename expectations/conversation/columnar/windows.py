@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise, starmap
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +22,12 @@ from expectations.conversation.columnar.folding import Folded, Rows, fold_rows
 from expectations.conversation.columnar.reading import ObservationReader
 from expectations.conversation.columnar.said_before import SaidBefore
 from expectations.conversation.columnar.statement_cache import Known, StatementCache
+from expectations.conversation.columnar.window_columns import MISSING, WindowColumns
 from expectations.conversation.observation import Observation
 from expectations.conversation.observe import observe
-from expectations.conversation.occurrence import NO_EVIDENCE, Occurrence
+from expectations.conversation.occurrence import NO_EVIDENCE
 from expectations.conversation.statement import Statement
-from expectations.conversation.window import ConnectionKey, Window
+from expectations.conversation.window import Window
 
 _Integers = NDArray[np.int64]
 
@@ -36,12 +36,12 @@ _Integers = NDArray[np.int64]
 class _Observed:
     """The statements of the records of an arrival: that of record i is `known[places[i]]`.
 
-    `correlation_ids` (objects) are those of the records, None where there is none.
+    `correlation_ids` are those of the records, MISSING where there is none.
     """
 
     known: list[Known]
     places: _Integers
-    correlation_ids: NDArray[np.object_]
+    correlation_ids: _Integers
 
 
 class ColumnarWindows:
@@ -58,10 +58,18 @@ class ColumnarWindows:
 
         The feeder's own heartbeats belong to no connection and are dropped.
         """
-        return next(self.slices_of(arrival, len(arrival.order)), [])
+        return [window for part in self._slices(arrival, len(arrival.order)) for window in part.windows()]
+
+    def columns_of(self, arrival: Arrival) -> WindowColumns:
+        """Do the same, and return the windows as columns."""
+        return next(self._slices(arrival, len(arrival.order)), None) or WindowColumns.of([])
 
     def slices_of(self, arrival: Arrival, size: int) -> Iterator[list[Window]]:
         """Fold the records of a batch as if they had arrived in batches of `size` records."""
+        for columns in self._slices(arrival, size):
+            yield columns.windows()
+
+    def _slices(self, arrival: Arrival, size: int) -> Iterator[WindowColumns]:
         if self._statements.clear_if_full() or self._said_before.is_full:
             self._said_before.clear()
         observed, order = self._observe(arrival.batch), arrival.without_heartbeats()
@@ -71,17 +79,30 @@ class ColumnarWindows:
 
     def _fold(
         self, arrival: Arrival, observed: _Observed, statements: dict[int, Statement], order: _Integers
-    ) -> list[Window]:
+    ) -> WindowColumns:
         connections, openings = _connections(arrival, order)
         rows = _rows(arrival, observed, order, connections)
-        folded = fold_rows(rows, _halves(openings), self._said_before)
-        ends = np.searchsorted(connections[folded.first], np.arange(len(openings) + 1)).tolist()
-        numbers = observed.places[order[folded.first]].tolist()
-        occurrences = _occurrences(arrival, observed, order, folded)
-        return [
-            Window(ConnectionKey.of(opening), numbers[begin:end], occurrences[begin:end], statements)
-            for opening, (begin, end) in zip(openings, pairwise(ends), strict=True)
+        ids = b"".join([opening.connection for opening in openings])
+        halves = np.frombuffer(ids, np.int64).reshape(len(openings), 2)
+        folded = fold_rows(rows, halves, self._said_before)
+        servers: dict[tuple[str, str, int], int] = {}
+        of_server = [
+            servers.setdefault((opening.cluster, opening.server, opening.run), len(servers))
+            for opening in openings
         ]
+        first, places = order[folded.first], arrival.places(order[folded.first])
+        return WindowColumns(
+            ids,
+            [str(opening.client) for opening in openings],
+            [(cluster, str(server), run) for cluster, server, run in servers],
+            np.array(of_server, np.int64),
+            np.searchsorted(connections[folded.first], np.arange(len(openings) + 1)),
+            observed.places[first],
+            np.concatenate((_occurrences(arrival, observed, order, folded), places.values)),
+            places.sources,
+            *arrival.beginnings(first),
+            statements,
+        )
 
     def _observe(self, batch: FrameBatch) -> _Observed:
         read = self._reader.read(batch)
@@ -106,13 +127,12 @@ def _distinct(known: list[Known]) -> tuple[list[Known], _Integers]:
     return list(distinct.values()), np.array([numbers[id(each)] for each in known], np.int64)
 
 
-def _correlation_ids(decoded: DecodedFrames, events: list[Observation]) -> NDArray[np.object_]:
+def _correlation_ids(decoded: DecodedFrames, events: list[Observation]) -> _Integers:
     """Return the correlation IDs of all frames, then those of the batch's other records."""
-    ids = np.full(len(decoded.frames) + len(events), None, np.object_)
-    (there,) = np.nonzero(decoded.heads["has_correlation_id"])
-    ids[there] = decoded.heads["correlation_id"][there]
-    ids[len(decoded.frames) :] = [event.correlation_id for event in events]
-    return ids
+    heads = decoded.heads
+    of_frames = np.where(heads["has_correlation_id"], heads["correlation_id"].astype(np.int64), MISSING)
+    of_events = [MISSING if event.correlation_id is None else event.correlation_id for event in events]
+    return np.concatenate((of_frames, np.array(of_events, np.int64)))
 
 
 def _connections(arrival: Arrival, order: _Integers) -> tuple[_Integers, list[Record]]:
@@ -137,12 +157,6 @@ def _identity(batch: FrameBatch, number: int) -> Record:
     return batch.openings[int(batch.frames.connections[number])]
 
 
-def _halves(openings: list[Record]) -> _Integers:
-    """Return the IDs of connections as int64, 2 columns."""
-    ids = b"".join(opening.connection for opening in openings)
-    return np.frombuffer(ids, np.int64).reshape(len(openings), 2)
-
-
 def _rows(arrival: Arrival, observed: _Observed, order: _Integers, connections: _Integers) -> Rows:
     frames, places = arrival.batch.frames, observed.places[order]
     expects = np.array([each.statement.expects_response for each in observed.known], np.bool_)
@@ -163,22 +177,22 @@ def _rows(arrival: Arrival, observed: _Observed, order: _Integers, connections: 
     )
 
 
-def _occurrences(arrival: Arrival, observed: _Observed, order: _Integers, folded: Folded) -> list[Occurrence]:
-    """Build the occurrences of folded rows of an order."""
+def _occurrences(arrival: Arrival, observed: _Observed, order: _Integers, folded: Folded) -> _Integers:
+    """Return the occurrences of folded rows of an order: a row for each of OF_OCCURRENCE."""
     first, last, previous = order[folded.first], order[folded.last], order[folded.previous]
     sequences = arrival.column(arrival.batch.frames.sequences, "sequence")
     captured_at = arrival.column(arrival.batch.frames.captured_at, "captured_at")
-    columns = zip(
-        sequences[first].tolist(),
-        sequences[last].tolist(),
-        captured_at[first].tolist(),
-        captured_at[last].tolist(),
-        arrival.evidence(first),
-        np.where(folded.previous < 0, 0, captured_at[previous]).tolist(),
-        folded.counts.tolist(),
-        observed.correlation_ids[first].tolist(),
-        folded.paired_sequences.tolist(),
-        folded.sizes.tolist(),
-        strict=True,
+    return np.array(
+        [
+            sequences[first],
+            sequences[last],
+            captured_at[first],
+            captured_at[last],
+            np.where(folded.previous < 0, 0, captured_at[previous]),
+            folded.counts,
+            observed.correlation_ids[first],
+            folded.paired_sequences,
+            folded.sizes,
+        ],
+        np.int64,
     )
-    return list(starmap(Occurrence, columns))

@@ -15,7 +15,7 @@ from streaming.judging.bucket_step import BucketStep
 from streaming.judging.report import Report
 from streaming.state.bucket import Bucket
 from tests.exchange import Exchange
-from tests.streaming.judging.travelling import travelled
+from tests.streaming.judging.travelling import travelled, travelled_columns
 from tests.streaming.state.bucket_store import BucketStore
 
 NAMES = default_schemas().api_names
@@ -38,14 +38,17 @@ class CountingJudge(Judge):
         return super().judge_each(state, window)
 
 
-def stepped(step: BucketStep, exchange: Exchange, size: int) -> list[Report]:
+def stepped(step: BucketStep, exchange: Exchange, size: int, *, as_columns: bool = False) -> list[Report]:
     """Process the records of an exchange, `size` per step. Returns the reports of all steps and of a tick."""
     store, reports = BucketStore(Bucket()), list[Report]()
     placed = [(record, Evidence.in_file("exchange", record)) for record in exchange.records]
     for begin in range(0, len(placed), size):
         bucket = store.load()
         windows = windows_of(default_schemas(), placed[begin : begin + size])
-        reports.append(step.process(0, bucket, travelled(windows)))
+        if as_columns:
+            reports.append(step.process_columns(0, bucket, [travelled_columns(windows)]))
+        else:
+            reports.append(step.process(0, bucket, travelled(windows)))
         store.save(bucket)
     reports.append(step.tick(0, store.load(), REPUBLISH_AFTER))
     return reports

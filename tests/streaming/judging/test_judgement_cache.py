@@ -31,7 +31,7 @@ from tests.mutations.mutator import MUTATORS
 from tests.mutations.test_mutations import mutants_of
 from tests.streaming.judging.stepping import CountingJudge, UncachedJudge, stepped
 from tests.streaming.judging.test_bucket_step import on, windows
-from tests.streaming.judging.travelling import travelled
+from tests.streaming.judging.travelling import travelled, travelled_columns
 from tests.streaming.state.bucket_store import BucketStore
 
 NAMES = default_schemas().api_names
@@ -227,9 +227,9 @@ def batches(exchanges: list[Exchange], size: int) -> Iterator[list[Window]]:
         yield [one for name, exchange in parts for one in on(name, windows(exchange, begin, begin + size))]
 
 
-def together(windows_of_batches: Iterator[list[Window]], count: int) -> Iterator[list[Window]]:
+def together(windows_of_batches: Iterator[list[Window]], count: int) -> Iterator[list[list[Window]]]:
     while parts := list(itertools.islice(windows_of_batches, count)):
-        yield list(itertools.chain(*parts))
+        yield parts
 
 
 def comparable(report: Report) -> object:
@@ -250,22 +250,23 @@ def comparable(report: Report) -> object:
     st.integers(1, 12),
     st.integers(1, 3),
     st.booleans(),
+    st.booleans(),
 )
 def test_steps_with_and_without_the_cache_return_the_same(
-    scripts: list[tuple[list[str], Names]], size: int, at_once: int, mid_stream: bool
+    scripts: list[tuple[list[str], Names]], size: int, at_once: int, mid_stream: bool, as_columns: bool
 ) -> None:
     """A step may process several windows of a connection: one from each Arrow batch."""
     exchanges = [exchange_of(activities, mid_stream, names) for activities, names in scripts]
-    compare([*together(batches(exchanges, size), at_once)])
+    compare([*together(batches(exchanges, size), at_once)], as_columns)
 
 
 @pytest.mark.slow
 @examples(400)
-@given(st.lists(st.tuples(FOUR_FRAME_STEPS, NAMES_OF_ONE), min_size=3, max_size=3))
-def test_connections_are_not_confused(scripts: list[tuple[list[str], Names]]) -> None:
+@given(st.lists(st.tuples(FOUR_FRAME_STEPS, NAMES_OF_ONE), min_size=3, max_size=3), st.booleans())
+def test_connections_are_not_confused(scripts: list[tuple[list[str], Names]], as_columns: bool) -> None:
     """A window is one activity here, so many windows differ only in connection and earlier traffic."""
     exchanges = [exchange_of(activities, False, names) for activities, names in scripts]
-    compare([*batches([opened(exchange) for exchange in exchanges], 4)])
+    compare([*together(batches([opened(exchange) for exchange in exchanges], 4), 1)], as_columns)
 
 
 @pytest.mark.slow
@@ -273,16 +274,17 @@ def test_connections_are_not_confused(scripts: list[tuple[list[str], Names]]) ->
 @given(
     FOUR_FRAME_STEPS,
     st.lists(st.tuples(NAMES_OF_ONE, OPENING, st.integers(0, 12), FOUR_FRAME_STEPS), min_size=3, max_size=3),
+    st.booleans(),
 )
 def test_connections_with_different_beginnings_are_not_confused(
-    activities: list[str], scripts: list[tuple[Names, int, int, list[str]]]
+    activities: list[str], scripts: list[tuple[Names, int, int, list[str]]], as_columns: bool
 ) -> None:
     """All connections perform the same activities up to some point, but begin differently."""
     exchanges = [
         exchange_of(activities[:end] + others, False, names, opening)
         for names, opening, end, others in scripts
     ]
-    compare([*batches([opened(exchange) for exchange in exchanges], 4)])
+    compare([*together(batches([opened(exchange) for exchange in exchanges], 4), 1)], as_columns)
 
 
 def opened(exchange: Exchange) -> Exchange:
@@ -291,19 +293,20 @@ def opened(exchange: Exchange) -> Exchange:
     return exchange
 
 
-def compare(batches_of_windows: list[list[Window]]) -> None:
+def compare(batches_of_windows: list[list[list[Window]]], as_columns: bool) -> None:
     """Step batches twice with one cache, and compare with steps without a cache."""
     cached = BucketStep(Judge(NAMES), NAMES, counts_usage=True)
     for turn in range(2):
         with_cache, without_cache = BucketStore(Bucket()), BucketStore(Bucket())
-        for batch in batches_of_windows:
+        for parts in batches_of_windows:
+            batch = [*itertools.chain(*parts)]
             buckets = with_cache.load(), without_cache.load()
             uncached = BucketStep(UncachedJudge(NAMES), NAMES, counts_usage=True)
-            reports = (
-                cached.process(turn, buckets[0], travelled(batch)),
-                uncached.process(turn, buckets[1], batch),
-            )
-            assert comparable(reports[0]) == comparable(reports[1])
+            if as_columns:
+                report = cached.process_columns(turn, buckets[0], [*map(travelled_columns, parts)])
+            else:
+                report = cached.process(turn, buckets[0], travelled(batch))
+            assert comparable(report) == comparable(uncached.process(turn, buckets[1], batch))
             with_cache.save(buckets[0])
             without_cache.save(buckets[1])
             assert with_cache.load() == without_cache.load()
@@ -399,15 +402,16 @@ def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert report.frames == {"OffsetCommit": {"request": 2, "response": 2}}
 
 
+@pytest.mark.parametrize("as_columns", [False, True])
 @pytest.mark.parametrize(
     "size", [4, pytest.param(1, marks=pytest.mark.slow), pytest.param(10_000, marks=pytest.mark.slow)]
 )
-def test_every_case_is_judged_by_the_cache_as_by_the_rules(size: int) -> None:
+def test_every_case_is_judged_by_the_cache_as_by_the_rules(size: int, as_columns: bool) -> None:
     """All cases of a reading share one cache, so that a case meets the transitions of others."""
     steps = Steps()
     for case in CASES:
         exchange, rules = case.played()
-        compare_steps(case.title, exchange, steps.of(rules), size)
+        compare_steps(case.title, exchange, steps.of(rules), size, as_columns)
 
 
 @pytest.mark.slow
@@ -420,7 +424,7 @@ def test_mutants_are_judged_by_the_cache_as_by_the_rules(step: int) -> None:
     mutants = (mutant for rule in MUTATORS for mutant in mutants_of(rule))
     for mutant in itertools.islice(mutants, 0, None, step):
         exchange, rules = mutant.performed()
-        compare_steps(mutant.name, exchange, steps.of(rules), 4)
+        compare_steps(mutant.name, exchange, steps.of(rules), 4, as_columns=True)
 
 
 class Steps:
@@ -438,6 +442,9 @@ class Steps:
         return self._steps[reading]
 
 
-def compare_steps(name: str, exchange: Exchange, pair: tuple[BucketStep, BucketStep], size: int) -> None:
-    cached, uncached = (map(comparable, stepped(step, exchange, size)) for step in pair)
-    assert [*cached] == [*uncached], name
+def compare_steps(
+    name: str, exchange: Exchange, pair: tuple[BucketStep, BucketStep], size: int, as_columns: bool
+) -> None:
+    cached, uncached = pair
+    reports = [*map(comparable, stepped(cached, exchange, size, as_columns=as_columns))]
+    assert reports == [*map(comparable, stepped(uncached, exchange, size))], name

@@ -126,7 +126,7 @@ def batches_of(exchanges: Sequence[Exchange], size: int, at_once: int) -> list[l
         ]
         for begin in range(0, longest, size)
     )
-    return list(together(slices, at_once))
+    return [[*itertools.chain(*parts)] for parts in together(slices, at_once)]
 
 
 SHORT = st.lists(st.sampled_from([*ACTIVITIES, *STEPS]), max_size=8)

@@ -1,0 +1,188 @@
+"""Windows as columns: what a batch says, without an object for each window and occurrence.
+
+Most windows of steady traffic are judged by a transition that is cached
+(`streaming/judging/columnar_cache.py`), for which numbers are enough. So windows travel and are judged as
+columns, and become objects where the rules read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise, starmap
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decoders.frame.columnar.pieces import gathered
+from expectations.conversation.occurrence import Evidence, Occurrence
+from expectations.conversation.statement import Statement
+from expectations.conversation.window import ConnectionKey, Window
+
+ID_BYTES: Final = 16
+MISSING: Final = -(1 << 63)
+"""Stands for None."""
+OF_OCCURRENCE: Final = (
+    "first_sequence",
+    "last_sequence",
+    "first_captured_at",
+    "last_captured_at",
+    "previous_captured_at",
+    "count",
+    "correlation_id",
+    "paired_sequence",
+    "size",
+)
+OF_EVIDENCE: Final = ("source", "position", "partition", "offset", "row")
+FIELDS: Final = (*OF_OCCURRENCE, *OF_EVIDENCE)
+"""The rows of `values`: the fields of an occurrence and of its evidence."""
+AT: Final[Mapping[str, int]] = {name: number for number, name in enumerate(FIELDS)}
+"""The number of each field's row."""
+_Integers = NDArray[np.int64]
+_Server = tuple[str, str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowColumns:
+    """The windows of a batch, one after the other.
+
+    Of window i, `ids` (bytes) has the 16 bytes of the connection's ID, `clients` the client, and `servers` at
+    `server_of[i]` (int64) cluster, server and run. Its occurrences are those from `bounds[i]` to
+    `bounds[i + 1]` (int64).
+
+    Of an occurrence, `numbers` (int64) is the number of its statement in `statements`, and `values` (int64)
+    has a column, with a row for each of FIELDS. MISSING stands for None, and `source` is a number in
+    `sources`. `beginnings` (uint8) holds the frames' first bytes, `begins` (int64) where they begin, and the
+    end.
+    """
+
+    ids: bytes
+    clients: Sequence[str]
+    servers: Sequence[_Server]
+    server_of: _Integers
+    bounds: _Integers
+    numbers: _Integers
+    values: _Integers
+    sources: Sequence[str]
+    beginnings: NDArray[np.uint8]
+    begins: _Integers
+    statements: Mapping[int, Statement]
+
+    def __len__(self) -> int:
+        """Count the windows."""
+        return len(self.clients)
+
+    @classmethod
+    def of(cls, windows: Sequence[Window]) -> WindowColumns:
+        """Lay windows out that share one table of statements."""
+        keys = [window.connection for window in windows]
+        occurrences = [each for window in windows for each in window.occurrences]
+        servers: dict[_Server, int] = {}
+        sources: dict[str, int] = {}
+        of_server = [servers.setdefault((key.cluster, key.server, key.run), len(servers)) for key in keys]
+        columns = [[getattr(each, name) for each in occurrences] for name in OF_OCCURRENCE]
+        evidence = [each.evidence for each in occurrences]
+        columns.append([sources.setdefault(each.source, len(sources)) for each in evidence])
+        columns += [[getattr(each, name) for each in evidence] for name in OF_EVIDENCE[1:]]
+        beginnings = [each.beginning for each in evidence]
+        return cls(
+            b"".join(key.id for key in keys),
+            [key.client for key in keys],
+            list(servers),
+            np.array(of_server, np.int64),
+            _bounds(len(window.occurrences) for window in windows),
+            np.array([number for window in windows for number in window.numbers], np.int64),
+            np.array(
+                [[MISSING if value is None else value for value in column] for column in columns], np.int64
+            ).reshape(len(FIELDS), len(occurrences)),
+            list(sources),
+            np.frombuffer(b"".join(beginnings), np.uint8),
+            _bounds(map(len, beginnings)),
+            windows[0].statements if windows else {},
+        )
+
+    def chosen(self, windows: _Integers) -> WindowColumns:
+        """Return some of the windows, with all statements."""
+        begins, ends = self.bounds[windows], self.bounds[windows + 1]
+        lengths = ends - begins
+        bounds = np.zeros(len(windows) + 1, np.int64)
+        np.cumsum(lengths, out=bounds[1:])
+        occurrences = np.repeat(begins - bounds[:-1], lengths) + np.arange(bounds[-1])
+        starts = self.begins[occurrences]
+        beginnings, offsets = gathered(self.beginnings, starts, self.begins[occurrences + 1] - starts)
+        ids = np.frombuffer(self.ids, f"V{ID_BYTES}")
+        listed = windows.tolist()
+        return WindowColumns(
+            ids[windows].tobytes(),
+            [self.clients[number] for number in listed],
+            self.servers,
+            self.server_of[windows],
+            bounds,
+            self.numbers[occurrences],
+            self.values[:, occurrences],
+            self.sources,
+            beginnings,
+            offsets,
+            self.statements,
+        )
+
+    def part(self, begin: int, end: int) -> WindowColumns:
+        """Return the windows from `begin` to `end`, with all statements; nothing is copied but the IDs."""
+        first, last = self.bounds[[begin, end]].tolist()
+        start, stop = self.begins[[first, last]].tolist()
+        return WindowColumns(
+            self.ids[begin * ID_BYTES : end * ID_BYTES],
+            self.clients[begin:end],
+            self.servers,
+            self.server_of[begin:end],
+            self.bounds[begin : end + 1] - first,
+            self.numbers[first:last],
+            self.values[:, first:last],
+            self.sources,
+            self.beginnings[start:stop],
+            self.begins[first : last + 1] - start,
+            self.statements,
+        )
+
+    def key(self, number: int) -> ConnectionKey:
+        """Return the connection of a window."""
+        cluster, server, run = self.servers[int(self.server_of[number])]
+        connection = self.ids[number * ID_BYTES : (number + 1) * ID_BYTES]
+        return ConnectionKey(connection, cluster, self.clients[number], server, run)
+
+    def windows(self) -> list[Window]:
+        """Return the windows as objects."""
+        numbers, occurrences, bounds = self.numbers.tolist(), self._occurrences(), self.bounds.tolist()
+        return [
+            Window(self.key(number), numbers[begin:end], occurrences[begin:end], self.statements)
+            for number, (begin, end) in enumerate(pairwise(bounds))
+        ]
+
+    def window(self, number: int) -> Window:
+        """Return one window as an object."""
+        (window,) = self.part(number, number + 1).windows()
+        return window
+
+    def _occurrences(self) -> list[Occurrence]:
+        columns: dict[str, list[int | None]] = {name: self._column(number) for name, number in AT.items()}
+        first, last, begun, ended, previous, *others = (columns[name] for name in OF_OCCURRENCE)
+        rows = zip(first, last, begun, ended, self._evidence(columns), previous, *others, strict=True)
+        return list(starmap(Occurrence, rows))
+
+    def _column(self, number: int) -> list[int | None]:
+        values = self.values[number]
+        listed: list[int | None] = values.tolist()
+        if MISSING in listed:
+            listed = [None if value == MISSING else value for value in listed]
+        return listed
+
+    def _evidence(self, columns: Mapping[str, list[int | None]]) -> Iterator[Evidence]:
+        joined, begins = self.beginnings.tobytes(), self.begins.tolist()
+        beginnings = [joined[begin:end] for begin, end in pairwise(begins)]
+        sources = [self.sources[number or 0] for number in columns["source"]]
+        return map(Evidence, sources, beginnings, *(columns[name] for name in OF_EVIDENCE[1:]))
+
+
+def _bounds(lengths: Iterable[int]) -> _Integers:
+    return np.array([0, *accumulate(lengths)], np.int64)
