@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from expectations.conversation.window import Window
 from expectations.judging.judge import ConnectionState, Judge
 from streaming.judging.change_count import Before, ChangeCount
 from streaming.judging.changes import Changes
 from streaming.judging.report import Report
-from streaming.judging.usage import Speaker, Speakers, Spoken, UsageCount
+from streaming.judging.usage import Said, Speaker, Speakers, Spoken, UsageCount
 from streaming.state.connection_layout import Row
 from streaming.state.connections import Connections
 
@@ -29,14 +31,29 @@ class ArchiveCount:
         self, window: Window, row: Row, connections: Connections, speakers: Speakers, judge: Judge
     ) -> None:
         """Count the frames of a window of a stored connection that is not read."""
+        spoken = self._spoken_on(window.connection.id, row, connections, speakers, judge)
+        if spoken.add(window):
+            self._changes.add_classic(window, spoken.speaker, spoken.listener)
+
+    def add_said(
+        self, said: Said, row: Row, connections: Connections, speakers: Speakers, judge: Judge
+    ) -> None:
+        """Count windows of stored connections that were added up; `row` is that of the first of them."""
+        spoken = self._spoken_on(said.connections[0], row, connections, speakers, judge)
+        if spoken.add_said(said):
+            for window in said.columns.chosen(np.array(said.windows)).windows():
+                self._changes.add_classic(window, spoken.speaker, spoken.listener)
+
+    def _spoken_on(
+        self, connection: bytes, row: Row, connections: Connections, speakers: Speakers, judge: Judge
+    ) -> Spoken:
         key = row.server, row.software, row.client
         spoken = self._stored.get(key)
         if spoken is None:
-            speaker = speakers.of(connections, window.connection.id, row)
+            speaker = speakers.of(connections, connection, row)
             spoken = self._usage.spoken(speaker, judge.listener(speaker.server))
             self._stored[key] = spoken
-        if spoken.add(window):
-            self._changes.add_classic(window, spoken.speaker, spoken.listener)
+        return spoken
 
     def add_judged(
         self, window: Window, before: Before, state: ConnectionState, listener: str, judged_until: int = 0

@@ -43,7 +43,9 @@ from expectations.judging.columnar_words import (
 from expectations.judging.id_numbers import NO_ID
 from expectations.judging.judge import Judge
 from expectations.judging.symbol import Symbol
+from streaming.judging.archive_count import ArchiveCount
 from streaming.judging.columnar_part import Part
+from streaming.judging.columnar_usage import said_together
 from streaming.judging.into import Into
 from streaming.judging.judgement_cache import Moved, Transition, first_responses, stored_counts
 from streaming.judging.symbols import Symbols
@@ -106,10 +108,19 @@ class ColumnarCache:
         for group in range(part.count):
             self._add_group(part, group)
         if part.into.counted is not None:
-            chosen = part.columns.chosen(hits).windows()
-            for window, place in zip(chosen, part.stored.places[hits].tolist(), strict=True):
-                row = bucket.connections.row(place)
-                part.into.counted.add_stored(window, row, bucket.connections, speakers, self._judge)
+            self._count(part, part.into.counted, speakers)
+
+    def _count(self, part: Part, counted: ArchiveCount, speakers: Speakers) -> None:
+        """Add what is archived of the windows."""
+        columns, connections = part.columns, part.into.bucket.connections
+        clients = np.ascontiguousarray(part.stored.ids[:, 0])
+        together, apart = said_together(columns, part.group, clients, self._seed)
+        for said in together:
+            row = connections.row(int(part.stored.places[said.windows[0]]))
+            counted.add_said(said, row, connections, speakers, self._judge)
+        for number in apart:
+            row = connections.row(int(part.stored.places[number]))
+            counted.add_stored(columns.window(number), row, connections, speakers, self._judge)
 
     def _add_group(self, part: Part, group: int) -> None:
         """Add what the windows of a group came to."""

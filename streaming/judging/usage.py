@@ -9,6 +9,7 @@ import msgspec
 
 from decoders.frame.record import Kind
 from expectations.conversation.bodies import ClassicGroup, SoftwareClaim
+from expectations.conversation.columnar.window_columns import WindowColumns
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.statement import Statement
 from expectations.conversation.window import Window
@@ -137,6 +138,22 @@ class _Sums:
         self.is_classic = isinstance(statement.body, ClassicGroup)
 
 
+class Said(NamedTuple):
+    """What some of the windows of `columns` say within the minute that begins at `at`, in nanoseconds.
+
+    Each element of `counts` and `sizes` is the sum over the occurrences at a place in the windows, `numbers`
+    are those of their statements in the first window. `connections` are the IDs.
+    """
+
+    columns: WindowColumns
+    windows: list[int]
+    at: int
+    numbers: list[int]
+    counts: list[int]
+    sizes: list[int]
+    connections: list[bytes]
+
+
 class Spoken:
     """What a speaker says to a listener, in a step: sums by table of statements, minute and number.
 
@@ -177,6 +194,22 @@ class Spoken:
             found.size += occurrence.size
             if found.connections is not None:
                 found.connections.add(connection)
+                has_classic = has_classic or found.is_classic
+        return has_classic
+
+    def add_said(self, said: Said) -> bool:
+        """Add the frames of windows that were added up. Returns what `add` does."""
+        statements = self._statements = said.columns.statements
+        _, _, sums = self._look_up(statements, said.at)
+        has_classic = False
+        for number, count, size in zip(said.numbers, said.counts, said.sizes, strict=True):
+            found = sums.get(number)
+            if found is None:
+                found = sums[number] = _Sums(statements[number])
+            found.count += count
+            found.size += size
+            if found.connections is not None:
+                found.connections.update(said.connections)
                 has_classic = has_classic or found.is_classic
         return has_classic
 
