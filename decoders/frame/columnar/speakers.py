@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from decoders.frame.columnar.block import COLUMNS, ID_BYTES
+from decoders.frame.columnar.block import COLUMNS, ID_BYTES, MOST_FRAMES
 from decoders.frame.columnar.pieces import gathered
 from decoders.frame.record import Record
 
@@ -41,6 +41,8 @@ class Speakers:
         self._partitions = partitions
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._shared: dict[tuple[Any, ...], int] = {}
+        self._latest: tuple[int, dict[str, pa.Array]] = (-1, {})
+        """The number of what the latest block with one broker shares, and its columns."""
         self._ids = np.zeros((_FIRST, ID_BYTES), np.uint8)
         self._clients = np.zeros(_FIRST, np.uint8)
         self._top = 0
@@ -100,13 +102,23 @@ class Speakers:
 
     def shared(self, numbers: NDArray[np.int32], codes: NDArray[np.int16]) -> dict[str, pa.Array]:
         """Return the columns of what connections share; `codes` places the connections in the rows."""
-        shared = self.table["shared"][numbers]
+        shared, rows = self.table["shared"][numbers], len(codes)
         if (shared == shared[0]).all():
-            # Mostly a block has one broker.
-            used, of_rows = shared[:1], np.zeros(len(codes), np.int64)
-        else:
-            used, places = np.unique(shared, return_inverse=True)
-            of_rows = places[codes]
+            # Mostly a block has one broker, and the next block the same.
+            return {name: column[:rows] for name, column in self._alone(int(shared[0]), rows).items()}
+        used, places = np.unique(shared, return_inverse=True)
+        return self._columns_of(used, places[codes])
+
+    def _alone(self, number: int, rows: int) -> dict[str, pa.Array]:
+        """Return columns of at least so many rows, all of which share the same."""
+        known, columns = self._latest
+        if known != number or len(columns["run"]) < rows:
+            columns = self._columns_of(np.array([number]), np.zeros(max(rows, MOST_FRAMES), np.int64))
+            self._latest = number, columns
+        return columns
+
+    def _columns_of(self, used: NDArray[np.int64], of_rows: NDArray[np.int64]) -> dict[str, pa.Array]:
+        """Return the columns of rows that share what has these numbers; `of_rows` are places in `used`."""
         told = list(self._shared)
         of_used = [told[number] for number in used.tolist()]
         columns = {"run": pa.array(np.array([run for *_, run in of_used], np.uint64)[of_rows])}
