@@ -96,7 +96,7 @@ class Judge:
         self._rules = [rule for rule in self._terms.rules if rule.kinds]
         self._closing = [rule for rule in self._rules if type(rule).close is not Rule.close]
         self._named_apis = frozenset().union(*(rule.apis or () for rule in self._rules))
-        self._dispatches: dict[tuple[Kind, int | None, bool, bool], Dispatch] = {}
+        self._dispatches: dict[tuple[Kind, int | None, bool, bool, bool], Dispatch] = {}
 
     def judge(self, state: ConnectionState, window: Window) -> Outcome:
         """Judge a window of one connection and update its state. Returns the outcome of the whole window."""
@@ -174,9 +174,11 @@ class Judge:
         statement = observation.statement
         api_key = statement.api_key if statement.api_key in self._named_apis else None
         is_clean = statement.is_clean
-        key = (statement.kind, api_key, conversation.uses_header_v3, is_clean)
+        gives_up_nothing = _is_readable_request(statement) and not conversation.negotiation.given_up
+        key = (statement.kind, api_key, conversation.uses_header_v3, is_clean, gives_up_nothing)
         if key not in self._dispatches:
             concerned = [rule for rule in self._rules if _is_concerned(rule, *key[:3])]
+            concerned = [rule for rule in concerned if not (gives_up_nothing and rule.only_given_up)]
             passed = [rule for rule in concerned if is_clean and rule.passes_clean]
             calls = [call_of(rule) for rule in concerned if rule not in passed]
             self._dispatches[key] = Dispatch(calls, [_conforming(rule) for rule in passed])
@@ -273,6 +275,11 @@ def _is_concerned(rule: Rule, kind: Kind, api_key: int | None, uses_header_v3: b
     if rule.needs_header_v3 and not uses_header_v3:
         return False
     return kind in rule.kinds and (kind not in FRAMES or rule.apis is None or api_key in rule.apis)
+
+
+def _is_readable_request(statement: Statement) -> bool:
+    """Whether a statement is a request with a body that rules read; a crafted one may claim to be paired."""
+    return statement.kind is Kind.REQUEST and statement.body is not None and not statement.is_matched
 
 
 def _repeat(known: Finding, last_captured_at: int, judgement: Judgement) -> None:

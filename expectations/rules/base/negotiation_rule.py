@@ -43,6 +43,7 @@ class ClaimRule(Rule):
 
     first_version: ClassVar[int] = FIRST_VERSION_WITH_SOFTWARE
     apis = frozenset({API_VERSIONS})
+    only_given_up = True
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState
@@ -103,6 +104,7 @@ class ClaimResponseRule(NegotiationResponseRule):
     """A rule about how the broker responds to a claim, which may be known without the response."""
 
     kinds = AFTER_OPENING
+    only_given_up = True
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState

@@ -98,13 +98,15 @@ class Rule(ABC):
     with the names of the context in braces. `implies` names the other rules that the same offence
     breaks, always or sometimes. A rule is made for one reading of its KIP, `spec`.
 
-    Four attributes say which observations need not be judged, so that the judge can skip the rule:
+    Five attributes say which observations need not be judged, so that the judge can skip the rule:
 
     - `kinds`: the kinds of observations that the rule judges.
     - `apis`: the APIs whose requests and responses it judges; None for all.
     - `needs_header_v3`: the rule judges nothing until the connection has used request header 3.
     - `passes_clean`: a clean frame (`Observation.is_clean`) conforms, whatever the connection's facts are,
       and is counted without calling the rule.
+    - `only_given_up`: of a request that has a body it judges only what that request makes the negotiation
+      give up.
 
     A rule that sets `needs_body` judges only statements that have a body that rules read. Others of its APIs
     may then be cached like those of APIs that no rule names.
@@ -129,6 +131,7 @@ class Rule(ABC):
     apis: ClassVar[frozenset[int] | None] = None
     needs_header_v3: ClassVar[bool] = False
     passes_clean: ClassVar[bool] = False
+    only_given_up: ClassVar[bool] = False
     needs_body: ClassVar[bool] = False
     uses_progress: ClassVar[bool] = False
     State: ClassVar[type[msgspec.Struct]] = NoState

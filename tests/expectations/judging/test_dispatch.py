@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.schema.registry import default_schemas
 from expectations.conversation.conversation import Conversation
+from expectations.conversation.negotiation import WAITING_LIMIT
 from expectations.conversation.observation import Observation
 from expectations.judging.judge import Dispatch, Judge, call_of, open_connection
 from expectations.judging.outcome import Outcome
@@ -36,7 +40,30 @@ def test_asking_every_rule_about_everything_changes_nothing(
     assert judged(Judge(names), exchange) == judged(AskingEveryRule(names), exchange)
 
 
-def judged(judge: Judge, exchange: Exchange) -> object:
+@pytest.mark.parametrize("requests", [1, WAITING_LIMIT, WAITING_LIMIT + 5])
+def test_claims_that_a_request_makes_the_negotiation_give_up_are_judged(requests: int) -> None:
+    """A request without a response is given up for the one behind it once too many wait."""
+    exchange = Exchange()
+    for _ in range(requests):
+        exchange.request("ApiVersions", 4, {"clientSoftwareName": "-a", "clientSoftwareVersion": "1"})
+    names = default_schemas().api_names
+    checks, *_ = found = judged(Judge(names), exchange)
+    assert found == judged(AskingEveryRule(names), exchange)
+    given_up = max(0, requests - WAITING_LIMIT)
+    assert checks.get(("kip511/software-name-malformed", "undecided"), 0) == given_up
+
+
+def test_a_claim_that_cannot_be_read_is_judged_at_once() -> None:
+    whole = Exchange().request("ApiVersions", 4, {"clientSoftwareName": "a", "clientSoftwareVersion": "1"})
+    exchange = Exchange()
+    exchange.request("ApiVersions", 4, frame=whole.frame[:-3])
+    names = default_schemas().api_names
+    checks, *_ = found = judged(Judge(names), exchange)
+    assert found == judged(AskingEveryRule(names), exchange)
+    assert checks["kip511/software-name-malformed", "undecided"] == 1
+
+
+def judged(judge: Judge, exchange: Exchange) -> tuple[Any, ...]:
     windows = exchange.windows()
     state = open_connection(windows[0].connection)
     outcome: Outcome = added_up([judge.judge(state, window) for window in windows])
