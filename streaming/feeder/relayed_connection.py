@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import socket
 import struct
 import time
@@ -72,6 +73,8 @@ class RelayedConnection:
             _socket_address(writer.get_extra_info("peername")),
             _socket_address(writer.get_extra_info("sockname")),
             acknowledgment_delay=RELAY_DELAY,
+            # Another connection from the same port would be taken for a repetition of this one.
+            initial_sequences=(secrets.randbits(32), secrets.randbits(32)),
         )
 
     async def run(self, connect: Connect) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
+from typing import cast
 
 import pytest
 
@@ -16,6 +18,7 @@ from decoders.wire.packet import Packet
 from decoders.wire.tracker import Tracker
 from streaming.broker.ports import HOST, free_ports
 from streaming.feeder.relay import Relay, RelayError
+from streaming.feeder.relayed_connection import RelayedConnection, Unchanged
 from tests.decoders.wire.conversation import metadata, metadata_response, prefixed
 
 PATIENCE = 5.0
@@ -132,6 +135,29 @@ def test_after_a_half_close_the_response_passes(relay: Relay, recording: Recorde
     assert receive(client, 10) == b"still here"
     broker.close()
     assert recording.closed(relay.address[1])[-1].closing is Closing.FIN
+
+
+class SamePort:
+    """The relay's end of a connection, whose client always has the same port."""
+
+    def get_extra_info(self, name: str) -> tuple[str, int]:
+        return {"peername": (HOST, 40_000), "sockname": (HOST, 9092)}[name]
+
+    def is_closing(self) -> bool:
+        return True
+
+
+def test_a_port_that_is_used_again_has_another_connection(recording: RecordedPackets) -> None:
+    """The kernel may give a port to the next client at once."""
+
+    async def refused() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        raise ConnectionRefusedError
+
+    for _ in range(2):
+        end = cast(asyncio.StreamWriter, SamePort())
+        relayed = RelayedConnection(recording, Unchanged(), cast(asyncio.StreamReader, None), end)
+        asyncio.run(relayed.run(refused))
+    assert [record.kind for record in recording.records(9092)] == [Kind.OPENED, Kind.CLOSED] * 2
 
 
 @pytest.mark.parametrize("breaker", [0, 1], ids=["client", "broker"])
