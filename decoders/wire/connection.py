@@ -385,6 +385,8 @@ class Connection:
         while goes_on:
             goes_on = False
             for direction, stream in self._streams.items():
+                if not stream.is_blocked:
+                    continue
                 for event in stream.release(self._streams.get(_OTHER[direction])):
                     goes_on = True
                     yield from self._process_event(direction, event)
@@ -420,6 +422,8 @@ class Connection:
 
     @property
     def _has_ended(self) -> bool:
+        if len(self._closers) < len(_OTHER):
+            return False
         streams = self._streams.values()
         return len(streams) == len(_OTHER) and all(stream.is_finished for stream in streams)
 

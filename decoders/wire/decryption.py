@@ -172,10 +172,12 @@ class Decryption:
     @property
     def can_be_read_ahead(self) -> bool:
         """Whether nothing but the next record of either direction is awaited, and their keys are known."""
+        if not self._has_begun:
+            return False
         waits = self.is_over or self._awaiting is not None or self._held
         is_seeking = any(reader.is_seeking for reader in self._readers.values())
         is_in_pieces = any(len(sources) > MAX_PIECES_AHEAD for sources in self._sources.values())
-        return self._has_begun and not waits and not is_seeking and not is_in_pieces
+        return not waits and not is_seeking and not is_in_pieces
 
     @property
     def _has_begun(self) -> bool:

@@ -211,7 +211,10 @@ class KafkaLayer:
     @property
     def held(self) -> int:
         """Bytes of memory that requests in flight and incomplete frames take, roughly."""
-        return self._in_flight.held + sum(framer.held for framer in self._framers.values())
+        held = self._in_flight.held
+        for framer in self._framers.values():
+            held += framer.held
+        return held
 
     def record_other_protocol(self, *, has_response: bool) -> Iterator[Record]:
         """Yield a NOT_KAFKA if the client began with something else than a request.

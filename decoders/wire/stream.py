@@ -60,6 +60,8 @@ class Chunk(NamedTuple):
 
     def part(self, start: int, end: int) -> Chunk:
         """Return the bytes between two offsets of the stream that are within this chunk."""
+        if start == self.offset and end == self.end:
+            return self
         payload = self.payload[start - self.offset : end - self.offset]
         starts_segment = self.starts_segment and start == self.offset
         missing = self.missing if end == self.end else 0
@@ -191,8 +193,9 @@ class Stream:
         )
         if segment.flags & TcpFlag.FIN and self._end is None:
             self._end = chunk.end + segment.missing
-        self._hold(chunk)
-        if self._next == chunk.end:
+        if chunk.payload:
+            self._hold(chunk)
+        if chunk.missing and self._next == chunk.end:
             yield from self._skip_missing(chunk)
 
     def acknowledge(self, number: int) -> None:
@@ -223,7 +226,8 @@ class Stream:
         self._held_cost -= len(chunk.payload) + PIECE_COST
         self._advance(chunk.end)
         yield chunk
-        yield from self._skip_missing(chunk)
+        if chunk.missing:
+            yield from self._skip_missing(chunk)
 
     def _skip_missing(self, chunk: Chunk) -> Iterator[Gap]:
         yield from self.give_up(chunk.end + chunk.missing, chunk.captured_at, chunk.position)

@@ -248,8 +248,10 @@ class Tracker:
     @property
     def waits_until(self) -> int | None:
         """The capture time after which a packet makes a connection give up; None if none waits."""
-        ends = [end for end in (self._waiting.until, self._keyless.until) if end is not None]
-        return min(ends, default=None)
+        late, keyless = self._waiting.until, self._keyless.until
+        if late is None or keyless is None:
+            return keyless if late is None else late
+        return min(late, keyless)
 
     def overdue(self, captured_at: int) -> list[Connection]:
         """Return the connections that a packet captured at a time makes give up, if none is evicted.
@@ -259,6 +261,9 @@ class Tracker:
         return list(self._waiting.overdue(captured_at))
 
     def _give_up_overdue(self, segment: Segment) -> Iterator[Record]:
+        until = self.waits_until
+        if until is None or segment.captured_at <= until:
+            return
         while (connection := next(self._waiting.overdue(segment.captured_at), None)) is not None:
             yield from connection.give_up()
             self._note(connection, segment)
@@ -274,8 +279,8 @@ class Tracker:
 
     def find(self, segment: Segment) -> Connection | None:
         """Return the open connection that a segment belongs to."""
-        forth, back = (segment.source, segment.destination), (segment.destination, segment.source)
-        return self._open.get(forth) or self._open.get(back)
+        source, destination = segment.source, segment.destination
+        return self._open.get((source, destination)) or self._open.get((destination, source))
 
     def _admit(self, segment: Segment) -> Connection | None:
         """Return a new connection for a segment that belongs to none, None if it does not show one."""

@@ -37,8 +37,10 @@ class WaitingConnections:
     @property
     def until(self) -> int | None:
         """The capture time until which the first connection waits; None if none waits."""
-        since = next((since for since, _ in self._waits.values()), None)
-        return None if since is None else since + self._patience
+        if not self._waits:
+            return None
+        since, _ = next(iter(self._waits.values()))
+        return since + self._patience
 
     def overdue(self, captured_at: int) -> Iterator[Connection]:
         """Yield the first connections, as far as their patience has ended by a capture time."""

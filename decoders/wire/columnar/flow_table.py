@@ -141,10 +141,8 @@ class FlowTable:
         return flow
 
     def restore(self, connection: Connection, data: NDArray[np.uint8]) -> None:
-        """Copy the state of a connection back from its flow, if it is offloaded."""
-        flow = self.flow_of(connection)
-        if self.flows.states[flow]["offloaded"]:
-            restore(self.flows, flow, connection, data)
+        """Copy the state of an offloaded connection back from its flow."""
+        restore(self.flows, self.flow_of(connection), connection, data)
 
     def connection(self, flow: int) -> Connection:
         """Return the connection of a flow."""

@@ -53,8 +53,8 @@ class TlsAhead:
         """Connections by flow that can be offloaded, and `lower_is_client`."""
         self._followed: dict[int, Decryption] = {}
         """By flow, what decrypts the connections that are offloaded."""
-        self._protections: dict[int, list[Protection]] = {}
-        """By flow, the keys of each direction."""
+        self._protections = np.empty((0, len(_DIRECTIONS)), np.object_)
+        """By flow and direction, the `Protection` of a connection that is offloaded, or None."""
         self._stream_of = np.empty((0, len(_DIRECTIONS)), np.int64)
         self._ciphertext = np.empty(0, np.uint8)
         self._streams = 0
@@ -102,7 +102,7 @@ class TlsAhead:
         decryption = self._followed.pop(flow, None)
         if decryption is None:
             return
-        del self._protections[flow]
+        self._protections[flow] = None
         for column, direction in enumerate(_DIRECTIONS):
             row = self._table.flows.streams[flow, column]
             number = int(self._stream_of[flow, column]) if flow < len(self._stream_of) else NO_STREAM
@@ -112,6 +112,10 @@ class TlsAhead:
                 decryption.go_on(direction, int(row["next"]), ())
 
     def _offload(self, builder: FrameBatchBuilder) -> None:
+        more = len(self._table.flows.states) - len(self._protections)
+        if more:
+            unknown = np.full((more, len(_DIRECTIONS)), None)
+            self._protections = np.concatenate((self._protections, unknown))
         for flow, (connection, lower_is_client) in self._waiting.items():
             if connection.is_closed or connection.decryption is None:
                 continue
@@ -155,10 +159,8 @@ class TlsAhead:
     def _open(self, streams: NDArray[Any], records: NDArray[Any], builder: FrameBatchBuilder) -> None:
         """Decrypt the records into the builder's data."""
         records["plain"] += builder.take(int(records["size"].sum()))
-        flows, directions = streams["flow"].tolist(), streams["direction"].tolist()
-        protections = [
-            self._protections[each][column] for each, column in zip(flows, directions, strict=True)
-        ]
+        protections: list[Protection]
+        protections = self._protections[streams["flow"], streams["direction"]].tolist()
         vectors = np.frombuffer(b"".join([each.vector for each in protections]), np.uint8)
         sealed = sealed_records(streams, records, self._table.flows.states, self._ciphertext, vectors)
         counts = streams["records"].tolist()

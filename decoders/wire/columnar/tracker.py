@@ -84,6 +84,11 @@ class ColumnarTracker:
         self._totals = np.zeros(1, TOTALS)
         self._totals["packets"], self._totals["next_sequence"], self._totals["earliest"] = 1, 1, _LATEST_TIME
         self._totals["waits_until"] = _LATEST_TIME
+        names = ("next_sequence", "earliest", "held", "waits_until")
+        # To look a field up takes longer than to read it, and each packet out of the ordinary needs all four.
+        self._next_sequence, self._earliest, self._held, self._waits_until = (
+            self._totals[name] for name in names
+        )
         self._tracker = Tracker(
             schemas,
             ports=ports,
@@ -190,8 +195,8 @@ class ColumnarTracker:
         return self._end_batch()
 
     def _take_sequence(self) -> int:
-        sequence = int(self._totals["next_sequence"][0])
-        self._totals["next_sequence"] = sequence + 1
+        sequence = int(self._next_sequence[0])
+        self._next_sequence[0] = sequence + 1
         return sequence
 
     def _begin_batch(self, packets: PacketBatch) -> None:
@@ -328,8 +333,10 @@ class ColumnarTracker:
 
     def _restore(self, connection: Connection) -> None:
         """Copy the state of a connection back from its flow, if it is offloaded."""
-        self._tls.restore(self._flow_table.flow_of(connection))
-        self._flow_table.restore(connection, self._builder.data)
+        flow = self._flow_table.flow_of(connection)
+        if self._flow_table.flows.states[flow]["offloaded"]:
+            self._tls.restore(flow)
+            self._flow_table.restore(connection, self._builder.data)
 
     def _restore_order(self) -> None:
         self._lazy.adopt_all()
@@ -346,20 +353,20 @@ class ColumnarTracker:
 
     def _try_keys(self) -> None:
         """Go on with connections whose secrets have become known since the latest batch."""
-        self._tracker.held = int(self._totals["held"][0])
+        self._tracker.held = int(self._held[0])
         self._add_records(self._tracker.try_keys())
         self._note_held()
 
     def _process_segment(self, segment: Segment) -> None:
-        self._tracker.held = int(self._totals["held"][0])
+        self._tracker.held = int(self._held[0])
         self._add_records(self._tracker.process(segment))
         self._note_held()
 
     def _note_held(self) -> None:
         """Note for the fast path what connections hold, and until when they wait."""
-        self._totals["held"] = self._tracker.held
+        self._held[0] = self._tracker.held
         until = self._tracker.waits_until
-        self._totals["waits_until"] = _LATEST_TIME if until is None else until
+        self._waits_until[0] = _LATEST_TIME if until is None else until
 
     def _stay_on_slow_path(self, row: int, end: int) -> int:
         """Process packets up to a row while their connections are not offloaded, and return the next row.
@@ -382,7 +389,7 @@ class ColumnarTracker:
         If all may come to hold too much, only their order is restored: who keeps them near the limit must not
         make every packet restore all of them. They are restored when connections are in fact evicted.
         """
-        earliest = int(self._totals["earliest"][0])
+        earliest = int(self._earliest[0])
         is_late = segment.captured_at - earliest > KEPT_FOR
         is_full = is_new and self._flow_table.open >= self._max_connections
         is_heavy = self._may_exceed(segment)
@@ -396,11 +403,11 @@ class ColumnarTracker:
         if is_late:
             staying = dropwhile(lambda connection: _is_idle(connection, segment), self._tracker.connections)
             earliest = min((connection.last_seen_at for connection in staying), default=_LATEST_TIME)
-        self._totals["earliest"] = min(earliest, segment.captured_at)
+        self._earliest[0] = min(earliest, segment.captured_at)
 
     def _may_exceed(self, segment: Segment) -> bool:
         """Whether the connections may hold more than they are allowed to after a segment."""
-        held, size = int(self._totals["held"][0]), len(segment.payload)
+        held, size = int(self._held[0]), len(segment.payload)
         # What is buffered is a part of what is held.
         if held + _max_added(size + held) <= self._max_held:
             return False
