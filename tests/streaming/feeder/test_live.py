@@ -22,9 +22,11 @@ from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
 from streaming.demo.workload import run_workload
 from tests.decoders.wire.conversation import metadata, metadata_response, prefixed
+from tests.e2e.test_outage import frozen_jvms
 from tests.streaming.broker.request_log import read_request_log
 from tests.streaming.feeder.live import (
     FRAMES,
+    PATIENCE,
     LiveFeeder,
     assert_same_requests,
     captures,
@@ -38,8 +40,17 @@ OWN = "kipwatch-feeder"
 EVERYTHING = 10_000_000
 
 
+STANDSTILL = 1.0
+"""Seconds for which Kafka stands still at a time."""
+
+
 class RestartableBroker(EmbeddedBroker):
     """A broker that can be stopped and started again with its data."""
+
+    @property
+    def process_id(self) -> int:
+        """The process below which its JVM runs."""
+        return self._process.pid
 
     def stop(self) -> None:
         child_guard.stop(self._process)
@@ -230,15 +241,52 @@ def test_while_kafka_is_unreachable_the_feeder_sheds_and_publishes_gaps(
             feeder.wait_for("recovered")
             sent += converse(client, server, range(count, count + 10))
             stopped = feeder.stop()
+    records, frames = assert_whole(broker, sent)
+    assert [record.kind for record in records].count(Kind.GAP) == 2
+    assert stopped["records"]["shed"] == 2 * (count + 10) - len(frames)
+    assert stopped["dropped_packets"] == stopped["left"] == 0
+
+
+@captures
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_slow_kafka_gets_every_frame(broker: RestartableBroker, log: Path) -> None:
+    """It stands still while the conversation goes on, again and again, and nothing is shed or refused."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        LiveFeeder(log, [listener.getsockname()[1]], broker.internal) as feeder,
+        closing(socket.create_connection(listener.getsockname(), timeout=10)) as client,
+        closing(listener.accept()[0]) as server,
+    ):
+        sent = 0
+        for begin in range(0, 5_000, 1_000):
+            with frozen_jvms(broker.process_id):
+                sent += converse(client, server, range(begin, begin + 1_000))
+                time.sleep(STANDSTILL)
+            await_records(broker, 2 * (begin + 1_000))
+        stopped = feeder.stop()
+    _, frames = assert_whole(broker, sent)
+    assert len(frames) == 2 * 5_000
+    assert stopped["records"]["shed"] == stopped["records"]["refused"] == 0
+    assert stopped["dropped_packets"] == stopped["left"] == 0
+
+
+def assert_whole(broker: EmbeddedBroker, sent: int) -> tuple[list[Record], list[Record]]:
+    """Every byte that was sent is in a frame of the topic or in a gap. Returns all records, and frames."""
     records = [record for record in published(broker) if record.kind is not Kind.HEARTBEAT]
-    ordered = sorted(records, key=lambda record: record.sequence)
-    assert [record.kind for record in ordered].count(Kind.GAP) == 2
-    assert ordered[0].kind is Kind.OPENED
+    assert min(records, key=lambda record: record.sequence).kind is Kind.OPENED
     gaps = sum(record.true_length for record in records if record.kind is Kind.GAP)
     frames = [record for record in records if record.kind in (Kind.REQUEST, Kind.RESPONSE)]
     assert sum(record.true_length + 4 for record in frames) + gaps == sent
-    assert stopped["records"]["shed"] == 2 * (count + 10) - len(frames)
-    assert stopped["dropped_packets"] == stopped["left"] == 0
+    return records, frames
+
+
+def await_records(broker: EmbeddedBroker, count: int) -> None:
+    """Wait until the topic has more than so many records."""
+    deadline = time.monotonic() + PATIENCE
+    while len(published(broker)) <= count:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 @captures
