@@ -47,7 +47,11 @@ class LiveFeeder:
             self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
 
     def __enter__(self) -> LiveFeeder:
-        self.wait_for("ready")
+        try:
+            self.wait_for("ready")
+        except AssertionError:
+            self.kill()
+            raise
         return self
 
     def __exit__(
