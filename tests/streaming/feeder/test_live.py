@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
-from decoders.frame.record import Flag, Kind, Record
+from decoders.frame.record import Direction, Flag, Kind, Record
 from streaming.audit.frames_topic import latest_slice
 from streaming.broker import child_guard
 from streaming.broker.embedded import EmbeddedBroker
@@ -42,6 +42,8 @@ EVERYTHING = 10_000_000
 
 STANDSTILL = 1.0
 """Seconds for which Kafka stands still at a time."""
+SMALLEST_BLOCK, LARGEST_BLOCK = 100, 1_000_000
+"""Bytes: no block is as small, and none that a feeder writes is as large."""
 
 
 class RestartableBroker(EmbeddedBroker):
@@ -271,6 +273,39 @@ def test_a_slow_kafka_gets_every_frame(broker: RestartableBroker, log: Path) -> 
     assert stopped["dropped_packets"] == stopped["left"] == 0
 
 
+@captures
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_what_a_full_kafka_refuses_is_counted_to_the_frame_and_becomes_gaps(
+    broker: RestartableBroker, log: Path
+) -> None:
+    """The topic has no room for a block for a while; then a gap in each direction has what was refused."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        LiveFeeder(log, [listener.getsockname()[1]], broker.internal) as feeder,
+        closing(socket.create_connection(listener.getsockname(), timeout=10)) as client,
+        closing(listener.accept()[0]) as server,
+    ):
+        sent, count = converse(client, server, range(10)), 10
+        await_records(broker, 2 * count)
+        limit_blocks(broker, SMALLEST_BLOCK)
+        while not feeder.logged("kafka-trouble"):
+            sent, count = sent + converse(client, server, range(count, count + 100)), count + 100
+        limit_blocks(broker, LARGEST_BLOCK)
+        while [record.kind for record in published(broker)].count(Kind.GAP) < len(Direction):
+            sent, count = sent + converse(client, server, range(count, count + 10)), count + 10
+        # Once a gap is in the topic, the fate of all blocks before it is known.
+        sent, count = sent + converse(client, server, range(count, count + 10)), count + 10
+        stopped = feeder.stop()
+    _, frames = assert_whole(broker, sent)
+    fates = stopped["records"]
+    assert fates["refused"] > 0
+    assert fates["delivered"] == len(published(broker))
+    # Beside frames, heartbeats and gaps were refused, too.
+    assert fates["shed"] + fates["refused"] >= 2 * count - len(frames)
+    assert stopped["dropped_packets"] == stopped["left"] == 0
+
+
 def assert_whole(broker: EmbeddedBroker, sent: int) -> tuple[list[Record], list[Record]]:
     """Every byte that was sent is in a frame of the topic or in a gap. Returns all records, and frames."""
     records = [record for record in published(broker) if record.kind is not Kind.HEARTBEAT]
@@ -287,6 +322,15 @@ def await_records(broker: EmbeddedBroker, count: int) -> None:
     while len(published(broker)) <= count:
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+def limit_blocks(broker: EmbeddedBroker, size: int) -> None:
+    """Let the topic take records up to a size."""
+    change = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
+    topic = ConfigResource(ConfigResource.Type.TOPIC, FRAMES, incremental_configs=[change])
+    admin = AdminClient({"bootstrap.servers": broker.internal})
+    (answer,) = admin.incremental_alter_configs([topic]).values()
+    answer.result()
 
 
 @captures
