@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from decoders.tls.cipher_suites import Aead, CipherSuite
 
 IV_SIZE: Final = 12
+"""Bytes of an initialization vector, and of each nonce of an AEAD."""
 GCM_SALT_SIZE: Final = 4
 """Bytes of the part of TLS 1.2's GCM nonces that is not sent."""
 _HASHES: Final = {"sha256": hashes.SHA256(), "sha384": hashes.SHA384()}

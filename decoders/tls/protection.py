@@ -13,15 +13,13 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
 from decoders.tls.cipher_suites import Aead, CipherSuite
-from decoders.tls.key_schedule import TrafficKeys
+from decoders.tls.key_schedule import IV_SIZE, TrafficKeys
 from decoders.tls.records import TlsRecord
 
 TAG_SIZE: Final = 16
 _EXPLICIT_NONCE: Final = 8
 """Bytes of a GCM nonce that TLS 1.2 sends in front of the ciphertext."""
 
-
-NONCE_SIZE: Final = 12
 SealedRecord = tuple[Callable[[bytes, memoryview, bytes, memoryview], int], bytes, int, int, int, int, bytes]
 """What decrypts it (`Protection.decrypt_into`), its nonce, where its ciphertext begins and ends, where its
 plaintext shall begin and end, and what is authenticated beside the ciphertext."""
@@ -46,7 +44,7 @@ class Protection:
         self._is_tls_1_3 = suite.is_tls_1_3
         self._has_explicit_nonce = not is_chacha and not suite.is_tls_1_3
         self.decrypt_into = self._aead.decrypt_into
-        self.vector = keys.iv.ljust(NONCE_SIZE, b"\0")
+        self.vector = keys.iv.ljust(IV_SIZE, b"\0")
         """What the explicit nonce of a record, or else its number, is combined with to make its nonce."""
 
     @property
@@ -80,7 +78,7 @@ class Protection:
     def _nonce(self, number: int, explicit: bytes) -> bytes:
         """Return the vector with its last bytes combined by XOR: those of a salt of four bytes are 0."""
         varying = int.from_bytes(explicit) if self._has_explicit_nonce else number
-        return (int.from_bytes(self.vector) ^ varying).to_bytes(NONCE_SIZE)
+        return (int.from_bytes(self.vector) ^ varying).to_bytes(IV_SIZE)
 
 
 def open_next(sealed: Iterable[SealedRecord], data: memoryview, target: memoryview) -> int:

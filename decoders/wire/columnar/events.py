@@ -38,10 +38,11 @@ class ChangeColumns(NamedTuple):
 
     def of(self, rows: NDArray[np.int64]) -> ChangeColumns:
         """Return these rows."""
-        return ChangeColumns(*_columns(column[rows] for column in self))
+        return ChangeColumns(*untyped(column[rows] for column in self))
 
 
-def _columns(columns: Iterable[NDArray[Any]]) -> Iterable[NDArray[Any]]:
+def untyped(columns: Iterable[NDArray[Any]]) -> Iterable[NDArray[Any]]:
+    """Return the columns as they are, for a NamedTuple whose fields have different dtypes."""
     return columns
 
 

@@ -148,21 +148,22 @@ class Flows:
         """Return the number of a new flow, which is not offloaded."""
         if self._free:
             return self._free.pop()
-        if self._used == len(self.states):
-            self.states = _doubled(self.states)
-            self.streams = _doubled(self.streams)
-        self._used += 1
-        return self._used - 1
+        return self._append(1)
 
     def _acquire_all(self, count: int) -> NDArray[np.int64]:
         """Return the numbers of new flows."""
         kept = max(0, len(self._free) - count)
         taken, self._free[kept:] = self._free[kept:], []
-        begin, missing = self._used, count - len(taken)
-        self._used += missing
+        missing = count - len(taken)
+        begin = self._append(missing)
+        return np.concatenate((np.array(taken, np.int64), np.arange(begin, begin + missing)))
+
+    def _append(self, count: int) -> int:
+        """Take flows that were never used, and return the number of the first."""
+        begin, self._used = self._used, self._used + count
         while self._used > len(self.states):
             self.states, self.streams = _doubled(self.states), _doubled(self.streams)
-        return np.concatenate((np.array(taken, np.int64), np.arange(begin, begin + missing)))
+        return begin
 
     def make_ready(self, count: int) -> None:
         """Make at least `count` flows ready."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.frame.record import Direction, Flag, Kind, Pairing, Record
-from decoders.wire.columnar.events import NO_CHANGES, ChangeColumns, Events
+from decoders.wire.columnar.events import NO_CHANGES, ChangeColumns, Events, untyped
 from decoders.wire.columnar.packets import PacketBatch
 
 _FRAME_KINDS = frozenset({Kind.REQUEST, Kind.RESPONSE})
@@ -43,19 +43,15 @@ class FrameColumns(NamedTuple):
     @classmethod
     def empty(cls, rows: int) -> FrameColumns:
         """Allocate columns of `rows` rows."""
-        return cls(*_columns(np.empty(rows, _dtype(name)) for name in cls._fields))
+        return cls(*untyped(np.empty(rows, _dtype(name)) for name in cls._fields))
 
     def first(self, rows: int) -> FrameColumns:
         """Return views of the first `rows` rows."""
-        return FrameColumns(*_columns(column[:rows] for column in self))
+        return FrameColumns(*untyped(column[:rows] for column in self))
 
     def doubled(self) -> FrameColumns:
         """Copy into columns with twice as many rows."""
-        return FrameColumns(*_columns(np.concatenate((column, np.empty_like(column))) for column in self))
-
-
-def _columns(columns: Iterable[NDArray[Any]]) -> Iterable[NDArray[Any]]:
-    return columns
+        return FrameColumns(*untyped(np.concatenate((column, np.empty_like(column))) for column in self))
 
 
 def _dtype(name: str) -> type[np.generic]:
@@ -100,7 +96,7 @@ class FrameBatch:
         order = self.order()
         for begin in range(0, len(order), size):
             numbers = order[begin : begin + size]
-            frames = FrameColumns(*_columns(column[numbers[numbers < count]] for column in self.frames))
+            frames = FrameColumns(*untyped(column[numbers[numbers < count]] for column in self.frames))
             events = self.events.chosen(numbers[numbers >= count] - count)
             yield dataclasses.replace(self, frames=frames, events=events)
 

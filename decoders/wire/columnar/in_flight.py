@@ -40,21 +40,23 @@ class InFlightRings:
         """Return a ring of `size` slots."""
         if self._free[size]:
             return self._free[size].pop()
-        begin, self._top = self._top, self._top + size
-        while self._top > len(self.slots):
-            self.slots = np.concatenate((self.slots, np.zeros_like(self.slots)))
-        return begin
+        return self._append(size)
 
     def acquire_all(self, size: int, count: int) -> NDArray[np.int64]:
         """Return `count` rings of `size` slots."""
         free = self._free[size]
         kept = max(0, len(free) - count)
         taken, free[kept:] = free[kept:], []
-        begin, missing = self._top, count - len(taken)
-        self._top += size * missing
+        missing = count - len(taken)
+        begin = self._append(size * missing)
+        return np.concatenate((np.array(taken, np.int64), begin + size * np.arange(missing)))
+
+    def _append(self, slots: int) -> int:
+        """Take slots that were never used, and return the first."""
+        begin, self._top = self._top, self._top + slots
         while self._top > len(self.slots):
             self.slots = np.concatenate((self.slots, np.zeros_like(self.slots)))
-        return np.concatenate((np.array(taken, np.int64), begin + size * np.arange(missing)))
+        return begin
 
     def release(self, begin: int, size: int) -> None:
         """Make a ring available again."""

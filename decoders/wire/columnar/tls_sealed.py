@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.compilation import compiled
-from decoders.tls.protection import NONCE_SIZE
+from decoders.tls.key_schedule import IV_SIZE
 from decoders.tls.records import HEADER_SIZE
 
 _NUMBER_SIZE: Final = 8
@@ -28,10 +28,10 @@ def sealed_records(
 ) -> list[list[Any]]:
     """Return the columns of `decoders.tls.protection.SealedRecord` behind the first one.
 
-    `records` are those of the streams, in their order; `vectors` has NONCE_SIZE bytes for each stream.
+    `records` are those of the streams, in their order; `vectors` has IV_SIZE bytes for each stream.
     """
     places = np.empty((4, len(records)), np.int64)
-    nonces = np.empty((len(records), NONCE_SIZE), np.uint8)
+    nonces = np.empty((len(records), IV_SIZE), np.uint8)
     associated = np.empty((len(records), _ASSOCIATED_SIZE), np.uint8)
     _seal(streams, records, flows, ciphertext, vectors, places, nonces, associated)
     headers = _as_bytes(associated[:, :HEADER_SIZE])
@@ -69,12 +69,12 @@ def _seal(  # noqa: PLR0917 - columns
             begin = record.at + record.content - record.begin
             places[0, row], places[1, row] = begin, record.at + record.end - record.begin
             places[2, row], places[3, row] = record.plain, record.plain + record.size
-            for at in range(NONCE_SIZE):
-                nonces[row, at] = vectors[number * NONCE_SIZE + at]
+            for at in range(IV_SIZE):
+                nonces[row, at] = vectors[number * IV_SIZE + at]
             for at in range(_NUMBER_SIZE):
                 byte = (own >> (8 * (_NUMBER_SIZE - 1 - at))) & 0xFF
                 varying = ciphertext[begin - _NUMBER_SIZE + at] if flow.explicit_nonce else np.uint8(byte)
-                nonces[row, NONCE_SIZE - _NUMBER_SIZE + at] ^= varying
+                nonces[row, IV_SIZE - _NUMBER_SIZE + at] ^= varying
                 associated[row, at] = byte
             begins = 0 if flow.hides_type else _NUMBER_SIZE
             for at in range(HEADER_SIZE):
