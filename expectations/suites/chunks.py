@@ -11,13 +11,7 @@ import pandas
 from great_expectations import expectations as expect
 
 from expectations.suites.expectation import Suite
-from expectations.suites.validation import (
-    ExpectationOutcome,
-    SuiteResult,
-    identifier,
-    run_suite,
-    unexpected,
-)
+from expectations.suites.validation import SuiteResult, identifier, outcome_of, run_suite, unexpected
 
 LEAST_SHARE: Final = 1.0
 """The share of rows that must meet an expectation which names none."""
@@ -74,13 +68,10 @@ def merged(suite: Suite, outcomes: Iterable[ChunkOutcome]) -> SuiteResult:
         suite.table,
         rows,
         tuple(
-            ExpectationOutcome(
-                each.id,
-                _is_met(each.check, by_id[each.id]),
-                sum(chunk.unexpected for chunk in by_id[each.id]),
-                each.severity,
-                each.meaning,
-                each.action,
+            outcome_of(
+                each,
+                success=_is_met(each.check, by_id[each.id]),
+                unexpected_count=sum(chunk.unexpected for chunk in by_id[each.id]),
             )
             for each in ordered
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,10 +42,13 @@ class SuiteResult:
 def validate(suite: Suite, table: pandas.DataFrame) -> SuiteResult:
     """Validate the rows of a table. Writes no file and uses no network."""
     known = {expectation.id: expectation for expectation in suite.expectations}
-    outcomes = sorted(
-        (_outcome(result, known) for result in run_suite(suite, table)), key=lambda each: each.id
-    )
-    return SuiteResult(suite.table, len(table), tuple(outcomes))
+    outcomes = [
+        outcome_of(
+            known[identifier(result)], success=bool(result.success), unexpected_count=unexpected(result)
+        )
+        for result in run_suite(suite, table)
+    ]
+    return SuiteResult(suite.table, len(table), tuple(sorted(outcomes, key=lambda each: each.id)))
 
 
 def run_suite(suite: Suite, table: pandas.DataFrame) -> Sequence[Any]:
@@ -77,12 +80,12 @@ def unexpected(result: Any) -> int:
     return int(result.result.get("unexpected_count", int(not result.success)))
 
 
-def _outcome(result: Any, known: Mapping[str, Expectation]) -> ExpectationOutcome:
-    expectation = known[identifier(result)]
+def outcome_of(expectation: Expectation, *, success: bool, unexpected_count: int) -> ExpectationOutcome:
+    """Return the result of an expectation."""
     return ExpectationOutcome(
         expectation.id,
-        bool(result.success),
-        unexpected(result),
+        success,
+        unexpected_count,
         expectation.severity,
         expectation.meaning,
         expectation.action,

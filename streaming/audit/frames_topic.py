@@ -38,6 +38,16 @@ class TopicSlice:
     blocks: list[PlacedBlock] = field(default_factory=list)
     frames: list[Placed] = field(default_factory=list)
 
+    def add(self, partition: int, offset: int, value: bytes | None) -> None:
+        """Add a record of the topic, and the frames in it."""
+        try:
+            records = list(read_block(value or b""))
+        except BlockError as error:
+            self.blocks.append((partition, offset, str(error)))
+        else:
+            self.blocks.append((partition, offset, None))
+            self.frames += [(partition, offset, row, record) for row, record in enumerate(records)]
+
 
 def latest_slice(
     bootstrap: str, topic: str, limit: int, settings: Mapping[str, Setting] = MappingProxyType({})
@@ -92,7 +102,7 @@ def _latest(consumer: Consumer, where: TopicPartition, low: int, high: int, shar
         blocks = min(2 * blocks, _MOST_BLOCKS)
         earlier = TopicSlice()
         for message in _between(consumer, where, begin, end):
-            _open(message, earlier)
+            earlier.add(message.partition(), message.offset(), message.value())
         found = TopicSlice(earlier.blocks + found.blocks, earlier.frames + found.frames)
     return found
 
@@ -131,15 +141,3 @@ def _is_record(message: Message) -> bool:
     if error.code() != KafkaError._PARTITION_EOF:
         raise KafkaException(error)
     return False
-
-
-def _open(message: Message, found: TopicSlice) -> None:
-    """Add a record of the topic, and the frames in it."""
-    place = message.partition(), message.offset()
-    try:
-        records = list(read_block(message.value() or b""))
-    except BlockError as error:
-        found.blocks.append((*place, str(error)))
-    else:
-        found.blocks.append((*place, None))
-        found.frames += [(*place, row, record) for row, record in enumerate(records)]

@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from decoders.frame.columnar.block import BlockError
 from decoders.frame.columnar.block_columns import read_columns
-from decoders.frame.columnar.block_reading import read_block
 from decoders.schema.registry import schemas_of
 from expectations.suites.frame_order import with_order
 from expectations.suites.frame_table import COLUMNS, frame_table
@@ -22,7 +21,7 @@ from expectations.suites.frames import frames_suite
 from expectations.suites.records import records_suite, records_table
 from expectations.suites.validation import SuiteResult
 from streaming.audit.audit import CLOCKS
-from streaming.audit.frames_topic import GROUP, Placed, PlacedBlock, demand_topic
+from streaming.audit.frames_topic import GROUP, Placed, TopicSlice, demand_topic
 from streaming.large_audit.chunked_audit import (
     PART_SCHEMA,
     ChunkedTable,
@@ -116,25 +115,17 @@ def _frames_in(value: pa.Buffer | bytes) -> int:
 def _parts(
     text: str | None, chunks: int, block_chunks: int, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    blocks: list[PlacedBlock] = []
-    frames: list[Placed] = []
+    found = TopicSlice()
     for batch in batches:
         for place in zip(*(batch.column(name) for name in ("partition", "offset", "value")), strict=True):
-            partition, offset, value = (each.as_py() for each in place)
-            try:
-                records = list(read_block(value or b""))
-            except BlockError as error:
-                blocks.append((partition, offset, str(error)))
-            else:
-                blocks.append((partition, offset, None))
-                frames += [(partition, offset, row, record) for row, record in enumerate(records)]
-            if len(frames) >= FRAMES_OF_A_PART:
-                yield from parted("frames", _frame_rows(text, frames), _TOGETHER["frames"], chunks)
-                frames = []
-    if frames:
-        yield from parted("frames", _frame_rows(text, frames), _TOGETHER["frames"], chunks)
-    if blocks:
-        rows = pa.Table.from_pandas(records_table(blocks), preserve_index=False)
+            found.add(*(each.as_py() for each in place))
+            if len(found.frames) >= FRAMES_OF_A_PART:
+                yield from parted("frames", _frame_rows(text, found.frames), _TOGETHER["frames"], chunks)
+                found.frames = []
+    if found.frames:
+        yield from parted("frames", _frame_rows(text, found.frames), _TOGETHER["frames"], chunks)
+    if found.blocks:
+        rows = pa.Table.from_pandas(records_table(found.blocks), preserve_index=False)
         yield from parted("records", rows, _TOGETHER["records"], block_chunks)
 
 
