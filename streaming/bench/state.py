@@ -24,7 +24,8 @@ from expectations.judging.terms import Terms
 from streaming.bench.batches import Batch, Bench
 from streaming.bench.report import report
 from streaming.bench.traffic import FRAMES_IN_ROUND, Traffic, connection_id
-from streaming.query.stages import BucketProcessor, bucket_of
+from streaming.judging.bucket_input import bucket_of
+from streaming.query.stages import BucketProcessor
 from streaming.state.bucket import Bucket
 from streaming.state.bucket_layout import pack_bucket
 

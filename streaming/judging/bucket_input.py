@@ -11,7 +11,9 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from expectations.conversation.columnar.window_columns import FIELDS, ID_BYTES, WindowColumns
+from decoders.frame.columnar.block import ID_BYTES
+from decoders.frame.columnar.pieces import bounds_of
+from expectations.conversation.columnar.window_columns import FIELDS, WindowColumns
 from expectations.conversation.statement import Statement
 from expectations.conversation.window import Window
 from streaming.judging.quarantine import Quarantined
@@ -22,7 +24,7 @@ _Numbers = tuple[int, str, bytes]
 _WIDTHS = ("u1", "<u2", "<u4", "<u8")
 
 
-class Said(msgspec.Struct, array_like=True, gc=False):
+class PackedWindows(msgspec.Struct, array_like=True, gc=False):
     """Windows for the way: the columns of `WindowColumns`, with the statements that they use, in order."""
 
     ids: bytes
@@ -38,7 +40,7 @@ class Said(msgspec.Struct, array_like=True, gc=False):
     statements: list[Statement]
 
     @classmethod
-    def of(cls, columns: WindowColumns) -> Said:
+    def of(cls, columns: WindowColumns) -> PackedWindows:
         """Lay windows out for the way."""
         used, numbers = np.unique(columns.numbers, return_inverse=True)
         return cls(
@@ -66,12 +68,12 @@ class Said(msgspec.Struct, array_like=True, gc=False):
             self.clients,
             self.servers,
             _widened(self.server_of),
-            _bounds(_widened(self.counts)),
+            bounds_of(_widened(self.counts)),
             numbers,
             values,
             self.sources,
             np.frombuffer(self.beginnings, np.uint8),
-            _bounds(_widened(self.lengths)),
+            bounds_of(_widened(self.lengths)),
             dict(enumerate(self.statements)),
         )
 
@@ -85,7 +87,7 @@ class BucketInput(msgspec.Struct):
     are no blocks, for the reason `refusal`; `quarantined` are the first of these.
     """
 
-    said: Said | None = None
+    said: PackedWindows | None = None
     unreadable: int = 0
     refusal: str = ""
     quarantined: list[Quarantined] = []
@@ -102,14 +104,19 @@ class BucketInput(msgspec.Struct):
         return self.columns().windows()
 
 
+def bucket_of(connection: bytes, buckets: int) -> int:
+    """Return the bucket of a connection."""
+    return int.from_bytes(connection[:4]) % buckets
+
+
 def by_bucket(columns: WindowColumns, buckets: int) -> dict[int, BucketInput]:
-    """Divide windows by the bucket of their connection; in each they stay in order."""
+    """Divide windows by `bucket_of` their connection; in each they stay in order."""
     numbers = np.frombuffer(columns.ids, ">u4").reshape(-1, ID_BYTES // 4)[:, 0] % buckets
     order = np.argsort(numbers, kind="stable")
     sorted_columns, found = columns.chosen(order), numbers[order]
     edges = np.flatnonzero(np.diff(found.astype(np.int64), prepend=-1, append=-1)).tolist()
     return {
-        int(found[begin]): BucketInput(Said.of(sorted_columns.part(begin, end)))
+        int(found[begin]): BucketInput(PackedWindows.of(sorted_columns.part(begin, end)))
         for begin, end in pairwise(edges)
     }
 
@@ -127,12 +134,6 @@ def _narrowed(values: _Integers) -> _Numbers:
 def _widened(numbers: _Numbers) -> Any:
     least, width, stored = numbers
     return np.frombuffer(stored, width).astype(np.int64) + np.int64(least)
-
-
-def _bounds(lengths: _Integers) -> _Integers:
-    bounds = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=bounds[1:])
-    return bounds
 
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,17 @@ def gathered(
 
     Returns the copies, and the offset of each in them (int64), with the end as the last.
     """
-    offsets = np.zeros(len(begins) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
+    offsets = bounds_of(lengths)
     target = np.empty(int(offsets[-1]), np.uint8)
     _copy(data, begins, offsets, target)
     return target, offsets
+
+
+def bounds_of(lengths: NDArray[np.int64] | Sequence[int]) -> NDArray[np.int64]:
+    """Return where each of some pieces begins if one follows the other (int64), with the end as the last."""
+    bounds = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=bounds[1:])
+    return bounds
 
 
 @compiled(None)

@@ -7,20 +7,20 @@ columns, and become objects where the rules read them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise, starmap
+from itertools import pairwise, starmap
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from decoders.frame.columnar.pieces import gathered
+from decoders.frame.columnar.block import ID_BYTES
+from decoders.frame.columnar.pieces import bounds_of, gathered
 from expectations.conversation.occurrence import Evidence, Occurrence
 from expectations.conversation.statement import Statement
 from expectations.conversation.window import ConnectionKey, Window
 
-ID_BYTES: Final = 16
 MISSING: Final = -(1 << 63)
 """Stands for None."""
 OF_OCCURRENCE: Final = (
@@ -91,23 +91,21 @@ class WindowColumns:
             [key.client for key in keys],
             list(servers),
             np.array(of_server, np.int64),
-            _bounds(len(window.occurrences) for window in windows),
+            bounds_of([len(window.occurrences) for window in windows]),
             np.array([number for window in windows for number in window.numbers], np.int64),
             np.array(
                 [[MISSING if value is None else value for value in column] for column in columns], np.int64
             ).reshape(len(FIELDS), len(occurrences)),
             list(sources),
             np.frombuffer(b"".join(beginnings), np.uint8),
-            _bounds(map(len, beginnings)),
+            bounds_of([len(each) for each in beginnings]),
             windows[0].statements if windows else {},
         )
 
     def chosen(self, windows: _Integers) -> WindowColumns:
         """Return some of the windows, with all statements."""
-        begins, ends = self.bounds[windows], self.bounds[windows + 1]
-        lengths = ends - begins
-        bounds = np.zeros(len(windows) + 1, np.int64)
-        np.cumsum(lengths, out=bounds[1:])
+        begins, lengths = self.bounds[windows], np.diff(self.bounds)[windows]
+        bounds = bounds_of(lengths)
         occurrences = np.repeat(begins - bounds[:-1], lengths) + np.arange(bounds[-1])
         starts = self.begins[occurrences]
         beginnings, offsets = gathered(self.beginnings, starts, self.begins[occurrences + 1] - starts)
@@ -145,11 +143,14 @@ class WindowColumns:
             self.statements,
         )
 
+    def id(self, number: int) -> bytes:
+        """Return the ID of the connection of a window."""
+        return self.ids[number * ID_BYTES : (number + 1) * ID_BYTES]
+
     def key(self, number: int) -> ConnectionKey:
         """Return the connection of a window."""
         cluster, server, run = self.servers[int(self.server_of[number])]
-        connection = self.ids[number * ID_BYTES : (number + 1) * ID_BYTES]
-        return ConnectionKey(connection, cluster, self.clients[number], server, run)
+        return ConnectionKey(self.id(number), cluster, self.clients[number], server, run)
 
     def windows(self) -> list[Window]:
         """Return the windows as objects."""
@@ -182,7 +183,3 @@ class WindowColumns:
         beginnings = [joined[begin:end] for begin, end in pairwise(begins)]
         sources = [self.sources[number or 0] for number in columns["source"]]
         return map(Evidence, sources, beginnings, *(columns[name] for name in OF_EVIDENCE[1:]))
-
-
-def _bounds(lengths: Iterable[int]) -> _Integers:
-    return np.array([0, *accumulate(lengths)], np.int64)

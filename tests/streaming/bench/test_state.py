@@ -11,8 +11,8 @@ from expectations.conversation.record_windows import windows_of
 from expectations.judging.judge import Judge
 from streaming.bench.state import IDLE_RUN, Crowded, bytes_per_connection, distinct
 from streaming.bench.traffic import FRAMES_IN_ROUND, Traffic, captured_now, connection_id
+from streaming.judging.bucket_input import bucket_of
 from streaming.judging.bucket_step import BucketStep
-from streaming.query.stages import bucket_of
 from streaming.state.bucket import Bucket
 from tests.exchange import Exchange
 from tests.streaming.judging.test_bucket_step import windows

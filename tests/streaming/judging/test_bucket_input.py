@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from expectations.conversation.columnar.window_columns import MISSING, WindowColumns
 from expectations.conversation.occurrence import Evidence, Occurrence
 from expectations.conversation.window import ConnectionKey, Window
-from streaming.judging.bucket_input import _narrowed, _widened, by_bucket, pack_input, unpack_input
-from streaming.query.stages import bucket_of
+from streaming.judging.bucket_input import _narrowed, _widened, bucket_of, by_bucket, pack_input, unpack_input
 from tests.exchange import Exchange
 from tests.streaming.judging.test_bucket_step import windows
 

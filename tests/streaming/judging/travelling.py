@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from expectations.conversation.columnar.window_columns import WindowColumns
 from expectations.conversation.statement import Statement
 from expectations.conversation.window import Window
-from streaming.judging.bucket_input import BucketInput, Said, pack_input, unpack_input
+from streaming.judging.bucket_input import BucketInput, PackedWindows, pack_input, unpack_input
 
 
 def bucket_input(windows: Iterable[Window]) -> BucketInput:
@@ -18,7 +18,7 @@ def bucket_input(windows: Iterable[Window]) -> BucketInput:
         statements |= {number + first: statement for number, statement in window.statements.items()}
         numbers = [number + first for number in window.numbers]
         combined.append(window._replace(numbers=numbers, statements=statements))
-    return BucketInput(Said.of(WindowColumns.of(combined)))
+    return BucketInput(PackedWindows.of(WindowColumns.of(combined)))
 
 
 def travelled(windows: Iterable[Window]) -> list[Window]:

@@ -14,10 +14,10 @@ from decoders.frame.record import Kind, Record
 from expectations.conversation.occurrence import EVIDENCE_BYTES
 from expectations.conversation.pseudonyms import Pseudonyms
 from expectations.judging.terms import Terms
-from streaming.judging.bucket_input import BucketInput, unpack_input
+from streaming.judging.bucket_input import BucketInput, bucket_of, unpack_input
 from streaming.judging.quarantine import MOST_RECORDS
 from streaming.query.partition_keys import bucket_of_key
-from streaming.query.stages import COUNTING_BUCKET, TENTH, bucket_of, decode_stage
+from streaming.query.stages import COUNTING_BUCKET, TENTH, decode_stage
 from tests.decoders.frame.columnar.batches import block
 from tests.exchange import Exchange
 
