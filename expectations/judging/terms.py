@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from expectations.conversation.bodies import ClusterDescription
-from expectations.conversation.columnar.window_columns import WindowColumns
 from expectations.conversation.pseudonyms import Pseudonyms
 from expectations.conversation.window import Window
 from expectations.judging.finding import Finding
@@ -38,12 +37,6 @@ class Terms:
     def named(self, windows: Sequence[Window]) -> Sequence[Window]:
         """Return windows with the names of identities by which they are judged: pseudonyms or plain ones."""
         return windows if self.pseudonyms is None else self.pseudonyms.windows(windows)
-
-    def named_columns(self, columns: WindowColumns) -> WindowColumns:
-        """Do the same for windows as columns."""
-        if self.pseudonyms is None:
-            return columns
-        return WindowColumns.of(self.pseudonyms.windows(columns.windows()))
 
     def listener(self, server: str) -> str:
         """Return the configured name of a server address, or the address."""

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from decoders.frame.record import Kind
 from expectations.conversation.bodies import ClassicGroup, SoftwareClaim
-from expectations.conversation.columnar.window_columns import WindowColumns
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.statement import Statement
 from expectations.conversation.window import Window
 from expectations.judging.id_numbers import NO_ID
 from streaming.state.connection_layout import Row
 from streaming.state.connections import Connections
+
+if TYPE_CHECKING:  # numba, which it needs, takes a while to load
+    from expectations.conversation.columnar.window_columns import WindowColumns
 
 MINUTE: Final = 60_000_000_000
 """Nanoseconds."""

@@ -18,6 +18,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from decoders.frame.columnar.block_reading import BlockReader, Opened
 from decoders.schema.registry import schemas_of
 from expectations.conversation.columnar.arrival import Arrival
+from expectations.conversation.columnar.window_columns import WindowColumns
 from expectations.conversation.columnar.windows import ColumnarWindows
 from expectations.judging.judge import Judge
 from expectations.judging.terms import Terms
@@ -54,7 +55,7 @@ def decode_stage(
     to decode with, None for the committed ones, `terms` say how identities are named.
     """
     terms = terms or Terms()
-    named, keeps_values = terms.named_columns, terms.pseudonyms is None
+    keeps_values = terms.pseudonyms is None
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task()
@@ -65,13 +66,20 @@ def decode_stage(
             read_to = _read_to(*places[1:])
             for opened in reader.read(value.as_buffer() for value in batch.column("value")):
                 arrival = Arrival.of_topic(opened, *places)
-                inputs = by_bucket(named(windows.columns_of(arrival)), buckets)
+                inputs = by_bucket(_named(windows.columns_of(arrival), terms), buckets)
                 refused = _quarantined(quarantine, opened, batch)
                 _count_blocks(inputs, opened, arrival, read_to, refused)
                 yield _packed(inputs)
         end_task()
 
     return decode
+
+
+def _named(columns: WindowColumns, terms: Terms) -> WindowColumns:
+    """Return windows with the names of identities by which they are judged."""
+    if terms.pseudonyms is None:
+        return columns
+    return WindowColumns.of(terms.named(columns.windows()))
 
 
 def _count_blocks(
@@ -118,11 +126,6 @@ def _captured(arrival: Arrival) -> dict[int, int]:
     captured_at = arrival.column(arrival.batch.frames.captured_at, "captured_at")
     tenths, counts = np.unique(captured_at[arrival.without_heartbeats()] // TENTH, return_counts=True)
     return dict(zip(tenths.tolist(), counts.tolist(), strict=True))
-
-
-def bucket_of(connection: bytes, buckets: int) -> int:
-    """Return the bucket of a connection."""
-    return int.from_bytes(connection[:4]) % buckets
 
 
 def _count(report: Report, part: BucketInput) -> None:
