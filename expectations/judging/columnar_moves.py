@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.compilation import compiled, inlined
+from expectations.conversation.columnar.open_addressing import slot_of_row
 from expectations.conversation.columnar.window_columns import AT
 from expectations.conversation.progress import NEVER, PROGRESS_NUMBERS
 from expectations.judging.columnar_words import (
@@ -19,7 +20,6 @@ from expectations.judging.columnar_words import (
     MISSED,
     found_slot,
     may_be_known,
-    mixed,
     write_word,
 )
 
@@ -97,23 +97,6 @@ def _move(  # noqa: PLR0917 - compiled functions are called by position
     return is_other
 
 
-@inlined
-def _group_of(  # noqa: PLR0917 - compiled functions are called by position
-    groups: Any, count: Any, slots: Any, seed: Any, kinds: Any, transition: Any
-) -> Any:
-    """Return the slot of a group, or the free one for it."""
-    mask = np.uint64(len(slots) - 1)
-    value = mixed(mixed(mixed(mixed(seed, kinds[0]), kinds[1]), kinds[2]), transition)
-    slot = value & mask
-    while slots[slot] >= 0:
-        group = groups[slots[slot]]
-        is_same = group[0] == kinds[0] and group[1] == kinds[1] and group[2] == kinds[2]
-        if is_same and group[3] == transition:
-            break
-        slot = (slot + np.uint64(1)) & mask
-    return slot
-
-
 @compiled(None)
 def move(  # noqa: PLR0917 - compiled functions are called by position
     stored: Any,
@@ -130,7 +113,7 @@ def move(  # noqa: PLR0917 - compiled functions are called by position
 ) -> int:
     """Move the progress of each window with a transition; returns the number of groups.
 
-    `stored.progress` is changed. `slots` (int64, all MISSED) has room for twice as many groups as windows.
+    `stored.progress` is changed. `slots` are those of `free_slots` for as many groups as windows.
     """
     count, summed = 0, np.int64(0)
     for window in range(len(stored.places)):
@@ -144,13 +127,14 @@ def move(  # noqa: PLR0917 - compiled functions are called by position
         found = found_slot(table, seed, word, length)
         if found < 0 or table.slots[found] < 0:
             continue
-        transition, kinds = table.slots[found], stored.kinds[window]
-        slot = _group_of(moves.groups, count, slots, seed, kinds, transition)
+        kinds = stored.kinds[window]
+        key = kinds[0], kinds[1], kinds[2], table.slots[found]
+        slot = slot_of_row(moves.groups, slots, seed, key)
         if slots[slot] < 0:
             slots[slot] = count
             group = moves.groups[count]
-            group[0], group[1], group[2] = kinds[0], kinds[1], kinds[2]
-            group[3], group[4] = transition, summed
+            group[0], group[1], group[2], group[3] = key
+            group[4] = summed
             summed += end - begin
             count += 1
         number = slots[slot]

@@ -7,14 +7,14 @@ from typing import Any, Final
 import numpy as np
 
 from decoders.compilation import compiled
+from expectations.conversation.columnar.open_addressing import slot_of_row
 from expectations.conversation.columnar.window_columns import AT
-from expectations.judging.columnar_words import mixed
 
 APART: Final = -2
 """The sum of a window that lies in two periods."""
 OF_SUM: Final = 5
 _LAST_AT, _COUNT, _SIZE = AT["last_captured_at"], AT["count"], AT["size"]
-_GROUP, _CLIENT, _PERIOD, _FIRST, _BEGIN = range(OF_SUM)
+_FIRST, _BEGIN = 3, 4
 
 
 @compiled(None)
@@ -33,10 +33,10 @@ def add_up(  # noqa: PLR0917 - compiled functions are called by position
     """Add windows up in periods of `length` nanoseconds; returns how many sums there are.
 
     `number` gets the sum of each window, MISSED or APART for none. A row of `sums` has the group, the client,
-    the period, the first window, and where it begins in `added`: rows of counts and of sizes. `slots` (all
-    MISSED) has room for twice as many sums as windows.
+    the period, the first window, and where it begins in `added`: rows of counts and of sizes. `slots` are
+    those of `free_slots` for as many sums as windows.
     """
-    count, summed, mask = 0, np.int64(0), np.uint64(len(slots) - 1)
+    count, summed = 0, np.int64(0)
     for window in range(len(group)):
         if group[window] < 0:
             continue
@@ -47,17 +47,12 @@ def add_up(  # noqa: PLR0917 - compiled functions are called by position
                 number[window] = APART
         if number[window] == APART:
             continue
-        slot = mixed(mixed(mixed(seed, group[window]), clients[window]), period) & mask
-        while slots[slot] >= 0:
-            known = sums[slots[slot]]
-            is_same = known[_GROUP] == group[window] and known[_CLIENT] == clients[window]
-            if is_same and known[_PERIOD] == period:
-                break
-            slot = (slot + np.uint64(1)) & mask
+        key = group[window], clients[window], period
+        slot = slot_of_row(sums, slots, seed, key)
         if slots[slot] < 0:
             slots[slot] = count
             made = sums[count]
-            made[_GROUP], made[_CLIENT], made[_PERIOD] = group[window], clients[window], period
+            made[0], made[1], made[2] = key
             made[_FIRST], made[_BEGIN] = window, summed
             summed += end - begin
             count += 1

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.compilation import compiled, inlined
+from expectations.conversation.columnar.open_addressing import mixed
 from expectations.conversation.columnar.window_columns import AT
 from expectations.conversation.progress import PROGRESS_NUMBERS
 from expectations.judging.id_numbers import NO_ID
@@ -71,13 +72,6 @@ class Table(NamedTuple):
     slots: _Integers
     begins: _Integers
     words: _Integers
-
-
-@inlined
-def mixed(value: Any, word: Any) -> Any:
-    """Mix a number into a hash (uint64)."""
-    value = (value ^ np.uint64(word)) * np.uint64(0x9E3779B97F4A7C15)
-    return value ^ (value >> np.uint64(32))
 
 
 @inlined

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expectations.conversation.columnar.window_columns import WindowColumns
+from expectations.conversation.progress import PROGRESS_NUMBERS
 from expectations.conversation.window import Window
 from expectations.judging.columnar_words import (
     CONCERNS_MEMBER,
@@ -58,6 +59,7 @@ WORDS: Final = 1 << 21
 """Numbers of their words, 16 MiB."""
 CODES: Final = 100_000
 """Codes of symbols and fingerprints that are numbered."""
+_CAPTURED_AT: Final = PROGRESS_NUMBERS.index("captured_at")
 _Integers = NDArray[np.int64]
 
 
@@ -104,7 +106,7 @@ class ColumnarCache:
         self.hits += len(hits)
         part.store(hits)
         bucket = part.into.bucket
-        bucket.clock = max(bucket.clock, int(part.stored.progress[hits, 0].max()))
+        bucket.clock = max(bucket.clock, int(part.stored.progress[hits, _CAPTURED_AT].max()))
         for group in range(part.count):
             self._add_group(part, group)
         if part.into.counted is not None:

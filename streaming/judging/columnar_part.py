@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from expectations.conversation.columnar.open_addressing import free_slots
 from expectations.conversation.columnar.window_columns import AT, WindowColumns
 from expectations.conversation.in_flight import ApiVersion
 from expectations.conversation.progress import PROGRESS_NUMBERS
@@ -54,7 +55,6 @@ class Part:
     ) -> None:
         """Move the progress of all windows with a transition."""
         columns, rows, count = self.columns, self.rows, len(self.columns)
-        self.statements = statements
         by_byte = rows.view(np.uint8).reshape(count, rows.itemsize)
         progress = by_byte[:, :PROGRESS_BYTES].copy().view(np.int64)
         ids = np.stack([rows[name] for name in ("client", "instance", "member")], axis=1)
@@ -76,7 +76,7 @@ class Part:
             seed,
             word,
             np.zeros(len(self._versions), np.int64),
-            np.full(1 << (2 * count).bit_length(), MISSED, np.int64),
+            free_slots(count),
             self.moves,
         )
 

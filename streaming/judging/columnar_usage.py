@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from expectations.conversation.columnar.window_columns import ID_BYTES, WindowColumns
+from expectations.conversation.columnar.open_addressing import free_slots
+from expectations.conversation.columnar.window_columns import WindowColumns
 from expectations.judging.columnar_sums import APART, OF_SUM, add_up
 from expectations.judging.columnar_words import MISSED
 from streaming.judging.usage import MINUTE, Said
@@ -28,17 +29,15 @@ def said_together(
     number = np.full(count, MISSED, np.int64)
     sums = np.empty((count, OF_SUM), np.int64)
     added = np.zeros((2, len(columns.numbers)), np.int64)
-    slots = np.full(1 << (2 * count).bit_length(), MISSED, np.int64)
-    values = np.ascontiguousarray(columns.values)
+    values, slots = np.ascontiguousarray(columns.values), free_slots(count)
     found = add_up(group, clients, columns.bounds, values, MINUTE, seed, slots, sums, added, number)
     order = np.argsort(number, kind="stable")
     edges = np.searchsorted(number[order], np.arange(found + 1)).tolist()
-    ids = [columns.ids[begin : begin + ID_BYTES] for begin in range(0, len(columns.ids), ID_BYTES)]
     said = []
     for each, (_, _, minute, first, begin) in enumerate(sums[:found].tolist()):
         numbers = columns.numbers[columns.bounds[first] : columns.bounds[first + 1]].tolist()
         counts, sizes = added[:, begin : begin + len(numbers)].tolist()
         windows = order[edges[each] : edges[each + 1]].tolist()
-        connections = [ids[window] for window in windows]
+        connections = [columns.id(window) for window in windows]
         said.append(Said(columns, windows, minute * MINUTE, numbers, counts, sizes, connections))
     return said, np.flatnonzero(number == APART).tolist()

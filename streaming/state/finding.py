@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.compilation import compiled
+from expectations.conversation.columnar.open_addressing import free_slots
 from streaming.state.connection_layout import NOWHERE
 
 _SEED: Final = np.uint64(secrets.randbits(64))
@@ -22,7 +23,7 @@ def places_of(wanted: bytes, stored: bytes, is_stored: NDArray[np.bool_]) -> NDA
     """
     halves, among = (np.frombuffer(ids, np.int64).reshape(-1, 2) for ids in (wanted, stored))
     places = np.full(len(halves), NOWHERE, np.int64)
-    slots = np.full(1 << (2 * len(halves)).bit_length(), -1, np.int64)
+    slots = free_slots(len(halves))
     _find(halves, among, is_stored, _SEED, slots, np.zeros(len(halves), np.bool_), places)
     return places
 

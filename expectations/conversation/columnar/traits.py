@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from decoders.codec.columnar.frames import DecodedFrames
 from decoders.compilation import compiled, inlined
+from expectations.conversation.columnar.open_addressing import free_slots, mixed
 
 MOST_ERROR_CODES: Final = 8
 """Distinct error codes of a response that its traits hold."""
@@ -75,7 +76,7 @@ def group(
     ids = (decoded.heads["client_id_begin"], decoded.heads["client_id_length"])
     instance_ids = decoded.heads["client_instance_id_begin"]
     members, first = np.full(len(traits), -1, np.int64), np.empty(len(traits), np.int64)
-    slots = np.full(1 << (2 * len(traits)).bit_length(), -1, np.int64)
+    slots = free_slots(len(traits))
     count = _group(words, decoded.frames.data, *ids, instance_ids, texts, chosen, slots, members, first)
     return Groups(members, first[:count].copy())
 
@@ -103,12 +104,6 @@ def gather_error_codes(found: Any, columns: int, traits: Any) -> None:
 
 
 @inlined
-def _mixed(value: Any, word: Any) -> Any:
-    value = (value ^ word) * np.uint64(0x9E3779B97F4A7C15)
-    return value ^ (value >> np.uint64(32))
-
-
-@inlined
 def _same_bytes(data: Any, left: Any, right: Any, length: Any) -> Any:
     at = np.int64(0)
     while at < length and data[left + at] == data[right + at]:
@@ -120,7 +115,7 @@ def _same_bytes(data: Any, left: Any, right: Any, length: Any) -> Any:
 def _mixed_texts(value: Any, data: Any, texts: Any, number: Any, columns: Any) -> Any:
     for column in range(0, columns, 2):
         for at in range(texts[number, column + 1]):
-            value = _mixed(value, np.uint64(data[texts[number, column] + at]))
+            value = mixed(value, np.uint64(data[texts[number, column] + at]))
     return value
 
 
@@ -155,12 +150,12 @@ def _group(  # noqa: PLR0917 - compiled functions are called by position
             continue
         value = np.uint64(0)
         for word in range(_WORDS):
-            value = _mixed(value, words[number, word])
+            value = mixed(value, words[number, word])
         for at in range(id_lengths[number]):
-            value = _mixed(value, np.uint64(data[id_begins[number] + at]))
+            value = mixed(value, np.uint64(data[id_begins[number] + at]))
         if instance_ids[number] >= 0:
             for at in range(_INSTANCE_ID):
-                value = _mixed(value, np.uint64(data[instance_ids[number] + at]))
+                value = mixed(value, np.uint64(data[instance_ids[number] + at]))
         value = _mixed_texts(value, data, texts, number, columns)
         slot = value & mask
         while slots[slot] >= 0:
