@@ -36,7 +36,12 @@ def kafka_clients_jar() -> Path:
 
 
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
-    """Mark tests that use the jar as jvm: fetching it needs Java."""
+    """Mark tests that use the jar as jvm: fetching it needs Java. Give each test its group of --dist loadgroup.
+
+    A file is a group, since its tests share brokers. All that capture are one: two would see each other's load.
+    """
     for item in items:
         if "kafka_clients_jar" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.jvm)
+        captures = item.get_closest_marker("capture") is not None
+        item.add_marker(pytest.mark.xdist_group("capture" if captures else str(item.path)))

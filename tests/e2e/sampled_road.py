@@ -29,6 +29,7 @@ FINDINGS_TOPIC: Final = "findings"
 STARTED: Final = 120.0
 TOPICS: Final = Topics(frames=FramesTopicSettings(retention_hours=5 / 60))
 _MEBIBYTE: Final = 1 << 20
+_WHOLE_HEAP: Final = '[spark]\n"spark.driver.defaultJavaOptions" = "-Xms1g -XX:+AlwaysPreTouch"\n'
 
 
 class Sample(msgspec.Struct):
@@ -52,12 +53,14 @@ class Sample(msgspec.Struct):
 class SampledRoad:
     """Broker, feeder and query under the traffic that `blocks` yields; a context manager.
 
-    `blocks` is the capture in pieces, each when it is to be sent. `bootstrap` is the broker's address.
+    `blocks` is the capture in pieces, each when it is to be sent. `bootstrap` is the broker's address. With
+    `whole_heap` the JVM takes its whole heap when it starts, so that it grows only by what leaks outside.
     """
 
-    def __init__(self, folder: Path, blocks: Iterator[bytes]) -> None:
+    def __init__(self, folder: Path, blocks: Iterator[bytes], whole_heap: bool = False) -> None:
         self.folder = folder
         self._blocks = blocks
+        self._configuration = _WHOLE_HEAP if whole_heap else ""
         self.bootstrap = ""
 
     def __enter__(self) -> SampledRoad:
@@ -69,6 +72,10 @@ class SampledRoad:
             self._page_at, feeder_page = (f"127.0.0.1:{port}" for port in free_ports(2))
             run = ["run", *kafka, "--findings-topic", FINDINGS_TOPIC, "--metrics-address", self._page_at]
             run += ["--checkpoint", str(self.folder / "checkpoint")]
+            if self._configuration:
+                path = self.folder / "kipwatch.toml"
+                path.write_text(self._configuration)
+                run += ["--config", str(path)]
             self._query = stack.enter_context(Child(run, self.folder / "run.log"))
             self._query.wait_for('"query": "started"', STARTED)
             outlet, inlet = os.pipe()

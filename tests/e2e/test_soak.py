@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.ti
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> list[Sample]:
     blocks = paced(traffic(RATE), RATE / FRAMES_IN_BLOCK)
-    with SampledRoad(tmp_path_factory.mktemp("soak"), blocks) as road:
+    with SampledRoad(tmp_path_factory.mktemp("soak"), blocks, whole_heap=True) as road:
         samples = list(road.samples(SECONDS, SAMPLE_SECONDS))
     if FOLDER:
         Path(FOLDER, "soak.jsonl").write_bytes(b"\n".join(map(msgspec.json.encode, samples)))
