@@ -36,9 +36,9 @@ def kafka_clients_jar() -> Path:
 
 
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
-    """Mark tests that use the jar as jvm: fetching it needs Java. Give each test its group of --dist loadgroup.
+    """Mark tests that use the jar as jvm: fetching it needs Java. Group the tests for --dist loadgroup.
 
-    A file is a group, since its tests share brokers. All that capture are one: two would see each other's load.
+    A file is a group, since its tests share brokers. All that capture are one: they would burden each other.
     """
     for item in items:
         if "kafka_clients_jar" in getattr(item, "fixturenames", ()):
