@@ -175,22 +175,24 @@ class Stream:
         """Whether the sender has closed this direction and all bytes before its FIN were passed on."""
         return self._end is not None and self._next >= self._end
 
+    def is_continued_by(self, segment: Segment) -> bool:
+        """Whether nothing is held or awaited, and a whole segment has the next bytes, or none."""
+        is_next = not segment.payload or segment.sequence == self._next_sequence
+        return is_next and not segment.missing and self._end is None and self.is_in_order
+
+    def take(self, segment: Segment, behind: int = 0) -> Chunk:
+        """Pass on the payload of a segment that continues this stream: what `push` and `release` do."""
+        chunk = _chunk(self._next, segment, behind)
+        self._advance(chunk.end)
+        return chunk
+
     def push(self, segment: Segment, behind: int = 0) -> Iterator[Gap]:
         """Add a segment, whose sender had received the other direction's bytes before the offset `behind`.
 
         Yields the gap of a segment without payload whose bytes the snap length cut off.
         """
         start = self.offset_of(segment.sequence) + bool(segment.flags & TcpFlag.SYN)
-        chunk = Chunk(
-            start,
-            segment.payload,
-            segment.captured_at,
-            segment.position,
-            segment.acknowledgment,
-            starts_segment=True,
-            behind=behind,
-            missing=segment.missing,
-        )
+        chunk = _chunk(start, segment, behind)
         if segment.flags & TcpFlag.FIN and self._end is None:
             self._end = chunk.end + segment.missing
         if chunk.payload:
@@ -255,6 +257,20 @@ class Stream:
             index += 1
         self._ledger.skip(SkipReason.CONFLICTING, conflicting)
         self._ledger.skip(SkipReason.DUPLICATE, len(chunk.payload) - kept - conflicting)
+
+
+def _chunk(offset: int, segment: Segment, behind: int) -> Chunk:
+    """Return the payload of a segment, which begins at an offset."""
+    return Chunk(
+        offset,
+        segment.payload,
+        segment.captured_at,
+        segment.position,
+        segment.acknowledgment,
+        starts_segment=True,
+        behind=behind,
+        missing=segment.missing,
+    )
 
 
 def _conflicting_bytes(chunk: Chunk, held: Chunk) -> int:

@@ -23,6 +23,8 @@ class WaitingConnections:
 
     def note(self, connection: Connection, since: int | None) -> None:
         """Note since when a connection waits; None if it does not wait any more."""
+        if since is None and not self._waits:
+            return
         key = connection.client, connection.server
         if since is None:
             self._waits.pop(key, None)

@@ -9,14 +9,15 @@ restored, and the scalar tracker reads its records until the next window begins.
 from __future__ import annotations
 
 from collections import deque
-from itertools import chain, islice, repeat
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from decoders.frame.record import Direction
-from decoders.tls.protection import Protection, open_next
+from decoders.tls.key_schedule import IV_SIZE
+from decoders.tls.protection import open_next
 from decoders.wire.columnar.flow_table import FlowTable
 from decoders.wire.columnar.frames import FrameBatchBuilder
 from decoders.wire.columnar.packets import PacketBatch
@@ -53,8 +54,9 @@ class TlsAhead:
         """Connections by flow that can be offloaded, and `lower_is_client`."""
         self._followed: dict[int, Decryption] = {}
         """By flow, what decrypts the connections that are offloaded."""
-        self._protections = np.empty((0, len(_DIRECTIONS)), np.object_)
-        """By flow and direction, the `Protection` of a connection that is offloaded, or None."""
+        self._decrypts = np.full((0, len(_DIRECTIONS)), None)
+        self._vectors = np.zeros((0, len(_DIRECTIONS), IV_SIZE), np.uint8)
+        """By flow and direction, `decrypt_into` and `vector` of a `Protection`; None and 0 without one."""
         self._stream_of = np.empty((0, len(_DIRECTIONS)), np.int64)
         self._ciphertext = np.empty(0, np.uint8)
         self._streams = 0
@@ -102,7 +104,7 @@ class TlsAhead:
         decryption = self._followed.pop(flow, None)
         if decryption is None:
             return
-        self._protections[flow] = None
+        self._decrypts[flow], self._vectors[flow] = None, 0
         for column, direction in enumerate(_DIRECTIONS):
             row = self._table.flows.streams[flow, column]
             number = int(self._stream_of[flow, column]) if flow < len(self._stream_of) else NO_STREAM
@@ -112,17 +114,20 @@ class TlsAhead:
                 decryption.go_on(direction, int(row["next"]), ())
 
     def _offload(self, builder: FrameBatchBuilder) -> None:
-        more = len(self._table.flows.states) - len(self._protections)
+        more = len(self._table.flows.states) - len(self._decrypts)
         if more:
-            unknown = np.full((more, len(_DIRECTIONS)), None)
-            self._protections = np.concatenate((self._protections, unknown))
+            self._decrypts = np.concatenate((self._decrypts, np.full((more, len(_DIRECTIONS)), None)))
+            unknown = np.zeros((more, len(_DIRECTIONS), IV_SIZE), np.uint8)
+            self._vectors = np.concatenate((self._vectors, unknown))
         for flow, (connection, lower_is_client) in self._waiting.items():
             if connection.is_closed or connection.decryption is None:
                 continue
             self._table.offload(connection, lower_is_client, builder)
             if self._table.flows.states[flow]["offloaded"]:
                 self._followed[flow] = decryption = connection.decryption
-                self._protections[flow] = [decryption.receiver(each).protection for each in _DIRECTIONS]
+                protections = [decryption.receiver(each).protection for each in _DIRECTIONS]
+                self._decrypts[flow] = [each.decrypt_into for each in protections]
+                self._vectors[flow] = [[*each.vector] for each in protections]
         self._waiting.clear()
 
     def _gather(self, segments: SegmentBatch, pairs: NDArray[np.int64], begin: int, end: int) -> None:
@@ -159,12 +164,10 @@ class TlsAhead:
     def _open(self, streams: NDArray[Any], records: NDArray[Any], builder: FrameBatchBuilder) -> None:
         """Decrypt the records into the builder's data."""
         records["plain"] += builder.take(int(records["size"].sum()))
-        protections: list[Protection]
-        protections = self._protections[streams["flow"], streams["direction"]].tolist()
-        vectors = np.frombuffer(b"".join([each.vector for each in protections]), np.uint8)
+        which = streams["flow"], streams["direction"]
+        decrypts = np.repeat(self._decrypts[which], streams["records"]).tolist()
+        vectors = self._vectors[which]
         sealed = sealed_records(streams, records, self._table.flows.states, self._ciphertext, vectors)
-        counts = streams["records"].tolist()
-        decrypts = chain.from_iterable(map(repeat, [each.decrypt_into for each in protections], counts))
         # Tuples that outlive their turn would keep the garbage collector busy.
         calls = zip(decrypts, *sealed, strict=True)
         ends, at = np.cumsum(streams["records"]), 0

@@ -28,7 +28,7 @@ def sealed_records(
 ) -> list[list[Any]]:
     """Return the columns of `decoders.tls.protection.SealedRecord` behind the first one.
 
-    `records` are those of the streams, in their order; `vectors` has IV_SIZE bytes for each stream.
+    `records` are those of the streams, in their order; `vectors` has shape (streams, IV_SIZE).
     """
     places = np.empty((4, len(records)), np.int64)
     nonces = np.empty((len(records), IV_SIZE), np.uint8)
@@ -70,7 +70,7 @@ def _seal(  # noqa: PLR0917 - columns
             places[0, row], places[1, row] = begin, record.at + record.end - record.begin
             places[2, row], places[3, row] = record.plain, record.plain + record.size
             for at in range(IV_SIZE):
-                nonces[row, at] = vectors[number * IV_SIZE + at]
+                nonces[row, at] = vectors[number, at]
             for at in range(_NUMBER_SIZE):
                 byte = (own >> (8 * (_NUMBER_SIZE - 1 - at))) & 0xFF
                 varying = ciphertext[begin - _NUMBER_SIZE + at] if flow.explicit_nonce else np.uint8(byte)

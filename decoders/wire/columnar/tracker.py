@@ -39,6 +39,7 @@ from decoders.wire.columnar.kernel import run_fast_path
 from decoders.wire.columnar.lazy_connections import LazyConnections
 from decoders.wire.columnar.offload import opened
 from decoders.wire.columnar.packets import PacketBatch
+from decoders.wire.columnar.scalar_segment import scalar_segment
 from decoders.wire.columnar.segments import read_segments
 from decoders.wire.columnar.socket_pairs import NO_PAIR, NO_SEGMENT, SocketPairs
 from decoders.wire.columnar.tls_ahead import TlsAhead
@@ -84,9 +85,9 @@ class ColumnarTracker:
         self._totals = np.zeros(1, TOTALS)
         self._totals["packets"], self._totals["next_sequence"], self._totals["earliest"] = 1, 1, _LATEST_TIME
         self._totals["waits_until"] = _LATEST_TIME
-        names = ("next_sequence", "earliest", "held", "waits_until")
-        # To look a field up takes longer than to read it, and each packet out of the ordinary needs all four.
-        self._next_sequence, self._earliest, self._held, self._waits_until = (
+        names = ("packets", "next_sequence", "earliest", "held", "waits_until")
+        # To look a field up takes longer than to read it, and each packet out of the ordinary needs them all.
+        self._first_packet, self._next_sequence, self._earliest, self._held, self._waits_until = (
             self._totals[name] for name in names
         )
         self._tracker = Tracker(
@@ -304,9 +305,8 @@ class ColumnarTracker:
 
         Such a flow may be offloaded, so the fast path tries the packet again.
         """
-        segment = read_segment(self._packets.packet(row))
-        assert isinstance(segment, Segment)
-        pair = int(self._pairs[row])
+        pair = self._pairs.item(row)
+        segment = self._segment(row, pair)
         at = pair if pair >= 0 else self._socket_pairs.find(segment.source, segment.destination)
         if at >= 0:
             self._lazy.adopt(at)
@@ -317,12 +317,13 @@ class ColumnarTracker:
             self._restore(connection)
         self._prepare_closings(segment, is_new=connection is None)
         self._process_segment(segment)
-        connection = self._tracker.find(segment)
+        if connection is None or connection.is_closed:
+            connection = self._tracker.find(segment)
         if connection is not None:
-            flow = self._flow_table.mark_seen(connection, int(self._totals["packets"][0]) + row)
+            flow = self._flow_table.mark_seen(connection, self._first_packet.item() + row)
             if pair >= 0:
                 self._flow_table.link(pair, flow)
-                lower_is_client = bool(self._segments.forward[row]) == (segment.source == connection.client)
+                lower_is_client = self._segments.forward.item(row) == (segment.source == connection.client)
                 if connection.decryption is None:
                     self._flow_table.offload(connection, lower_is_client, self._builder)
                 elif connection.can_be_offloaded:
@@ -330,6 +331,13 @@ class ColumnarTracker:
             else:
                 self._flow_table.note_unnumbered(flow)
         return True
+
+    def _segment(self, row: int, pair: int) -> Segment:
+        if pair >= 0:
+            return scalar_segment(self._packets, self._segments, row)
+        segment = read_segment(self._packets.packet(row))
+        assert isinstance(segment, Segment)
+        return segment
 
     def _restore(self, connection: Connection) -> None:
         """Copy the state of a connection back from its flow, if it is offloaded."""

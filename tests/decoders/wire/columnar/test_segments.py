@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.wire.columnar.packets import PacketBatch
+from decoders.wire.columnar.scalar_segment import scalar_segment
 from decoders.wire.columnar.segments import read_segments
 from decoders.wire.columnar.socket_pairs import NO_PAIR, UNWATCHED, SocketPairs, sockets_of, words_of
 from decoders.wire.packet import Packet
-from decoders.wire.segment import LinkType, Segment, SocketAddress, read_segment
+from decoders.wire.segment import LinkType, SocketAddress, read_segment
 from decoders.wire.synthesis import SyntheticConnection
 from tests.decoders.wire.conversation import TO_BROKER, TO_CLIENT
 from tests.examples import examples
@@ -58,13 +59,7 @@ def test_a_parsed_segment_equals_the_scalar_one(
     for row, packet in enumerate(packets):
         if not segments.parsed[row]:
             continue
-        segment = read_segment(packet)
-        assert isinstance(segment, Segment)
-        assert segments.sequences[row] == segment.sequence
-        assert segments.acknowledgments[row] == segment.acknowledgment
-        assert segments.flags[row] == segment.flags
-        assert batch.data[segments.starts[row] : segments.ends[row]].tobytes() == segment.payload
-        assert segments.missing[row] == segment.missing
+        assert scalar_segment(batch, segments, row) == read_segment(packet)
 
 
 def test_an_ordinary_packet_is_parsed() -> None:
