@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from decoders.codec.columnar.frames import DecodedFrames
-from decoders.codec.columnar.projection import LENGTH, NULL_LENGTH
+from decoders.codec.columnar.projection import LENGTH
 from decoders.protocol import HEARTBEAT_APIS
 from decoders.schema.model import Struct
 from decoders.schema.registry import Schemas
 from expectations.conversation.bodies import Heartbeat, HeartbeatResponse
-from expectations.conversation.bounded_text import bounded
+from expectations.conversation.columnar.found_column import FoundColumn
 from expectations.conversation.heartbeat_form import HeartbeatForm, is_well_formed
 
 _COLUMNS: Final = {
@@ -56,7 +56,7 @@ def heartbeat_bodies(
     `numbers`; those of requests are ignored.
     """
     members, groups, epochs, intervals, instances, racks, topics, regexes, partitions, timeouts = (
-        _Column(decoded, first_column + column, numbers) for column in range(len(_COLUMNS))
+        FoundColumn(decoded, first_column + column, numbers) for column in range(len(_COLUMNS))
     )
     requests, codes = decoded.frames.is_request[numbers].tolist(), error_codes.tolist()
     api_keys = decoded.heads["api_key"][numbers].tolist()
@@ -86,34 +86,3 @@ def heartbeat_bodies(
 
 def _has(struct: Struct, name: str) -> bool:
     return any(field.name == name.removesuffix(LENGTH) for field in struct.fields)
-
-
-class _Column:
-    """The values of one column for selected frames, by their index among the selected."""
-
-    def __init__(self, decoded: DecodedFrames, column: int, numbers: _Integers) -> None:
-        rows = decoded.found[decoded.found[:, 1] == column]
-        # Rows are in the order of the frames. A frame without a row has a null in this column.
-        places = np.searchsorted(rows[:, 0], numbers)
-        rows = np.append(rows, np.full((1, rows.shape[1]), -1, np.int64), axis=0)[places]
-        self._values: list[int] = rows[:, 2].tolist()
-        self._lengths: list[int] = rows[:, 3].tolist()
-        self._is_there: list[bool] = (rows[:, 0] == numbers).tolist()
-        self._data: Any = decoded.frames.data.data
-
-    def is_there(self, at: int) -> bool:
-        return self._is_there[at]
-
-    def number(self, at: int) -> int | None:
-        return self._values[at] if self._is_there[at] else None
-
-    def length(self, at: int) -> int | None:
-        """Return the length of an array, None for a null."""
-        number = self.number(at)
-        return None if number == NULL_LENGTH else number
-
-    def text(self, at: int) -> str | None:
-        if not self._is_there[at]:
-            return None
-        begin = self._values[at]
-        return bounded(str(self._data[begin : begin + self._lengths[at]], "utf-8"))

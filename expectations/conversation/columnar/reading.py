@@ -15,14 +15,15 @@ from decoders.codec.columnar.acknowledgement import UNDECIDED, expected_response
 from decoders.codec.columnar.frames import DecodedFrames, Frames
 from decoders.codec.columnar.reader import ColumnarReader
 from decoders.frame.record import Kind
-from decoders.protocol import HEARTBEAT_APIS
+from decoders.protocol import API_VERSIONS, HEARTBEAT_APIS
 from decoders.schema.registry import Schemas
 from decoders.wire.columnar.frames import FrameBatch
-from expectations.conversation.bodies import Heartbeat, HeartbeatResponse
+from expectations.conversation.bodies import Body
 from expectations.conversation.body_reader import REQUESTS_WITH_BODY, RESPONSES_WITH_BODY
 from expectations.conversation.columnar import traits as frame_traits
 from expectations.conversation.columnar.heartbeats import heartbeat_bodies, heartbeat_columns
 from expectations.conversation.columnar.member_requests import member_columns, member_places
+from expectations.conversation.columnar.software_claims import software_claims, software_columns
 from expectations.conversation.error_codes import error_code_paths, has_tagged_error_code
 
 
@@ -30,22 +31,27 @@ class ReadFrames(NamedTuple):
     """The columns of a batch of frames.
 
     `traits` (frame_traits.TRAITS) has a row per frame. It is all that a statement needs for frames that are
-    `plain` (bool), and, together with `bodies`, for `heartbeats` (bool), requests and responses alike. The
-    scalar code decodes all others. `member_places` say which member sends a plain request, see
-    `member_requests.py`.
+    `plain` (bool), and, together with `bodies`, for those `with_body` (bool): heartbeats and their responses,
+    and ApiVersions requests. The scalar code decodes all others. `member_places` say which member sends a
+    plain request, see `member_requests.py`.
     """
 
     decoded: DecodedFrames
     traits: NDArray[np.void]
     plain: NDArray[np.bool_]
-    heartbeats: NDArray[np.bool_]
+    with_body: NDArray[np.bool_]
     heartbeat_column: int
+    software_column: int
     member_places: NDArray[np.int64]
 
-    def bodies(self, numbers: NDArray[np.int64]) -> list[Heartbeat | HeartbeatResponse]:
-        """Return the bodies of heartbeats and their responses."""
-        error_codes = self.traits["error_codes"][numbers, 0]
-        return heartbeat_bodies(self.decoded, self.heartbeat_column, error_codes, numbers)
+    def bodies(self, numbers: NDArray[np.int64]) -> list[Body | None]:
+        """Return the bodies of frames that are `with_body`."""
+        is_claim = self.decoded.heads["api_key"][numbers] == API_VERSIONS
+        claims = iter(software_claims(self.decoded, self.software_column, numbers[is_claim]))
+        others = numbers[~is_claim]
+        error_codes = self.traits["error_codes"][others, 0]
+        heartbeats = iter(heartbeat_bodies(self.decoded, self.heartbeat_column, error_codes, others))
+        return [next(claims if each else heartbeats) for each in is_claim.tolist()]
 
 
 class ObservationReader:
@@ -56,7 +62,10 @@ class ObservationReader:
         self._error_columns = len(wanted)
         wanted |= member_columns(schemas)
         self._heartbeat_column = len(wanted)
-        self._reader = ColumnarReader(schemas, wanted | heartbeat_columns(schemas))
+        wanted |= heartbeat_columns(schemas)
+        self._software_column, software = len(wanted), software_columns(schemas)
+        self._reads_software = bool(software)
+        self._reader = ColumnarReader(schemas, wanted | software)
         self._produce_layouts = produce_layouts(schemas)
         tagged = [api.key for api in schemas.apis if has_tagged_error_code(api.response.struct)]
         self._responses_with_body = np.array([*RESPONSES_WITH_BODY, *tagged], np.int16)
@@ -81,10 +90,12 @@ class ObservationReader:
             is_request, np.isin(keys, REQUESTS_WITH_BODY), np.isin(keys, self._responses_with_body)
         )
         # A response with one error code has it at the top level of its body.
-        heartbeats = whole & decoded.heads["has_body"] & (traits["error_code_count"] <= 1)
-        heartbeats &= np.isin(keys, list(HEARTBEAT_APIS))
+        with_body = whole & decoded.heads["has_body"] & (traits["error_code_count"] <= 1)
+        names_software = is_request & (keys == API_VERSIONS) & self._reads_software
+        with_body &= np.isin(keys, list(HEARTBEAT_APIS)) | names_software
+        body_columns = self._heartbeat_column, self._software_column
         places = member_places(decoded, self._error_columns)
-        return ReadFrames(decoded, traits, whole & ~has_body, heartbeats, self._heartbeat_column, places)
+        return ReadFrames(decoded, traits, whole & ~has_body, with_body, *body_columns, places)
 
     def _traits(self, batch: FrameBatch, decoded: DecodedFrames) -> NDArray[np.void]:
         columns, heads = batch.frames, decoded.heads

@@ -157,13 +157,13 @@ class StatementCache:
         )
 
     def _decode(self, batch: FrameBatch, read: ReadFrames, numbers: _Integers) -> Iterator[Known]:
-        """Decode frames that are not known: heartbeats by columns, the others one by one."""
-        by_columns = read.heartbeats[numbers]
-        heartbeats = numbers[by_columns]
-        of_heartbeats = iter(self._of_traits(batch, read, heartbeats, read.bodies(heartbeats)))
+        """Decode frames that are not known: those of which columns tell all, and the others one by one."""
+        by_columns = read.with_body[numbers]
+        told = numbers[by_columns]
+        of_columns = iter(self._of_traits(batch, read, told, read.bodies(told)))
         of_others = map(self._of_record, batch.records_of(numbers[~by_columns]))
-        for is_heartbeat in by_columns.tolist():
-            yield next(of_heartbeats if is_heartbeat else of_others)
+        for is_told in by_columns.tolist():
+            yield next(of_columns if is_told else of_others)
 
 
 def _frame_keys(batch: FrameBatch, traits: NDArray[np.void], numbers: _Integers) -> Iterator[_FrameKey]:

@@ -81,7 +81,7 @@ def response(sequence: int, api: Api, said: Mapping[str, Any]) -> Record:
 def test_columns_tell_what_is_read(api: Api, said: list[tuple[Any, Mapping[str, Any]]]) -> None:
     records = [write(sequence, api, body) for sequence, (write, body) in enumerate(said, 1)]
     read = READER.read(opened(records).batch)
-    assert read.heartbeats.all()
+    assert read.with_body.all()
     assert not read.plain.any()
     bodies = [observe(SCHEMAS, record, NO_EVIDENCE).body for record in records]
     assert read.bodies(np.arange(len(records))) == bodies
