@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-import msgspec
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
@@ -16,45 +15,18 @@ from decoders.schema.registry import schemas_of
 from expectations.identity.claim import Claim
 from expectations.judging.identity_judge import IdentityJudge
 from expectations.judging.terms import Terms
-from streaming.judging.identity_step import IdentityStep, bucket_of_identity
+from streaming.judging.identity_step import IdentityStep
 from streaming.judging.report import Report, pack_report
-from streaming.query.partition_keys import bucket_of_key, key_of_bucket
+from streaming.query.partition_keys import bucket_of_key
+from streaming.query.stepped import unpack_stepped
 from streaming.query.value_state import StoredBytes, StoredPages
 from streaming.query.worker import begin_task, end_task
 from streaming.state.identities import StoredIdentities
 from streaming.state.identity_layout import pack_identities, unpack_identities
 
-STEPPED_SCHEMA = "identities int, stepped binary"
 REPORT_SCHEMA = "bucket int, report binary"
 TICK_INTERVAL = 60_000
 """Milliseconds between two ticks: a claim is settled after one to two of them."""
-PASS_THROUGH_KEYS = 16
-"""Number of keys for reports that pass through: a key costs round trips, however many reports it has."""
-
-
-class Stepped(msgspec.Struct):
-    """A row of the previous stage: a packed report to pass through, or claims to judge."""
-
-    report: bytes | None = None
-    claims: list[Claim] = []
-
-
-_DECODER = msgspec.msgpack.Decoder(Stepped)
-
-
-def stepped_rows(report: Report, buckets: int) -> Iterator[Row]:
-    """Yield a report as rows: one without its claims, and one per bucket of identities with its claims."""
-    claims: dict[int, list[Claim]] = {}
-    for claim in report.claims:
-        claims.setdefault(bucket_of_identity(claim.identity, buckets), []).append(claim)
-    report.claims = []
-    yield _row(key_of_bucket(report.bucket % PASS_THROUGH_KEYS), Stepped(report=pack_report(report)))
-    for number, claims_of_bucket in claims.items():
-        yield _row(key_of_bucket(number), Stepped(claims=claims_of_bucket))
-
-
-def _row(key: int, stepped: Stepped) -> Row:
-    return Row(identities=key, stepped=msgspec.msgpack.encode(stepped))
 
 
 class IdentityProcessor(StatefulProcessor):
@@ -84,8 +56,9 @@ class IdentityProcessor(StatefulProcessor):
         """Pass reports through and judge the claims."""
         claims: list[Claim] = []
         for row in rows:
-            stepped = _DECODER.decode(row.stepped)
-            claims.extend(stepped.claims)
+            stepped = unpack_stepped(row.stepped)
+            for part in stepped.claims:
+                claims += part
             if stepped.report is not None:
                 yield Row(bucket=key[0], report=stepped.report)
         if claims:

@@ -13,9 +13,10 @@ from streaming.judging.report import Report, unpack_report
 from streaming.query.batch_limit import BatchLimit
 from streaming.query.blocks_ahead import BlocksAhead
 from streaming.query.checkpoint import add_empty_batch, delete_orphaned_offsets
-from streaming.query.identity_stage import REPORT_SCHEMA, STEPPED_SCHEMA, IdentityProcessor
+from streaming.query.identity_stage import REPORT_SCHEMA, IdentityProcessor
 from streaming.query.moved_checkpoint import correct_schema_paths
 from streaming.query.stages import INPUT_SCHEMA, BucketProcessor, decode_stage
+from streaming.query.stepped import STEPPED_SCHEMA
 from streaming.settings.configuration import Configuration
 from streaming.settings.decisions import Decisions
 from streaming.settings.kafka_client import jvm_options

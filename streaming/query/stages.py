@@ -26,8 +26,8 @@ from streaming.judging.bucket_input import BucketInput, by_bucket, pack_input, u
 from streaming.judging.bucket_step import BucketStep
 from streaming.judging.quarantine import NO_BLOCK, Quarantine, Quarantined
 from streaming.judging.report import Report
-from streaming.query.identity_stage import stepped_rows
 from streaming.query.partition_keys import bucket_of_key, key_of_bucket
+from streaming.query.stepped import MOST_BYTES, TaskClaims, report_row
 from streaming.query.value_state import StoredBytes
 from streaming.query.worker import begin_task, cached_in_worker, end_task
 from streaming.state.bucket import Bucket
@@ -41,6 +41,8 @@ TENTH = 100_000_000
 """Nanoseconds in a tenth of a second."""
 COUNTING_BUCKET = 0
 """The bucket that counts what was read from the topic."""
+END_OF_TASK = 1
+"""When the timer that ends a task is due, in milliseconds: long ago, so Spark runs it in the same batch."""
 
 _INPUT = pa.schema([("bucket", pa.int32()), ("input", pa.binary())])
 
@@ -156,8 +158,10 @@ def _block_reader() -> BlockReader:
 class BucketProcessor(StatefulProcessor):
     """Judges the connections of one bucket. Emits one report per step, and one per minute when idle.
 
-    Claims go to one of `buckets` buckets of identities. `resumed_at`, in milliseconds, is given if frames
-    were lost before this start of the query: connections known by then count as interrupted.
+    Claims go to one of `buckets` buckets of identities, those of all buckets of a task together. Spark runs
+    timers after it has passed all rows, so claims are emitted by a timer that is due at once. `resumed_at`,
+    in milliseconds, is given if frames were lost before this start of the query: connections known by then
+    count as interrupted.
     """
 
     def __init__(
@@ -180,6 +184,7 @@ class BucketProcessor(StatefulProcessor):
         """Open the bucket's state."""
         begin_task()
         self._handle = handle
+        self._claims, self._has_end = TaskClaims(self._buckets), False
         self._bucket = StoredBytes(handle, "bucket")
         self._contents = StoredBytes(handle, "contents")
         self._step = cached_in_worker(self._name, self._make_step)
@@ -208,6 +213,11 @@ class BucketProcessor(StatefulProcessor):
             # Spread over the minute: otherwise all buckets of a first batch would expire in one batch.
             self._schedule(now - number * 997 % SUMMARY_INTERVAL)
         yield from self._store(bucket, report)
+        if self._claims.size > MOST_BYTES:
+            yield from self._claims.rows()
+        if self._claims.size and not self._has_end:
+            self._has_end = True
+            self._handle.registerTimer(END_OF_TASK)
 
     def handleExpiredTimer(
         self,
@@ -216,14 +226,20 @@ class BucketProcessor(StatefulProcessor):
         expiredTimerInfo: Any,
     ) -> Iterator[Row]:
         """Report open connections, publish findings again where due and drop silent connections."""
+        if expiredTimerInfo.getExpiryTimeInMs() == END_OF_TASK:
+            yield from self._claims.rows()
+            return
         number, now = bucket_of_key(key[0]), timerValues.getCurrentProcessingTimeInMs()
         bucket = self._load(number)
         report = self._step.tick(number, bucket, now)
         self._schedule(now)
         yield from self._store(bucket, report)
+        yield from self._claims.rows()
 
     def close(self) -> None:
         """End the task. All state is in the state store."""
+        if self._claims.size:
+            raise RuntimeError("Spark has not run a timer that was due: claims would be lost")
         end_task()
 
     def _schedule(self, now: int) -> None:
@@ -240,9 +256,12 @@ class BucketProcessor(StatefulProcessor):
         return bucket
 
     def _store(self, bucket: Bucket, report: Report) -> Iterator[Row]:
+        """Store the bucket, yield its report, and keep its claims."""
         packed = pack_bucket(bucket)
         self._bucket.write(packed.bucket)
         if packed.contents is not None:
             self._contents.write(packed.contents)
         report.state_bytes = packed.size
-        return stepped_rows(report, self._buckets)
+        self._claims.add(report.claims)
+        report.claims = []
+        yield report_row(report)

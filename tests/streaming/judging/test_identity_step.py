@@ -19,8 +19,9 @@ from expectations.judging.identity_state import IdentityState
 from expectations.judging.terms import Terms
 from streaming.judging.identity_step import IdentityStep, bucket_of_identity
 from streaming.judging.report import Report, unpack_report
-from streaming.query.identity_stage import IdentityProcessor, Stepped, stepped_rows
+from streaming.query.identity_stage import IdentityProcessor
 from streaming.query.partition_keys import bucket_of_key, key_of_bucket
+from streaming.query.stepped import Stepped, TaskClaims, report_row, unpack_stepped
 from streaming.state.bucket import Bucket
 from streaming.state.identity_layout import pack_identities, unpack_identities
 from tests.exchange import Exchange
@@ -124,8 +125,8 @@ def test_a_report_without_claims_passes_through_and_touches_no_state(
     processor: IdentityProcessor, handle: Handle
 ) -> None:
     report = Report(7, captured={1: 2})
-    (row,) = stepped_rows(report, 16)
-    passed = reports(processor.handleInputRows((7,), iter([row]), clock(0)))
+    rows = iter([report_row(report)])
+    passed = reports(processor.handleInputRows((7,), rows, clock(0)))
     assert passed == [report]
     assert (handle.stored, handle.timers) == (None, [])
 
@@ -142,17 +143,22 @@ def test_a_clock_that_is_wrong_by_years_makes_no_other_identity_be_forgotten() -
     assert found == ["kip35/negotiation-not-repeated"]
 
 
-def test_claims_are_split_by_identity_and_removed_from_the_report() -> None:
-    rows = [*stepped_rows(Report(7, claims=claims()), 16)]
-    split = {row.identities: msgspec.msgpack.decode(row.stepped, type=Stepped) for row in rows[1:]}
-    for key, part in split.items():
-        numbers = {bucket_of_identity(claim.identity, 16) for claim in part.claims}
-        assert numbers == {bucket_of_key(key)}
-    assert sum(len(part.claims) for part in split.values()) == len(claims())
+def test_claims_of_a_task_are_divided_by_identity_with_one_row_for_each_bucket() -> None:
+    of_task, told = TaskClaims(4), claims()
+    for part in ([], told[:2], told[2:], told):
+        of_task.add(part)
+    rows = [*of_task.rows()]
+    divided = {bucket_of_key(row.identities): unpack_stepped(row.stepped).claims for row in rows}
+    assert len(divided) == len(rows) <= 4
+    for number, parts in divided.items():
+        assert {bucket_of_identity(claim.identity, 4) for part in parts for claim in part} == {number}
+    passed = [claim for parts in divided.values() for part in parts for claim in part]
+    assert sorted(map(repr, passed)) == sorted(map(repr, [*told, *told]))
+    assert (of_task.size, [*of_task.rows()]) == (0, [])
 
 
 def test_timers_judge_claims_and_clear_an_empty_bucket(processor: IdentityProcessor, handle: Handle) -> None:
-    stepped = Stepped(claims=claims())
+    stepped = Stepped(claims=[claims()])
     row, key = SimpleNamespace(stepped=msgspec.msgpack.encode(stepped)), (key_of_bucket(0),)
     reports(processor.handleInputRows(key, iter([row]), clock(1_000)))
     assert handle.timers == [61_000]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo
 
 from decoders.frame.record import Record
 from decoders.retention import REPUBLISH_AFTER
@@ -64,30 +65,34 @@ class Keyed:
         self._processor, self._key = processor, 0
         self._values: dict[int, dict[str, tuple[bytes]]] = {}
         self._maps: dict[int, dict[tuple[int], tuple[bytes]]] = {}
-        self._timers: dict[int, int] = {}
+        self._timers: set[tuple[int, int]] = set()
         self.now = NOW
         processor.init(self)
 
     def process(self, rows: Iterable[Row]) -> list[Row]:
-        """Group rows by their first column and process each group."""
+        """Group rows by their first column and process each group; then run the timers, as a task does."""
         by_key: dict[int, list[Row]] = {}
         for row in rows:
             by_key.setdefault(row[0], []).append(row)
-        return [row for key, group in by_key.items() for row in self._step(key, iter(group))]
+        stepped = [row for key, group in by_key.items() for row in self._step(key, iter(group))]
+        return [*stepped, *self.expire()]
 
     def expire(self) -> list[Row]:
-        """Run the timers that are due."""
-        due = [key for key, at in self._timers.items() if at <= self.now]
-        return [row for key in due for row in self._expire(key)]
+        """Run the timers that are due, the earliest first."""
+        due = sorted((at, key) for at, key in self._timers if at <= self.now)
+        expired = [row for at, key in due for row in self._expire(at, key)]
+        self._processor.close()
+        self._processor.init(self)
+        return expired
 
     def _step(self, key: int, rows: Iterable[Row]) -> list[Row]:
         self._key = key
         return list(self._processor.handleInputRows((key,), rows, self))
 
-    def _expire(self, key: int) -> list[Row]:
+    def _expire(self, at: int, key: int) -> list[Row]:
         self._key = key
-        del self._timers[key]
-        return list(self._processor.handleExpiredTimer((key,), self, None))
+        self._timers.remove((at, key))
+        return list(self._processor.handleExpiredTimer((key,), self, ExpiredTimerInfo(at)))
 
     def getValueState(self, name: str, _schema: str) -> Value:  # noqa: N802 - Spark's name
         return Value(name, lambda: self._values.setdefault(self._key, {}))
@@ -96,7 +101,7 @@ class Keyed:
         return Map(lambda: self._maps.setdefault(self._key, {}))
 
     def registerTimer(self, due: int) -> None:  # noqa: N802
-        self._timers[self._key] = due
+        self._timers.add((due, self._key))
 
     def getCurrentProcessingTimeInMs(self) -> int:  # noqa: N802
         return self.now

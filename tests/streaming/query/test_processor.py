@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Any
 
-import msgspec
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo
 
 from expectations.conversation.window import Window
+from expectations.identity.claim import IdentityKind
 from expectations.judging.finding import Suppressed
 from expectations.judging.outcome import SUPPRESSED
 from expectations.judging.terms import Terms
 from expectations.rules.base.rule import Level
 from streaming.judging.bucket_input import pack_input
 from streaming.judging.report import Report, unpack_report
-from streaming.query.identity_stage import Stepped
+from streaming.query import stages
 from streaming.query.partition_keys import key_of_bucket
-from streaming.query.stages import SUMMARY_INTERVAL, BucketProcessor
+from streaming.query.stages import END_OF_TASK, SUMMARY_INTERVAL, BucketProcessor
+from streaming.query.stepped import Stepped, unpack_stepped
 from streaming.settings.configuration import Configuration, Suppression
 from streaming.settings.decisions import Decisions
 from streaming.state.bucket_layout import unpack_bucket
@@ -85,14 +86,11 @@ def process(
     return step(BucketProcessor(buckets, terms or Terms(), resumed_at=resumed_at), store, sent, number)
 
 
-def step(processor: Any, store: Store, sent: list[Window], number: int) -> Report:
+def step(processor: BucketProcessor, store: Store, sent: list[Window], number: int) -> Report:
     processor.init(store)
-    rows = [Row(input=pack_input(bucket_input(sent)))]
-    stepped = [
-        msgspec.msgpack.decode(row.stepped, type=Stepped)
-        for row in processor.handleInputRows((key_of_bucket(number),), iter(rows), store)
+    (report,) = [
+        unpack_report(one.report) for one in stepped_by(processor, store, number, sent) if one.report
     ]
-    (report,) = [unpack_report(one.report) for one in stepped if one.report]
     return report
 
 
@@ -143,10 +141,38 @@ def test_each_bucket_has_one_timer_and_timers_are_spread_over_the_minute() -> No
         store = Store()
         for _ in range(2):
             process(store, windows(metadata_exchange()), number, buckets=200)
-        (timer,) = store.timers
+        (timer,) = (at for at in store.timers if at != END_OF_TASK)
         due.append(timer - NOW)
     assert min(due) > 0 and max(due) <= SUMMARY_INTERVAL
     assert len({after // 1_000 for after in due}) > 40
+
+
+def test_claims_wait_for_the_end_of_the_task_and_are_never_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, processor = Store(), BucketProcessor(BUCKETS, Terms())
+    processor.init(store)
+    told = [stepped_by(processor, store, 3, windows(metadata_exchange())) for _ in range(2)]
+    assert [one.claims for rows in told for one in rows] == [[], []]
+    assert store.timers.count(END_OF_TASK) == 1
+    with pytest.raises(RuntimeError, match="claims would be lost"):
+        processor.close()
+    rows = processor.handleExpiredTimer((key_of_bucket(3),), store, ExpiredTimerInfo(END_OF_TASK))
+    claims = [claim for row in rows for part in unpack_stepped(row.stepped).claims for claim in part]
+    assert IdentityKind.CLIENT in {claim.identity.kind for claim in claims}
+    processor.close()
+    monkeypatch.setattr(stages, "MOST_BYTES", 0)
+    exchange = Exchange(connection=b"2" * 16)
+    exchange.negotiate(client_id="another")
+    report, *others = stepped_by(processor, store, 3, windows(exchange))
+    assert report.report and not report.claims
+    assert others and all(one.claims for one in others)
+    processor.close()
+
+
+def stepped_by(processor: BucketProcessor, store: Store, number: int, sent: list[Window]) -> list[Stepped]:
+    """Process windows and return what is passed on."""
+    rows = iter([Row(input=pack_input(bucket_input(sent)))])
+    passed = processor.handleInputRows((key_of_bucket(number),), rows, store)
+    return [unpack_stepped(row.stepped) for row in passed]
 
 
 def test_after_a_loss_known_connections_are_interrupted_once_and_new_ones_are_not() -> None:
