@@ -27,6 +27,7 @@ OF_THE_FLEET = (
     "header-certain",
     "version-in-schema",
     "api-not-unknown",
+    "epoch-exists",
     "record-unique",
     "opened-once",
     "closed-once",

@@ -14,6 +14,9 @@ MEMBER_LIMIT = 64
 """Members of one connection that are followed; a further one is not."""
 DEFAULT_HEARTBEAT_INTERVAL = 5_000
 """Milliseconds; the broker's default, used until a response gives the interval."""
+ZERO = "\N{SYMBOL FOR NULL}"
+"""What stands for a zero byte in a group ID."""
+_SEPARATOR = "\0"
 
 
 class Member(msgspec.Struct, omit_defaults=True):
@@ -125,5 +128,8 @@ class Members(msgspec.Struct, omit_defaults=True):
 
 
 def member_name(group_id: str, member_id: str) -> str:
-    """Name a member of a group: both IDs, separated by a zero byte."""
-    return f"{group_id}\0{member_id}"
+    """Name a member of a group: both IDs, separated by the first zero byte.
+
+    Kafka takes a group ID with zero bytes, too. Here they are `ZERO`, so that nobody is of another's group.
+    """
+    return f"{group_id.replace(_SEPARATOR, ZERO)}{_SEPARATOR}{member_id}"

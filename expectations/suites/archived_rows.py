@@ -30,8 +30,8 @@ EXTRA_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 """Columns that a table gets beside those. `call` is key:version of a request, `headed_call` has the version
 of its header, too. `bytes_beyond` are the bytes beyond those of the shortest possible requests. The others
 are whether another table has what the row implies."""
-SHORTEST_REQUEST: Final = 12
-"""Bytes of the length, API key, API version and correlation ID of a request."""
+SHORTEST_REQUEST: Final = 8
+"""Bytes of the length, API key and API version: a client may send a request of nothing else."""
 _FILE: Final = re.compile(r"(?P<query>.+?)-(?:merged-)?\d{12}\.parquet")
 PER_REQUEST_RULE: Final = "kip1313/header-version-mismatch"
 """A rule that is checked on each request, so a batch in which it was checked has usage."""

@@ -8,7 +8,7 @@ from great_expectations import expectations as expect
 from great_expectations.expectations.row_conditions import Column
 
 from expectations.suites.every_table import OF_A_BATCH, among, counted, unique
-from expectations.suites.expectation import CRITICAL, Expectation, expected
+from expectations.suites.expectation import CRITICAL, WARNING, Expectation, expected
 
 CLASSIC: Final = "classic"
 PROTOCOLS: Final = (CLASSIC, "consumer", "share", "streams")
@@ -42,7 +42,7 @@ def _of_members() -> tuple[Expectation, ...]:
         expected(
             expect.ExpectColumnValuesToBeBetween,
             "epoch-exists",
-            CRITICAL,
+            WARNING,
             "An epoch is -2 or -1 of a member that leaves, 0 of one that joins, or above.",
             "A client sends an epoch that no protocol has: see the findings of its connection.",
             column="epoch",

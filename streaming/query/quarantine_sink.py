@@ -1,6 +1,8 @@
 """The quarantine's topic: each record of the frames topic that is no block, keyed by its place there.
 
-Judging needs no quarantine: what cannot be written is counted and logged, and no batch is judged again.
+Judging needs no quarantine: what cannot be written is counted and logged, and no batch is judged again. A
+record that the topic does not take for its size is written without its bytes, lest one of a stranger's keep
+all others out.
 """
 
 from __future__ import annotations
@@ -9,8 +11,10 @@ import enum
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
+import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streaming.judging.quarantine import NO_BLOCK, Quarantined
@@ -44,10 +48,15 @@ class QuarantineSink:
         Raises UserError if the table is invalid.
         """
         self._topic = topic
-        timeout = {"message.timeout.ms": round(WRITTEN_WITHIN * _MILLISECONDS)}
-        client = {**librdkafka_settings(bootstrap, settings), **timeout, "logger": KAFKA_LOG.logger}
+        own = {
+            "message.timeout.ms": round(WRITTEN_WITHIN * _MILLISECONDS),
+            # A broker takes or refuses a producer's batch as a whole.
+            "batch.num.messages": 1,
+        }
+        client = {**librdkafka_settings(bootstrap, settings), **own, "logger": KAFKA_LOG.logger}
         self._producer = made(Producer, client)
         self._reasons: list[str] = []
+        self._too_large: list[Quarantined] = []
         self._again_at = 0.0
         if problem:
             self._again_at = float("inf")
@@ -65,10 +74,11 @@ class QuarantineSink:
         if time.monotonic() < self._again_at:
             return Counter({Fate.FAILED: len(records)})
         self._reasons.clear()
-        for record in records:
-            self._send(record)
-        # Longer than a record may take: each is either written or has failed then.
-        unsettled = self._producer.flush(2 * WRITTEN_WITHIN)
+        self._too_large.clear()
+        unsettled = self._send(records)
+        too_large, self._too_large = self._too_large, []
+        if too_large:
+            unsettled += self._send([msgspec.structs.replace(record, value=b"") for record in too_large])
         failed = len(self._reasons) + unsettled
         if failed:
             self._again_at = time.monotonic() + AGAIN_AFTER
@@ -76,21 +86,43 @@ class QuarantineSink:
             QUERY_LOG.warning("not-quarantined", records=failed, line=f"{self._topic}: {reason}")
         return Counter({Fate.WRITTEN: len(records) - failed, Fate.FAILED: failed})
 
-    def _send(self, record: Quarantined) -> None:
-        headers = [
-            ("kipwatch-reason", record.reason.encode()),
-            ("kipwatch-topic", record.topic.encode()),
-            ("kipwatch-partition", b"%d" % record.partition),
-            ("kipwatch-offset", b"%d" % record.offset),
-            ("kipwatch-size", b"%d" % record.size),
-        ]
-        try:
-            self._producer.produce(
-                self._topic, record.value, record.key, headers=headers, on_delivery=self._on_delivery
-            )
-        except (BufferError, KafkaException) as failed:
-            self._reasons.append(failed.args[0].str() if isinstance(failed, KafkaException) else str(failed))
+    def _send(self, records: Iterable[Quarantined]) -> int:
+        """Send records, and return of how many nothing is known. `_reasons` and `_too_large` have the others.
 
-    def _on_delivery(self, error: KafkaError | None, _message: Message) -> None:
-        if error is not None:
+        The wait is longer than a record may take: each is either written or has failed then.
+        """
+        for record in records:
+            try:
+                self._producer.produce(
+                    self._topic,
+                    record.value,
+                    record.key,
+                    headers=_headers(record),
+                    on_delivery=partial(self._on_delivery, record),
+                )
+            except BufferError as full:
+                self._reasons.append(str(full))
+            except KafkaException as failed:
+                self._on_delivery(record, failed.args[0])
+        unsettled: int = self._producer.flush(2 * WRITTEN_WITHIN)
+        return unsettled
+
+    def _on_delivery(
+        self, record: Quarantined, error: KafkaError | None, _message: Message | None = None
+    ) -> None:
+        if error is None:
+            return
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and record.value:
+            self._too_large.append(record)
+        else:
             self._reasons.append(error.str())
+
+
+def _headers(record: Quarantined) -> list[tuple[str, bytes]]:
+    return [
+        ("kipwatch-reason", record.reason.encode()),
+        ("kipwatch-topic", record.topic.encode()),
+        ("kipwatch-partition", b"%d" % record.partition),
+        ("kipwatch-offset", b"%d" % record.offset),
+        ("kipwatch-size", b"%d" % record.size),
+    ]

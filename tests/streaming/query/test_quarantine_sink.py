@@ -67,6 +67,18 @@ def test_a_batch_that_is_judged_again_writes_the_same_keys(bootstrap: str) -> No
     assert len(keys) == 6 and len(set(keys)) == 3
 
 
+def test_a_record_that_kafka_does_not_take_keeps_no_other_one_out(bootstrap: str) -> None:
+    """It is written without its bytes, and what comes after it as ever."""
+    sink = QuarantineSink(bootstrap, TOPIC, {"message.max.bytes": 2_000})
+    large = Quarantined("kipwatch.frames", 3, 7, "no block of kipwatch", 5_000, bytes(5_000))
+    assert sink.write([Report(0, undecodable={NO_BLOCK: 1}, quarantined=[large])]) == {Fate.WRITTEN: 1}
+    assert sink.write([refused(1, 1)]) == {Fate.WRITTEN: 1}
+    found = {message.key(): message for message in written(bootstrap, 2)}
+    assert found[b"kipwatch.frames/3/7"].value() in (b"", None)
+    assert dict(found[b"kipwatch.frames/3/7"].headers())["kipwatch-size"] == b"5000"
+    assert found[b"kipwatch.frames/3/0"].value() == b"poison"
+
+
 def test_without_kafka_it_is_counted_and_logged_and_the_next_batch_waits_for_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
