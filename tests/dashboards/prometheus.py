@@ -1,10 +1,15 @@
-"""Prometheus' own tool, as the judge of what we generate."""
+"""Prometheus' own tool, as the judge of what we generate, and Prometheus' answers to queries."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
+import time
+import urllib.parse
+import urllib.request
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -19,3 +24,20 @@ def promtool(*arguments: str | Path) -> None:
         ["promtool", *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False
     )
     assert told.returncode == 0, told.stdout + told.stderr
+
+
+STEP: Final = 5
+"""Seconds between two values of a series over time."""
+
+
+def series_of(url: str, expression: str, over_seconds: int = 0) -> list[dict[str, Any]]:
+    """Return the series of an expression: now, or over so many seconds. Fails if Prometheus refuses it."""
+    now = time.time()
+    when = {"start": now - over_seconds, "end": now, "step": STEP} if over_seconds else {"time": now}
+    path = "query_range" if over_seconds else "query"
+    body = urllib.parse.urlencode({"query": expression, **when}).encode()
+    with urllib.request.urlopen(f"{url}/api/v1/{path}", body, timeout=20) as response:
+        result = json.load(response)
+    assert result["status"] == "success", result
+    found: list[dict[str, Any]] = result["data"]["result"]
+    return found
