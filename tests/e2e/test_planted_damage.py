@@ -58,7 +58,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     with Road(folder, captured, configuration, screen.say, ["--archive", str(archive)]) as road:
         demo = Demo(road, configuration, screen, captured)
         try:
-            demo.play(100.0)
+            demo.play(300.0)
             demo.drain()
             found = {finding.id for finding in demo.findings()}
         finally:

@@ -33,7 +33,7 @@ from streaming.feeder.capture import can_capture
 from streaming.settings.configuration import Configuration
 from tests.streaming.broker.request_log import LoggedRequest, read_request_log
 
-pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(900)]
 
 WAYS = ["capture", "tls", "relay"] if can_capture() else ["relay"]
 EVERYTHING = 1_000_000
@@ -68,7 +68,7 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     with Road(tmp_path_factory.mktemp("road"), captured, configuration, screen.say, encrypt=encrypt) as road:
         demo = Demo(road, configuration, screen, captured)
         try:
-            demo.play(100.0)
+            demo.play(300.0)
             demo.drain()
             records = latest_slice(road.internal, configuration.frames_topic, EVERYTHING).frames
             yield Played(
