@@ -1,7 +1,8 @@
 """What the stage of connections passes to that of identities: reports, which pass through it, and claims.
 
-A row costs Spark some 30 microseconds of a core, and each bucket of connections has claims for nearly every
-bucket of identities when many connections open. So the claims of all buckets of a task travel together.
+A row costs some ten microseconds of a core between two stages, and each bucket of connections has claims for
+nearly every bucket of identities when many connections open. So the claims of all buckets of a task travel
+together.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import zstandard
 
 from streaming.state.state_error import StateError
 
-PAGE_BYTES: Final = 32 * 1024
+PAGE_BYTES: Final = 128 * 1024
 """Contents are added to a page until it has this size, before compression."""
 _COMPRESSOR = zstandard.ZstdCompressor(level=1)
 _DECOMPRESSOR = zstandard.ZstdDecompressor()

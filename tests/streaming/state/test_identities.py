@@ -117,7 +117,7 @@ def filled(count: int) -> IdentityStore:
 def test_a_batch_reads_and_writes_the_pages_that_it_touches() -> None:
     store = filled(1_500)
     before = dict(store.pages)
-    assert len(before) > 10
+    assert len(before) > 2
     stored = store.load()
     JUDGE.process(stored, [renamed(claims_to_choose()[0], f"new-{number}") for number in range(5)])
     packed = store.save(stored)
