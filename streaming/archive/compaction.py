@@ -7,8 +7,7 @@ again, so it is never merged. Rows that come late for a day are merged when it i
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -40,7 +39,12 @@ def compact(system: Any, root: str, tables: Iterable[Table], query: str, *, befo
 
 
 def _compact_day(system: Any, day: str, table: Table, query: str, below: int) -> int:
-    files = [file for file in _files(system, day).get(query, ()) if file.batch < below]
+    found = system.get_file_info(fs.FileSelector(day))
+    # What a compaction began that was killed: the next one may have another name.
+    for info in found:
+        if info.base_name.startswith(f".{query}-{MERGED}"):
+            system.delete_file(info.path)
+    files = [file for file in _files_of(query, found) if file.batch < below]
     done = max((file.batch for file in files if file.is_merged), default=-1)
     for file in files:
         if file.batch < done or (file.batch == done and not file.is_merged):
@@ -52,14 +56,12 @@ def _compact_day(system: Any, day: str, table: Table, query: str, below: int) ->
     return len(left)
 
 
-def _files(system: Any, day: str) -> dict[str, list[BatchFile]]:
-    """Return the files of a day by query; hidden ones are not finished."""
-    found: defaultdict[str, list[BatchFile]] = defaultdict(list)
-    for info in system.get_file_info(fs.FileSelector(day)):
+def _files_of(query: str, found: Iterable[Any]) -> Iterator[BatchFile]:
+    """Yield the files of a query; hidden ones are not finished."""
+    for info in found:
         file = batch_file(info.path)
-        if file is not None:
-            found[file.query].append(file)
-    return found
+        if file is not None and file.query == query:
+            yield file
 
 
 def _merge(system: Any, day: str, table: Table, files: Sequence[BatchFile]) -> None:

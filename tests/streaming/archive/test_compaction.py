@@ -101,6 +101,18 @@ def test_a_merged_file_that_was_not_finished_is_not_read(archive: Archive, tmp_p
     assert requests(tmp_path) == ALL
 
 
+def test_a_merged_file_that_was_not_finished_is_deleted(archive: Archive, tmp_path: Path) -> None:
+    """The one that takes its place holds later batches, too, and has another name."""
+    for name in (".q-merged-000000000002.parquet", ".other-merged-000000000002.parquet"):
+        (tmp_path / "usage" / f"day={TODAY}" / name).write_bytes(b"PAR1")
+    archive.compact("q", before=TOMORROW, below=9)
+    assert files(tmp_path) == [
+        ".other-merged-000000000002.parquet",
+        "other-000000000000.parquet",
+        "q-merged-000000000004.parquet",
+    ]
+
+
 def test_it_happens_once_a_day(archive: Archive, tmp_path: Path) -> None:
     compaction = DailyCompaction(archive, lambda: (NOON + DAY) * MINUTE)
     for batch, day in ((5, TODAY), (6, TODAY)):
