@@ -137,10 +137,13 @@ class Tracker:
             return []
         return self.process(segment)
 
-    def process(self, segment: Segment) -> list[Record]:
-        """Process the next packet's segment, and return the records that it completes."""
+    def process(self, segment: Segment, known: Connection | None = None) -> list[Record]:
+        """Process the next packet's segment, and return the records that it completes.
+
+        `known` is its open connection, if that was looked up.
+        """
         self.ledger.packets["tcp"] += 1
-        return list(self._records(segment))
+        return list(self._records(segment, known))
 
     def finish(self) -> list[Record]:
         """Return the records of all held bytes at the source's end. Open connections get no CLOSED record."""
@@ -164,11 +167,11 @@ class Tracker:
             self._note_held(connection)
         return records
 
-    def _records(self, segment: Segment) -> Iterator[Record]:
+    def _records(self, segment: Segment, known: Connection | None) -> Iterator[Record]:
         yield from self.try_keys()
         yield from self._close_idle(segment)
         yield from self._give_up_overdue(segment)
-        connection = self.find(segment)
+        connection = self.find(segment) if known is None or known.is_closed else known
         if connection is not None and connection.is_replaced_by(segment):
             yield from connection.give_up_all()
             self._note(connection, segment)

@@ -119,9 +119,14 @@ class FlowTable:
             self._close(record, flow)
         return flow
 
+    def linked(self, pair: int) -> Connection | None:
+        """Return the connection of a pair whose flow is set, None if it is not or there is no pair."""
+        flow = self.flow_of_pair.item(pair) if pair >= 0 else NO_FLOW
+        return self._connections.get(flow)
+
     def link(self, pair: int, flow: int) -> bool:
         """Set the flow of a socket pair. Returns False if it was set already."""
-        if self.flow_of_pair[pair] == flow:
+        if self.flow_of_pair.item(pair) == flow:
             return False
         self.flow_of_pair[pair] = flow
         self._pair_of_flow[flow] = pair

@@ -31,6 +31,7 @@ from decoders.wire.columnar.tls_window import (
     STREAM_AHEAD,
     TlsWindow,
     cut_records,
+    end_window,
     gather,
 )
 from decoders.wire.connection import Connection
@@ -38,8 +39,11 @@ from decoders.wire.decryption import Decryption
 from decoders.wire.stream import Chunk
 
 MIN_WINDOW: Final = 256
-MAX_WINDOW: Final = 8192
-"""Packets of a window: few while connections wait to be offloaded, more and more while none do."""
+MAX_WINDOW: Final = 1 << 15
+"""Packets of a window: few while connections wait to be offloaded, more and more while none do.
+
+A batch of a capture file has fewer, unless nearly all of them are empty.
+"""
 _DIRECTIONS: Final = (Direction.TO_BROKER, Direction.TO_CLIENT)
 
 
@@ -91,11 +95,10 @@ class TlsAhead:
         """End the window: what is held of records goes back to the connections."""
         if not self._streams:
             return
-        streams, flows = self.window.streams[: self._streams], self._table.flows
-        self._stream_of[streams["flow"], streams["direction"]] = NO_STREAM
-        held = flows.streams["held"][streams["flow"], streams["direction"]]
-        offloaded, is_tls = (flows.states[name][streams["flow"]] for name in ("offloaded", "is_tls"))
-        for number in np.flatnonzero(offloaded & is_tls & ((held > 0) | (streams["held"] > 0))).tolist():
+        streams, flows = self.window.streams, self._table.flows
+        incomplete = np.empty(self._streams, np.int64)
+        arrays = (streams, self._streams, flows.states, flows.streams, self._stream_of, incomplete)
+        for number in incomplete[: end_window(*arrays)].tolist():
             self._give_back(number, self._followed[int(streams["flow"][number])])
         self._streams = 0
 

@@ -214,3 +214,23 @@ def cut_records(  # noqa: PLR0917 - columns
             total += 1
         stream.records = total - stream.first_record
     return total
+
+
+@compiled(None)
+def end_window(  # noqa: PLR0917 - columns
+    found: Any, count: int, flows: Any, streams: Any, stream_of: Any, incomplete: Any
+) -> Any:
+    """Forget the streams of a window, and list those of which a record is held now, or was at its beginning.
+
+    Writes their numbers to `incomplete`, and returns how many they are. Connections that were restored
+    hold their records themselves.
+    """
+    listed = 0
+    for number in range(count):
+        flow, direction = found[number].flow, found[number].direction
+        stream_of[flow, direction] = NO_STREAM
+        is_held = found[number].held > 0 or streams[flow, direction].held > 0
+        if is_held and flows[flow].offloaded and flows[flow].is_tls:
+            incomplete[listed] = number
+            listed += 1
+    return listed

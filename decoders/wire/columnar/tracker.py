@@ -32,7 +32,7 @@ from decoders.wire.columnar.fast_path import (
     TOTALS,
     FastPathState,
 )
-from decoders.wire.columnar.flow_table import FlowTable
+from decoders.wire.columnar.flow_table import NO_FLOW, FlowTable
 from decoders.wire.columnar.flows import FLOW, STREAM
 from decoders.wire.columnar.frames import FrameBatch, FrameBatchBuilder
 from decoders.wire.columnar.kernel import run_fast_path
@@ -196,7 +196,7 @@ class ColumnarTracker:
         return self._end_batch()
 
     def _take_sequence(self) -> int:
-        sequence = int(self._next_sequence[0])
+        sequence: int = self._next_sequence.item()
         self._next_sequence[0] = sequence + 1
         return sequence
 
@@ -307,16 +307,17 @@ class ColumnarTracker:
         """
         pair = self._pairs.item(row)
         segment = self._segment(row, pair)
-        at = pair if pair >= 0 else self._socket_pairs.find(segment.source, segment.destination)
-        if at >= 0:
-            self._lazy.adopt(at)
-        connection = self._tracker.find(segment)
+        if self._opens:
+            at = pair if pair >= 0 else self._socket_pairs.find(segment.source, segment.destination)
+            if at >= 0:
+                self._lazy.adopt(at)
+        connection = self._flow_table.linked(pair) or self._tracker.find(segment)
         if connection is not None:
             if pair >= 0 and self._flow_table.link(pair, self._flow_table.flow_of(connection)):
                 return False
             self._restore(connection)
         self._prepare_closings(segment, is_new=connection is None)
-        self._process_segment(segment)
+        self._process_segment(segment, connection)
         if connection is None or connection.is_closed:
             connection = self._tracker.find(segment)
         if connection is not None:
@@ -365,9 +366,9 @@ class ColumnarTracker:
         self._add_records(self._tracker.try_keys())
         self._note_held()
 
-    def _process_segment(self, segment: Segment) -> None:
-        self._tracker.held = int(self._held[0])
-        self._add_records(self._tracker.process(segment))
+    def _process_segment(self, segment: Segment, known: Connection | None) -> None:
+        self._tracker.held = self._held.item()
+        self._add_records(self._tracker.process(segment, known))
         self._note_held()
 
     def _note_held(self) -> None:
@@ -381,15 +382,19 @@ class ColumnarTracker:
 
         The fast path would refuse each of them. To enter it takes longer than to process one of TLS.
         """
-        states, flow_of_pair = self._flow_table.flows.states, self._flow_table.flow_of_pair
-        while row < end:
-            pair = int(self._pairs[row])
-            flow = int(flow_of_pair[pair]) if pair >= 0 else -1
-            if flow < 0 or states[flow]["offloaded"] or not self._run_slow_path(row):
-                break
+        while row < end and self._is_refused(row) and self._run_slow_path(row):
             row += 1
-            states = self._flow_table.flows.states
         return row
+
+    def _is_refused(self, row: int) -> bool:
+        """Whether the fast path would refuse a packet, because its connection is new or not offloaded."""
+        pair = self._pairs.item(row)
+        if pair < 0:
+            return False
+        flow = self._flow_table.flow_of_pair.item(pair)
+        if flow == NO_FLOW:
+            return not self._opens
+        return flow >= 0 and not self._flow_table.flows.states[flow]["offloaded"]
 
     def _prepare_closings(self, segment: Segment, *, is_new: bool) -> None:
         """Restore the connections that the scalar tracker may close before it processes a segment.
@@ -397,7 +402,7 @@ class ColumnarTracker:
         If all may come to hold too much, only their order is restored: who keeps them near the limit must not
         make every packet restore all of them. They are restored when connections are in fact evicted.
         """
-        earliest = int(self._earliest[0])
+        earliest = self._earliest.item()
         is_late = segment.captured_at - earliest > KEPT_FOR
         is_full = is_new and self._flow_table.open >= self._max_connections
         is_heavy = self._may_exceed(segment)
@@ -415,7 +420,7 @@ class ColumnarTracker:
 
     def _may_exceed(self, segment: Segment) -> bool:
         """Whether the connections may hold more than they are allowed to after a segment."""
-        held, size = int(self._held[0]), len(segment.payload)
+        held, size = int(self._held.item()), len(segment.payload)
         # What is buffered is a part of what is held.
         if held + _max_added(size + held) <= self._max_held:
             return False

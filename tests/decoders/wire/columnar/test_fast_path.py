@@ -15,6 +15,7 @@ from decoders.wire.columnar import tracker as columnar_tracker
 from decoders.wire.columnar.in_flight import MIN_SLOTS
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
+from decoders.wire.connection import Connection
 from decoders.wire.packet import Packet
 from decoders.wire.segment import LinkType, Segment, SocketAddress
 from decoders.wire.tracker import Tracker
@@ -48,9 +49,9 @@ def slow_path(monkeypatch: pytest.MonkeyPatch) -> list[Segment]:
     given: list[Segment] = []
     process = Tracker.process
 
-    def recorded(self: Tracker, segment: Segment) -> list[Record]:
+    def recorded(self: Tracker, segment: Segment, known: Connection | None = None) -> list[Record]:
         given.append(segment)
-        return process(self, segment)
+        return process(self, segment, known)
 
     monkeypatch.setattr(Tracker, "process", recorded)
     return given

@@ -149,9 +149,9 @@ def count_slow_packets(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     taken: list[int] = []
     process = ColumnarTracker._process_segment
 
-    def counted(tracker: ColumnarTracker, segment: Any) -> None:
+    def counted(tracker: ColumnarTracker, segment: Any, known: Any) -> None:
         taken.append(1)
-        process(tracker, segment)
+        process(tracker, segment, known)
 
     monkeypatch.setattr(ColumnarTracker, "_process_segment", counted)
     return taken
