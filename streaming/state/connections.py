@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from decoders.frame.columnar.block import ID_BYTES
 from expectations.conversation.bodies import SoftwareClaim
 from expectations.judging.judge import ConnectionState
 from streaming.state.connection_layout import (
@@ -30,8 +31,8 @@ from streaming.state.connection_layout import (
 )
 from streaming.state.contents import Contents, pack_contents
 from streaming.state.finding import places_of
+from streaming.state.stored_ids import StoredIds
 
-ID_BYTES = 16
 LEAST_SHARED = 64
 """Shared values that are kept whether or not connections refer to them."""
 
@@ -63,7 +64,7 @@ class Connections(MutableMapping[bytes, ConnectionState]):
 
     def __init__(self, stored: StoredConnections | None = None, contents: Contents | None = None) -> None:
         stored = stored or StoredConnections()
-        self._ids = stored.ids
+        self._ids = StoredIds(stored.ids)
         self._index = _by_row(stored.index)
         self._contents = contents or Contents()
         self.layout = ConnectionLayout(stored.values)
@@ -95,7 +96,7 @@ class Connections(MutableMapping[bytes, ConnectionState]):
 
     def __iter__(self) -> Iterator[bytes]:
         # A caller reads stored connections while it iterates.
-        yield from [*map(self._id, np.flatnonzero(self._is_stored).tolist()), *self._read]
+        yield from [*map(self._ids.at, np.flatnonzero(self._is_stored).tolist()), *self._read]
 
     def __len__(self) -> int:
         return len(self._read) + int(self._is_stored.sum())
@@ -112,7 +113,7 @@ class Connections(MutableMapping[bytes, ConnectionState]):
         """
         if self._replaced:
             return np.full(len(ids) // ID_BYTES, NOWHERE, np.int64)
-        return places_of(ids, self._ids, self._is_stored)
+        return places_of(ids, self._ids.joined, self._is_stored)
 
     def rows(self, places: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         """Return the rows of the connections at places, as an array of INDEX."""
@@ -145,7 +146,7 @@ class Connections(MutableMapping[bytes, ConnectionState]):
         opened = self._contents.opened
         added["end"] = len(opened) + np.cumsum([len(connection.content) for connection in laid_out])
         self._contents = Contents.of(b"".join([opened, *(connection.content for connection in laid_out)]))
-        self._ids += b"".join(connection.id for connection in laid_out)
+        self._ids.append([connection.id for connection in laid_out])
         self._index = np.concatenate([self._index, added])
         self._is_stored = np.concatenate([self._is_stored, np.ones(len(added), np.bool_)])
         self._has_added = True
@@ -172,7 +173,7 @@ class Connections(MutableMapping[bytes, ConnectionState]):
     def with_news(self) -> list[ConnectionState]:
         """Read the connections that may have findings or identities to publish again."""
         stored = np.flatnonzero(self._is_stored & (self._index["has_news"] != 0)).tolist()
-        return [self[connection] for connection in [*self._read, *map(self._id, stored)]]
+        return [self[connection] for connection in [*self._read, *map(self._ids.at, stored)]]
 
     def drop_silent(self, since: int) -> None:
         """Remove the connections whose latest record was captured before `since`, in nanoseconds."""
@@ -201,7 +202,7 @@ class Connections(MutableMapping[bytes, ConnectionState]):
         if len(self.layout) > LEAST_SHARED + 2 * len(StoredValues.__struct_fields__) * len(self):
             self._rebuild_values()
         if not self._read and not self._has_added and self._is_stored.all():
-            return self._laid_out(self._ids, self._index, self._contents.size), None
+            return self._laid_out(self._ids.joined, self._index, self._contents.size), None
         kept, runs = np.flatnonzero(self._is_stored), list(self._kept_runs())
         encoded = [self.layout.content(state) for state in self._read.values()]
         index = np.empty(len(kept) + len(encoded), INDEX)
@@ -210,7 +211,7 @@ class Connections(MutableMapping[bytes, ConnectionState]):
             write_row(index, at, self.layout.row(state, end=0))
         lengths = np.diff(self._index["end"], prepend=np.uint32(0))[kept]
         index["end"] = np.cumsum(np.append(lengths, [len(content) for content in encoded]))
-        ids = [self._ids[begin * ID_BYTES : end * ID_BYTES] for begin, end in runs]
+        ids = [self._ids.joined[begin * ID_BYTES : end * ID_BYTES] for begin, end in runs]
         opened = self._contents.opened
         packed = pack_contents(
             [*(opened[self._begin(begin) : self._begin(end)] for begin, end in runs), *encoded]
@@ -236,16 +237,10 @@ class Connections(MutableMapping[bytes, ConnectionState]):
         """Return the place of a connection in the index, also if it was read or removed, else NOWHERE."""
         if connection in self._replaced:
             return self._replaced[connection]
-        at = self._ids.find(connection)
-        while at % ID_BYTES and at != NOWHERE:
-            at = self._ids.find(connection, at + 1)
-        return at // ID_BYTES
+        return self._ids.find(connection)
 
     def _begin(self, place: int) -> int:
         return int(self._index["end"][place - 1]) if place else 0
-
-    def _id(self, place: int) -> bytes:
-        return self._ids[place * ID_BYTES : (place + 1) * ID_BYTES]
 
     def _forget(self, connection: bytes) -> bool:
         place = self.place(connection)
