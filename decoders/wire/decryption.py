@@ -139,7 +139,8 @@ class Decryption:
 
     def close(self) -> None:
         """Drop the secrets, and count what is held as encrypted."""
-        held = sum(reader.held for reader in self._readers.values())
+        # What was dropped is not counted so far if it turned out that no record follows lost bytes.
+        held = sum(reader.held + reader.dropped for reader in self._readers.values())
         held += sum(len(event.payload) for _, event in self._held if isinstance(event, Chunk))
         held += sum(len(chunk.payload) for chunk in self._opening)
         if self._session is not None:

@@ -313,6 +313,17 @@ def test_no_damage_ends_a_tracker(suite: tuple[int, int], flips: list[BitFlip], 
     both(flipped(packets(encrypted(EVENTS, writer, 300), segment=200), flips), writer.key_log, cut)
 
 
+def test_bytes_that_were_passed_over_before_a_connection_is_given_up_are_counted() -> None:
+    """Behind lost bytes the client sends what looks like records, more of them than are tried."""
+    writer = TlsWriter(*SUITES[3])
+    seeming = bytes([ContentType.APPLICATION_DATA, 3, 3, 0, 32]) + bytes(32)
+    wire = [*encrypted(exchanges(3), writer), (TO_BROKER, bytes(3_000)), (TO_BROKER, 99 * seeming)]
+    *sent, _lost, acknowledged, garbage, last = packets(wire, close=False)
+    _, ledger = both([*sent, acknowledged, garbage, last], writer.key_log)
+    assert ledger.tls == {Outcome.READ: 1, Outcome.LOST_RECORD_NUMBERS: 1}
+    assert ledger.skipped[SkipReason.ENCRYPTED] == 99 * len(seeming)
+
+
 @pytest.mark.parametrize("suite", SUITES, ids=NAMES)
 @pytest.mark.parametrize("updates", [False, True])
 def test_frames_are_read_again_after_a_loss(suite: tuple[int, int], updates: bool) -> None:
