@@ -32,6 +32,8 @@ from expectations.rules.catalogue import NO_STATE, RULE_STATES, kept_name, state
 OVERLAID = "KIP-1313"
 """The KIP whose request header has two layouts."""
 _LEVELS = list(reversed(Level))
+_CONFORMS = Verdict.CONFORMS
+"""Looked up once: each judgement is compared with it."""
 
 
 class OpenFinding(msgspec.Struct):
@@ -82,6 +84,34 @@ class Dispatch(NamedTuple):
     passed: list[tuple[str, str]]
 
 
+class _Asked(NamedTuple):
+    """What decides which rules are asked about an observation.
+
+    `api_key` is None for an API that no rule names. `on_header_v3` is None unless a request's header is
+    certain. `gives_up_nothing` is a request with a body that makes the negotiation give up nothing.
+    """
+
+    kind: Kind
+    api_key: int | None
+    uses_header_v3: bool
+    on_header_v3: bool | None
+    is_after_error: bool
+    is_clean: bool
+    gives_up_nothing: bool
+
+    def concerns(self, rule: Rule) -> bool:
+        """Whether the rule may judge such an observation."""
+        if self.kind not in rule.kinds or (rule.needs_header_v3 and not self.uses_header_v3):
+            return False
+        if (rule.after_error and not self.is_after_error) or (rule.only_given_up and self.gives_up_nothing):
+            return False
+        if self.kind not in FRAMES:
+            return True
+        headers = rule.on_header_v3, self.on_header_v3
+        is_of_api = (rule.apis is None or self.api_key in rule.apis) and self.api_key not in rule.not_apis
+        return is_of_api and (None in headers or len(set(headers)) == 1)
+
+
 class Judge:
     """Judges connections by the rules of its terms. `api_names` maps API keys to names.
 
@@ -95,8 +125,8 @@ class Judge:
         self._terms = terms or Terms()
         self._rules = [rule for rule in self._terms.rules if rule.kinds]
         self._closing = [rule for rule in self._rules if type(rule).close is not Rule.close]
-        self._named_apis = frozenset().union(*(rule.apis or () for rule in self._rules))
-        self._dispatches: dict[tuple[Kind, int | None, bool, bool, bool], Dispatch] = {}
+        self._named_apis = frozenset().union(*(rule.not_apis.union(rule.apis or ()) for rule in self._rules))
+        self._dispatches: dict[tuple[object, ...], Dispatch] = {}
 
     def judge(self, state: ConnectionState, window: Window) -> Outcome:
         """Judge a window of one connection and update its state. Returns the outcome of the whole window."""
@@ -148,22 +178,23 @@ class Judge:
             outcome.answered[observation.api_key, observation.api_version] = observation.first_captured_at
         dispatch = self._dispatch(observation, conversation)
         outcome.checks = dict.fromkeys(dispatch.passed, observation.count)
-        for call in dispatch.calls:
-            self._ask(call, state, observation, outcome)
+        self._ask(dispatch.calls, state, observation, outcome)
         if observation.kind is Kind.CLOSED:
             for rule in self._closing:
                 self._close(rule, state, observation, outcome)
 
     def _ask(
-        self, call: RuleCall, state: ConnectionState, observation: Observation, outcome: Outcome
+        self, calls: list[RuleCall], state: ConnectionState, observation: Observation, outcome: Outcome
     ) -> None:
-        kept = NO_STATE if call.state_name is None else getattr(state.rules, call.state_name)
-        for judgement in call.judge(observation, state.conversation, kept):
-            if judgement.verdict is Verdict.CONFORMS:
-                count = outcome.checks.get(call.conforming, 0)
-                outcome.checks[call.conforming] = count + judgement.count
-            else:
-                self._add(state, call.rule, judgement, observation, outcome)
+        """Ask rules. Most have nothing to say, so the calls themselves must cost little."""
+        conversation, states, checks = state.conversation, state.rules, outcome.checks
+        for rule, judge, state_name, conforming in calls:
+            kept = NO_STATE if state_name is None else getattr(states, state_name)
+            for judgement in judge(observation, conversation, kept):
+                if judgement.verdict is _CONFORMS:
+                    checks[conforming] = checks.get(conforming, 0) + judgement.count
+                else:
+                    self._add(state, rule, judgement, observation, outcome)
 
     def _close(self, rule: Rule, state: ConnectionState, closed: Observation, outcome: Outcome) -> None:
         for judgement in rule.close(state.conversation, state_of(state.rules, rule)):
@@ -171,15 +202,21 @@ class Judge:
 
     def _dispatch(self, observation: Observation, conversation: Conversation) -> Dispatch:
         """Return the rules to ask about such an observation on such a connection."""
-        statement = observation.statement
-        api_key = statement.api_key if statement.api_key in self._named_apis else None
-        is_clean = statement.is_clean
-        gives_up_nothing = _is_readable_request(statement) and not conversation.negotiation.given_up
-        key = (statement.kind, api_key, conversation.uses_header_v3, is_clean, gives_up_nothing)
+        statement, negotiation = observation.statement, conversation.negotiation
+        is_request = statement.kind is Kind.REQUEST
+        key = (
+            statement.kind,
+            statement.api_key if statement.api_key in self._named_apis else None,
+            conversation.uses_header_v3,
+            statement.uses_header_v3 if is_request and statement.has_header else None,
+            bool(negotiation.errors),
+            statement.is_clean,
+            _is_readable_request(statement) and not negotiation.given_up,
+        )
         if key not in self._dispatches:
-            concerned = [rule for rule in self._rules if _is_concerned(rule, *key[:3])]
-            concerned = [rule for rule in concerned if not (gives_up_nothing and rule.only_given_up)]
-            passed = [rule for rule in concerned if is_clean and rule.passes_clean]
+            asked = _Asked(*key)
+            concerned = [rule for rule in self._rules if asked.concerns(rule)]
+            passed = [rule for rule in concerned if asked.is_clean and rule.passes_clean]
             calls = [call_of(rule) for rule in concerned if rule not in passed]
             self._dispatches[key] = Dispatch(calls, [_conforming(rule) for rule in passed])
         return self._dispatches[key]
@@ -269,12 +306,6 @@ def call_of(rule: Rule) -> RuleCall:
 
 def _conforming(rule: Rule) -> tuple[str, str]:
     return rule.id, str(Verdict.CONFORMS)
-
-
-def _is_concerned(rule: Rule, kind: Kind, api_key: int | None, uses_header_v3: bool) -> bool:
-    if rule.needs_header_v3 and not uses_header_v3:
-        return False
-    return kind in rule.kinds and (kind not in FRAMES or rule.apis is None or api_key in rule.apis)
 
 
 def _is_readable_request(statement: Statement) -> bool:

@@ -155,6 +155,7 @@ class RefusedConnectionRule(Rule):
 
     error: ClassVar[int]
     kinds = REQUESTS | LOSSES
+    after_error = True
     State = RefusedState
 
     def judge(

@@ -98,11 +98,16 @@ class Rule(ABC):
     with the names of the context in braces. `implies` names the other rules that the same offence
     breaks, always or sometimes. A rule is made for one reading of its KIP, `spec`.
 
-    Five attributes say which observations need not be judged, so that the judge can skip the rule:
+    Eight attributes say which observations need not be judged, so that the judge can skip the rule:
 
     - `kinds`: the kinds of observations that the rule judges.
     - `apis`: the APIs whose requests and responses it judges; None for all.
+    - `not_apis`: APIs whose requests and responses it does not judge.
     - `needs_header_v3`: the rule judges nothing until the connection has used request header 3.
+    - `on_header_v3`: of the requests whose header is certain, it judges only those on request header 3 (True)
+      or only those on an older one (False); None for all.
+    - `after_error`: it judges nothing until a response to ApiVersions has given an error after which a client
+      leaves the connection (`Negotiation.errors`).
     - `passes_clean`: a clean frame (`Observation.is_clean`) conforms, whatever the connection's facts are,
       and is counted without calling the rule.
     - `only_given_up`: of a request that has a body it judges only what that request makes the negotiation
@@ -129,7 +134,10 @@ class Rule(ABC):
     implies: ClassVar[tuple[str, ...]] = ()
     kinds: ClassVar[frozenset[Kind]] = AFTER_OPENING
     apis: ClassVar[frozenset[int] | None] = None
+    not_apis: ClassVar[frozenset[int]] = frozenset()
     needs_header_v3: ClassVar[bool] = False
+    on_header_v3: ClassVar[bool | None] = None
+    after_error: ClassVar[bool] = False
     passes_clean: ClassVar[bool] = False
     only_given_up: ClassVar[bool] = False
     needs_body: ClassVar[bool] = False

@@ -47,6 +47,7 @@ class ClientIdDropped(Rule):
     role = Role.CLIENT
     kinds = REQUESTS
     needs_header_v3 = True
+    on_header_v3 = False
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState

@@ -53,6 +53,7 @@ class ClientIdOnceOnOldBroker(Rule):
     level = Level.INFORMATION
     role = Role.CLIENT
     kinds = REQUESTS
+    on_header_v3 = False
     State = NullClientIds
 
     def judge(

@@ -55,6 +55,7 @@ class ClientIdRepeated(Rule):
     role = Role.CLIENT
     kinds = REQUESTS
     needs_header_v3 = True
+    on_header_v3 = True
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState

@@ -38,6 +38,7 @@ class InstanceIdChanged(Rule):
     role = Role.CLIENT
     kinds = REQUESTS
     needs_header_v3 = True
+    on_header_v3 = True
     implies = ("kip1313/member-id-differs",)
 
     def judge(

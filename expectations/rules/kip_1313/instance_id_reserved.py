@@ -49,6 +49,7 @@ class InstanceIdReserved(Rule):
     role = Role.CLIENT
     kinds = REQUESTS
     needs_header_v3 = True
+    on_header_v3 = True
 
     def judge(
         self, observation: Observation, conversation: Conversation, state: NoState

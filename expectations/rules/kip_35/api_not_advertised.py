@@ -35,6 +35,7 @@ class ApiNotAdvertised(AfterResponseRule):
     message = "{api} v{version} is used although the broker does not advertise that API"
     level = Level.VIOLATION
     role = Role.CLIENT
+    not_apis = frozenset({API_VERSIONS})
     implies = ("kip35/version-refused",)
 
     def judge_request(self, request: Observation, conversation: Conversation) -> Judgement | None:

@@ -38,6 +38,7 @@ class VersionOutOfRange(AfterResponseRule):
     message = "{api} v{version} is outside the advertised range {lowest} to {highest}"
     level = Level.VIOLATION
     role = Role.CLIENT
+    not_apis = frozenset({API_VERSIONS})
     implies = ("kip35/version-refused",)
 
     def judge_request(self, request: Observation, conversation: Conversation) -> Judgement | None:

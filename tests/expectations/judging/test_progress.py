@@ -51,13 +51,14 @@ class StrictJudge(Judge):
     """Hides the progress from every rule that does not declare `uses_progress`."""
 
     def _ask(
-        self, call: RuleCall, state: ConnectionState, observation: Observation, outcome: Outcome
+        self, calls: list[RuleCall], state: ConnectionState, observation: Observation, outcome: Outcome
     ) -> None:
-        if call.rule.uses_progress:
-            super()._ask(call, state, observation, outcome)
-            return
-        with hidden(state.conversation):
-            super()._ask(call, state, observation, outcome)
+        for call in calls:
+            if call.rule.uses_progress:
+                super()._ask([call], state, observation, outcome)
+                continue
+            with hidden(state.conversation):
+                super()._ask([call], state, observation, outcome)
 
     def _close(self, rule: Rule, state: ConnectionState, closed: Observation, outcome: Outcome) -> None:
         if rule.uses_progress:
