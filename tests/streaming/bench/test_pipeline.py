@@ -9,7 +9,7 @@ from streaming.bench.pipeline import Load, measure
 
 @pytest.mark.jvm
 @pytest.mark.long
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_a_small_load_is_measured_from_end_to_end() -> None:
     load = Load("few", 20, 2_000, 1_000)
     measured = measure((load,), (Load("few", 20, 2_000, 2_000),), load)
