@@ -41,7 +41,7 @@ COMMANDS: Final = {
 SOFTWARE: Final = {"clientSoftwareName": "not a name", "clientSoftwareVersion": "1"}
 RULE: Final = "kip511/software-name-malformed"
 OTHERS: Final = "localhost/others"
-PATIENCE: Final = 300.0
+PATIENCE: Final = 900.0
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 

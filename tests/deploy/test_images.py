@@ -24,7 +24,7 @@ from tests.captures import planted
 from tests.deploy.images import USER, Container, base, build
 
 PROGRAMS = ("mmdebstrap", "chroot", "runc")
-PATIENCE = 300.0
+PATIENCE = 900.0
 CONVERSE = """
 import socket
 listener = socket.create_server(("127.0.0.1", 9092))
@@ -38,7 +38,7 @@ print(len(accepted.recv(100)))
 pytestmark = [
     pytest.mark.long,
     pytest.mark.jvm,
-    pytest.mark.timeout(2400),
+    pytest.mark.timeout(3600),
     pytest.mark.skipif(os.geteuid() != 0, reason="only root makes images without Docker"),
     pytest.mark.skipif(
         not all(map(shutil.which, PROGRAMS)), reason="apt-get install --no-install-recommends mmdebstrap runc"
