@@ -23,7 +23,7 @@ from tests.e2e.namespaces import Network
 from tests.e2e.process_tree import tree
 from tests.e2e.standalone import daemon, start, wait_for
 
-JUDGED: Final = 300.0
+JUDGED: Final = 900.0
 """Seconds; each new executor compiles first."""
 DRIVER, WORKERS = "driver", ("worker-1", "worker-2")
 MASTER_PORT, PAGE_PORT = 7077, 9108

@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.long,
     pytest.mark.jvm,
     pytest.mark.e2e,
-    pytest.mark.timeout(1500),
+    pytest.mark.timeout(3600),
     pytest.mark.skipif(os.geteuid() != 0, reason="only root makes network namespaces"),
     pytest.mark.skipif(not lacks_our_packages(), reason="no Python for the workers without our packages"),
 ]
