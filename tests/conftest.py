@@ -35,10 +35,12 @@ def kafka_clients_jar() -> Path:
     return next(jar for jar in jars("broker") if jar.name.startswith("kafka-clients-"))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
     """Mark tests that use the jar as jvm: fetching it needs Java. Group the tests for --dist loadgroup.
 
     A file is a group, since its tests share brokers. All that capture are one: they would burden each other.
+    It is done first, before pytest-xdist reads the groups.
     """
     for item in items:
         if "kafka_clients_jar" in getattr(item, "fixturenames", ()):

@@ -39,7 +39,7 @@ from streaming.settings.configuration import Configuration
 from streaming.user_error import UserError
 
 PACKETS: Final = 1_200_000
-ROUNDS: Final = 3
+ROUNDS: Final = 9
 _TOPIC_SECONDS: Final = 30.0
 _BUFFER_BYTES: Final = 1 << 29
 
