@@ -35,15 +35,8 @@ def kafka_clients_jar() -> Path:
     return next(jar for jar in jars("broker") if jar.name.startswith("kafka-clients-"))
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
-    """Mark tests that use the jar as jvm: fetching it needs Java. Group the tests for --dist loadgroup.
-
-    A file is a group, since its tests share brokers. All that capture are one: they would burden each other.
-    It is done first, before pytest-xdist reads the groups.
-    """
+    """Mark tests that use the jar as jvm: fetching it needs Java."""
     for item in items:
         if "kafka_clients_jar" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.jvm)
-        captures = item.get_closest_marker("capture") is not None
-        item.add_marker(pytest.mark.xdist_group("capture" if captures else str(item.path)))
