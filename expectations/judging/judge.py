@@ -7,8 +7,8 @@ when `republish` is called or the connection closes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 import msgspec
 
@@ -23,11 +23,12 @@ from expectations.identity.claim import Claim
 from expectations.identity.claim_tracker import ClaimTracker
 from expectations.identity.server_claim import is_remembered
 from expectations.identity.shown import ShownIdentities
+from expectations.judging.dispatch import Dispatcher, RuleCall
 from expectations.judging.finding import Finding, Subject, finding_of
 from expectations.judging.outcome import Outcome, merged
 from expectations.judging.terms import Terms, as_found
-from expectations.rules.base.rule import FRAMES, Judgement, Level, Rule, Verdict
-from expectations.rules.catalogue import NO_STATE, RULE_STATES, kept_name, state_of
+from expectations.rules.base.rule import Judgement, Level, Rule, Verdict
+from expectations.rules.catalogue import NO_STATE, RULE_STATES, state_of
 
 OVERLAID = "KIP-1313"
 """The KIP whose request header has two layouts."""
@@ -68,50 +69,6 @@ def open_connection(key: ConnectionKey) -> ConnectionState:
     return ConnectionState(Conversation(key.id, key.cluster, key.client, key.server, key.run), RULE_STATES())
 
 
-class RuleCall(NamedTuple):
-    """How a rule is asked: its `judge`, the name of its state (None if it keeps none), and its check."""
-
-    rule: Rule
-    judge: Callable[[Observation, Conversation, Any], Iterator[Judgement]]
-    state_name: str | None
-    conforming: tuple[str, str]
-
-
-class Dispatch(NamedTuple):
-    """The rules that are asked about a kind of observation, and the checks that it passes unasked."""
-
-    calls: list[RuleCall]
-    passed: list[tuple[str, str]]
-
-
-class _Asked(NamedTuple):
-    """What decides which rules are asked about an observation.
-
-    `api_key` is None for an API that no rule names. `on_header_v3` is None unless a request's header is
-    certain. `gives_up_nothing` is a request with a body that makes the negotiation give up nothing.
-    """
-
-    kind: Kind
-    api_key: int | None
-    uses_header_v3: bool
-    on_header_v3: bool | None
-    is_after_error: bool
-    is_clean: bool
-    gives_up_nothing: bool
-
-    def concerns(self, rule: Rule) -> bool:
-        """Whether the rule may judge such an observation."""
-        if self.kind not in rule.kinds or (rule.needs_header_v3 and not self.uses_header_v3):
-            return False
-        if (rule.after_error and not self.is_after_error) or (rule.only_given_up and self.gives_up_nothing):
-            return False
-        if self.kind not in FRAMES:
-            return True
-        headers = rule.on_header_v3, self.on_header_v3
-        is_of_api = (rule.apis is None or self.api_key in rule.apis) and self.api_key not in rule.not_apis
-        return is_of_api and (None in headers or len(set(headers)) == 1)
-
-
 class Judge:
     """Judges connections by the rules of its terms. `api_names` maps API keys to names.
 
@@ -125,8 +82,7 @@ class Judge:
         self._terms = terms or Terms()
         self._rules = [rule for rule in self._terms.rules if rule.kinds]
         self._closing = [rule for rule in self._rules if type(rule).close is not Rule.close]
-        self._named_apis = frozenset().union(*(rule.not_apis.union(rule.apis or ()) for rule in self._rules))
-        self._dispatches: dict[tuple[object, ...], Dispatch] = {}
+        self._dispatcher = Dispatcher(self._rules)
 
     def judge(self, state: ConnectionState, window: Window) -> Outcome:
         """Judge a window of one connection and update its state. Returns the outcome of the whole window."""
@@ -168,7 +124,8 @@ class Judge:
 
     def uses_progress(self, observation: Observation, conversation: Conversation) -> bool:
         """Whether a rule that reads the connection's progress is asked about an observation."""
-        return any(call.rule.uses_progress for call in self._dispatch(observation, conversation).calls)
+        dispatch = self._dispatcher.dispatch(observation, conversation)
+        return any(call.rule.uses_progress for call in dispatch.calls)
 
     def _judge_one(self, state: ConnectionState, observation: Observation, outcome: Outcome) -> None:
         conversation = state.conversation
@@ -176,7 +133,7 @@ class Judge:
         outcome.claims.extend(ClaimTracker(state.identities, conversation).process(observation))
         if observation.is_matched and is_remembered(observation.api_key, observation.api_version):
             outcome.answered[observation.api_key, observation.api_version] = observation.first_captured_at
-        dispatch = self._dispatch(observation, conversation)
+        dispatch = self._dispatcher.dispatch(observation, conversation)
         outcome.checks = dict.fromkeys(dispatch.passed, observation.count)
         self._ask(dispatch.calls, state, observation, outcome)
         if observation.kind is Kind.CLOSED:
@@ -199,27 +156,6 @@ class Judge:
     def _close(self, rule: Rule, state: ConnectionState, closed: Observation, outcome: Outcome) -> None:
         for judgement in rule.close(state.conversation, state_of(state.rules, rule)):
             self._add(state, rule, judgement, closed, outcome)
-
-    def _dispatch(self, observation: Observation, conversation: Conversation) -> Dispatch:
-        """Return the rules to ask about such an observation on such a connection."""
-        statement, negotiation = observation.statement, conversation.negotiation
-        is_request = statement.kind is Kind.REQUEST
-        key = (
-            statement.kind,
-            statement.api_key if statement.api_key in self._named_apis else None,
-            conversation.uses_header_v3,
-            statement.uses_header_v3 if is_request and statement.has_header else None,
-            bool(negotiation.errors),
-            statement.is_clean,
-            _is_readable_request(statement) and not negotiation.given_up,
-        )
-        if key not in self._dispatches:
-            asked = _Asked(*key)
-            concerned = [rule for rule in self._rules if asked.concerns(rule)]
-            passed = [rule for rule in concerned if asked.is_clean and rule.passes_clean]
-            calls = [call_of(rule) for rule in concerned if rule not in passed]
-            self._dispatches[key] = Dispatch(calls, [_conforming(rule) for rule in passed])
-        return self._dispatches[key]
 
     def _add(
         self,
@@ -297,20 +233,6 @@ def _subject(observation: Observation, conversation: Conversation, listener: str
         member_id=heartbeat.member_id if heartbeat else None,
         group_id=heartbeat.group_id if heartbeat else None,
     )
-
-
-def call_of(rule: Rule) -> RuleCall:
-    """Prepare the call of a rule."""
-    return RuleCall(rule, rule.judge, kept_name(rule), _conforming(rule))
-
-
-def _conforming(rule: Rule) -> tuple[str, str]:
-    return rule.id, str(Verdict.CONFORMS)
-
-
-def _is_readable_request(statement: Statement) -> bool:
-    """Whether a statement is a request with a body that rules read; a crafted one may claim to be paired."""
-    return statement.kind is Kind.REQUEST and statement.body is not None and not statement.is_matched
 
 
 def _repeat(known: Finding, last_captured_at: int, judgement: Judgement) -> None:

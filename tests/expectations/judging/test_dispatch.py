@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -12,18 +13,27 @@ from decoders.schema.registry import default_schemas
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import WAITING_LIMIT
 from expectations.conversation.observation import Observation
-from expectations.judging.judge import Dispatch, Judge, call_of, open_connection
+from expectations.judging.dispatch import Dispatch, Dispatcher, RuleCall
+from expectations.judging.judge import Judge, open_connection
 from expectations.judging.outcome import Outcome
 from tests.examples import examples
 from tests.exchange import Exchange, added_up
 from tests.expectations.conversation.test_fold import STEPS
 
 
+class ToEveryRule(Dispatcher):
+    """Finds that every rule is to be asked about every observation."""
+
+    def dispatch(self, observation: Observation, conversation: Conversation) -> Dispatch:
+        return Dispatch([RuleCall.of(rule) for rule in self._rules], [])
+
+
 class AskingEveryRule(Judge):
     """Asks every rule about every observation."""
 
-    def _dispatch(self, observation: Observation, conversation: Conversation) -> Dispatch:
-        return Dispatch([call_of(rule) for rule in self._rules], [])
+    def __init__(self, api_names: Mapping[int, str]) -> None:
+        super().__init__(api_names)
+        self._dispatcher = ToEveryRule(self._rules)
 
 
 @examples(200)

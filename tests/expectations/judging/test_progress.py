@@ -12,7 +12,8 @@ import pytest
 from decoders.schema.registry import default_schemas
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
-from expectations.judging.judge import ConnectionState, Judge, RuleCall
+from expectations.judging.dispatch import RuleCall
+from expectations.judging.judge import ConnectionState, Judge
 from expectations.judging.outcome import Outcome
 from expectations.judging.terms import Terms
 from expectations.rules.base.rule import Rule
