@@ -10,20 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoders.codec.request import write_request
 from decoders.codec.response import write_response
 from decoders.frame.record import Direction, Kind, Pairing, Record
 from decoders.protocol import HEARTBEAT_APIS
-from decoders.schema.registry import Api, Schemas, default_schemas
-from expectations.conversation.columnar.reading import ObservationReader
-from expectations.conversation.columnar.statement_cache import StatementCache
+from decoders.schema.registry import Api
 from expectations.conversation.observe import observe
-from expectations.conversation.occurrence import NO_EVIDENCE, Evidence
+from expectations.conversation.occurrence import NO_EVIDENCE
 from tests.decoders.frame.columnar.batches import opened, record_of
 from tests.examples import examples
+from tests.expectations.conversation.columnar.scalar_reads import (
+    READER,
+    SCHEMAS,
+    learnt,
+    request,
+    scalar_reads,
+)
 
-SCHEMAS = default_schemas()
-READER = ObservationReader(SCHEMAS)
 APIS = [api for key in HEARTBEAT_APIS if (api := SCHEMAS.api(key)) is not None]
 TEXTS = st.text(max_size=6)
 NUMBERS = st.integers(-(2**31), 2**31 - 1)
@@ -52,12 +54,8 @@ RESPONSES = st.fixed_dictionaries(
 )
 
 
-def request(sequence: int, api: Api, said: Mapping[str, Any]) -> Record:
-    known = {field.name for field in api.request.struct.fields}
-    body = {name: said[name] for name in said if name in known}
-    frame = write_request(SCHEMAS, api.name, api.versions.highest, sequence, "app", body)
-    whole = {"frame": frame, "true_length": len(frame), "direction": Direction.TO_BROKER}
-    return record_of(Kind.REQUEST, sequence, connection=bytes(16), **whole)
+def heartbeat(sequence: int, api: Api, said: Mapping[str, Any]) -> Record:
+    return request(sequence, api, api.versions.highest, said)
 
 
 def response(sequence: int, api: Api, said: Mapping[str, Any]) -> Record:
@@ -75,7 +73,8 @@ def response(sequence: int, api: Api, said: Mapping[str, Any]) -> Record:
 @examples(50)
 @given(
     said=st.lists(
-        st.one_of(st.tuples(st.just(request), REQUESTS), st.tuples(st.just(response), RESPONSES)), max_size=6
+        st.one_of(st.tuples(st.just(heartbeat), REQUESTS), st.tuples(st.just(response), RESPONSES)),
+        max_size=6,
     )
 )
 def test_columns_tell_what_is_read(api: Api, said: list[tuple[Any, Mapping[str, Any]]]) -> None:
@@ -97,18 +96,11 @@ def test_a_response_may_name_nobody() -> None:
 
 def test_members_are_learnt_without_reading_each(monkeypatch: pytest.MonkeyPatch) -> None:
     records = [
-        request(number, APIS[0], {"groupId": "g", "memberId": f"m-{number}", "memberEpoch": 1})
+        heartbeat(number, APIS[0], {"groupId": "g", "memberId": f"m-{number}", "memberEpoch": 1})
         for number in range(1, 9)
     ]
-    observed: list[Record] = []
-
-    def noted(schemas: Schemas, record: Record, evidence: Evidence) -> Any:
-        observed.append(record)
-        return observe(schemas, record, evidence)
-
-    monkeypatch.setattr("expectations.conversation.columnar.statement_cache.observe", noted)
-    batch = opened(records).batch
-    known = StatementCache(SCHEMAS).of_frames(batch, READER.read(batch), np.arange(len(records)))
-    assert len(observed) == 1
+    read = scalar_reads(monkeypatch)
+    known = learnt(records)
+    assert len(read) == 1
     assert [each.statement.body.member_id for each in known] == [f"m-{number}" for number in range(1, 9)]  # type: ignore[union-attr]
     assert len({each.number for each in known}) == len({each.heartbeat for each in known}) == len(records)

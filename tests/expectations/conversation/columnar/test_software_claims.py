@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,20 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoders.codec.request import write_request
-from decoders.frame.record import Direction, Kind, Record
+from decoders.frame.record import Record
 from decoders.protocol import API_VERSIONS
-from decoders.schema.registry import Schemas, default_schemas
 from expectations.conversation.bodies import SoftwareClaim
-from expectations.conversation.columnar.reading import ObservationReader
-from expectations.conversation.columnar.statement_cache import StatementCache
 from expectations.conversation.observe import observe
-from expectations.conversation.occurrence import NO_EVIDENCE, Evidence
-from tests.decoders.frame.columnar.batches import opened, record_of
+from expectations.conversation.occurrence import NO_EVIDENCE
+from tests.decoders.frame.columnar.batches import opened
 from tests.examples import examples
+from tests.expectations.conversation.columnar.scalar_reads import (
+    READER,
+    SCHEMAS,
+    learnt,
+    request,
+    scalar_reads,
+)
 
-SCHEMAS = default_schemas()
-READER = ObservationReader(SCHEMAS)
 API = next(api for api in SCHEMAS.apis if api.key == API_VERSIONS)
 VERSIONS = range(API.versions.lowest, API.versions.highest + 1)
 FIRST_WITH_SOFTWARE, FIRST_WITH_INSTANCE_ID = 3, 6
@@ -37,49 +39,36 @@ SAID = st.fixed_dictionaries(
 )
 
 
-def request(sequence: int, version: int, said: dict[str, Any], client_id: str | None = "app") -> Record:
-    known = {field.name for field in API.request.struct.fields if version in field.versions}
-    body = {name: said[name] for name in said if name in known}
-    instance = b"instance" + bytes([sequence]) * 8 if version >= FIRST_WITH_INSTANCE_ID else None
-    frame = write_request(SCHEMAS, API.name, version, sequence, client_id, body, instance)
-    whole = {"frame": frame, "true_length": len(frame), "direction": Direction.TO_BROKER}
-    return record_of(Kind.REQUEST, sequence, connection=bytes(16), **whole)
+def claim(sequence: int, version: int, said: Mapping[str, Any], client_id: str | None = "app") -> Record:
+    instance_id = b"instance" + bytes([sequence]) * 8 if version >= FIRST_WITH_INSTANCE_ID else None
+    return request(sequence, API, version, said, client_id=client_id, instance_id=instance_id)
 
 
 @examples(100)
 @given(st.lists(st.tuples(st.sampled_from(VERSIONS), SAID, st.none() | TEXTS), max_size=6))
 def test_columns_tell_what_is_read(requests: list[tuple[int, dict[str, Any], str | None]]) -> None:
-    records = [request(sequence, *said) for sequence, said in enumerate(requests, 1)]
-    batch = opened(records).batch
-    read = READER.read(batch)
+    records = [claim(sequence, *said) for sequence, said in enumerate(requests, 1)]
+    read = READER.read(opened(records).batch)
     observed = [observe(SCHEMAS, record, NO_EVIDENCE).statement for record in records]
     numbers = np.flatnonzero(read.with_body)
     assert read.bodies(numbers) == [observed[number].body for number in numbers.tolist()]
-    known = StatementCache(SCHEMAS).of_frames(batch, read, np.arange(len(records)))
-    assert [each.statement for each in known] == observed
+    assert [each.statement for each in learnt(records)] == observed
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_each_version_that_names_software_is_read_by_columns(version: int) -> None:
     said = {"clientSoftwareName": "a", "clientSoftwareVersion": "1", "clusterId": "c", "nodeId": 4}
-    read = READER.read(opened([request(1, version, said)]).batch)
+    read = READER.read(opened([claim(1, version, said)]).batch)
     (body,) = read.bodies(np.arange(1))
     assert isinstance(body, SoftwareClaim) is (version >= FIRST_WITH_SOFTWARE)
 
 
 def test_software_is_learnt_without_reading_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
     records = [
-        request(number, VERSIONS[-1], {"clientSoftwareName": f"s-{number}", "clientSoftwareVersion": "1"})
+        claim(number, VERSIONS[-1], {"clientSoftwareName": f"s-{number}", "clientSoftwareVersion": "1"})
         for number in range(1, 9)
     ]
-    seen: list[Record] = []
-
-    def noted(schemas: Schemas, record: Record, evidence: Evidence) -> Any:
-        seen.append(record)
-        return observe(schemas, record, evidence)
-
-    monkeypatch.setattr("expectations.conversation.columnar.statement_cache.observe", noted)
-    batch = opened(records).batch
-    known = StatementCache(SCHEMAS).of_frames(batch, READER.read(batch), np.arange(len(records)))
-    assert len(seen) == 1
+    read = scalar_reads(monkeypatch)
+    known = learnt(records)
+    assert len(read) == 1
     assert [each.statement.body.name for each in known] == [f"s-{number}" for number in range(1, 9)]  # type: ignore[union-attr]
