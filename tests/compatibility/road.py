@@ -13,10 +13,10 @@ from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
 from decoders.wire.segment import LinkType
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.ports import free_ports
 from streaming.demo.child import Child
 from streaming.demo.page import MetricsPage, scrape
 from tests.compatibility.week import PORT
+from tests.e2e.free_pages import free_pages
 from tests.e2e.process_tree import children
 
 STARTED: Final = 240.0
@@ -28,7 +28,7 @@ class Road:
     def __init__(self, stack: ExitStack, folder: Path, broker: EmbeddedBroker, buckets: int) -> None:
         self.checkpoint = folder / "checkpoint"
         self._stack, self._folder, self._broker = stack, folder, broker
-        self._page_at, feeder_page = (f"127.0.0.1:{port}" for port in free_ports(2))
+        self._page_at, feeder_page = free_pages(2)
         kafka = ["--bootstrap", broker.internal]
         self._run = ["run", *kafka, "--metrics-address", self._page_at, "--buckets", str(buckets)]
         self._feed = ["feed", "-", *kafka, "--ports", str(PORT), "--feeder-metrics-address", feeder_page]

@@ -17,7 +17,6 @@ from decoders.schema.registry import default_schemas
 from expectations.judging.finding import Finding
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.findings_topic import FindingsTopic
-from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.check.examination import examine
 from streaming.demo.child import Child
@@ -25,6 +24,7 @@ from streaming.state.bucket_layout import STATE_VERSION
 from tests.compatibility.earlier import BUCKETS, Earlier, versions
 from tests.compatibility.week import PORT, week
 from tests.compatibility.write import FRAMES, ONE_PARTITION
+from tests.e2e.free_pages import free_pages
 from tests.streaming.captures import write_packets
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -48,7 +48,7 @@ class Restored:
     def query(self, checkpoint: Path, findings: str) -> Child:
         command = ["run", "--bootstrap", self._bootstrap, "--buckets", str(BUCKETS)]
         command += ["--checkpoint", str(checkpoint), "--findings-topic", findings]
-        command += ["--metrics-address", f"127.0.0.1:{free_ports(1)[0]}"]
+        command += ["--metrics-address", free_pages(1)[0]]
         return Child(command, self.folder / f"{findings}.log")
 
     def refusal(self, checkpoint: Path, findings: str) -> str:

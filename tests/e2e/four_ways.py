@@ -28,6 +28,7 @@ from streaming.demo.road import PacketPipe
 from streaming.demo.workload import run_workload
 from streaming.feeder.relay import Relay
 from streaming.settings.topic_settings import FramesTopicSettings, Topics
+from tests.e2e.free_pages import free_pages
 from tests.e2e.machines import eventually
 from tests.e2e.planting import plant
 from tests.e2e.standalone import spark_settings
@@ -60,10 +61,10 @@ class Traffic:
         local = master.startswith("local")
         configuration.write_text(f'master = "{master}"\nbuckets = 4\n{"" if local else spark_settings()}')
         create_topics(internal, way, found)
-        (page,) = free_ports(1)
+        (page,) = free_pages(1)
         command = ["run", "--config", str(configuration), "--bootstrap", internal, "--frames-topic", way]
         command += ["--findings-topic", found, "--checkpoint", str(checkpoint)]
-        command += ["--metrics-address", f"{HOST}:{page}"]
+        command += ["--metrics-address", page]
         with (
             closing(FindingsTopic(internal, found)) as topic,
             closing(Backlog(internal, way, checkpoint)) as backlog,

@@ -16,12 +16,12 @@ from typing import Any, Final
 import msgspec
 
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.demo.child import Child
 from streaming.demo.page import scrape
 from streaming.settings.topic_settings import FramesTopicSettings, Topics
 from tests.e2e.chart import chart
+from tests.e2e.free_pages import free_pages
 from tests.e2e.process_tree import resident_mebibytes
 
 FRAMES_TOPIC: Final = "frames"
@@ -69,7 +69,7 @@ class SampledRoad:
             self.bootstrap = broker.internal
             create_topics(broker.internal, FRAMES_TOPIC, FINDINGS_TOPIC, TOPICS)
             kafka = ["--bootstrap", broker.internal, "--frames-topic", FRAMES_TOPIC]
-            self._page_at, feeder_page = (f"127.0.0.1:{port}" for port in free_ports(2))
+            self._page_at, feeder_page = free_pages(2)
             run = ["run", *kafka, "--findings-topic", FINDINGS_TOPIC, "--metrics-address", self._page_at]
             run += ["--checkpoint", str(self.folder / "checkpoint")]
             if self._configuration:

@@ -16,11 +16,11 @@ from decoders.wire.columnar.frames import FrameBatch
 from streaming.bench.publishing import publish_blocks
 from streaming.bench.traffic import Traffic
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.demo.child import Child
 from streaming.settings.topic_settings import FramesTopicSettings, Topics
 from tests.e2e.archive_rows import rows_of
+from tests.e2e.free_pages import free_pages
 from tests.e2e.process_tree import children
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(3_600)]
@@ -41,7 +41,7 @@ def test_an_archive_of_a_killed_query_holds_each_request_once(tmp_path: Path) ->
             publish_blocks(broker.internal, "kipwatch.frames", part)
             sent += requests(part)
             command = ["run", "--bootstrap", broker.internal, "--checkpoint", str(tmp_path / "checkpoint")]
-            command += ["--metrics-address", f"127.0.0.1:{free_ports(1)[0]}", "--buckets", "2"]
+            command += ["--metrics-address", free_pages(1)[0], "--buckets", "2"]
             command += ["--archive", str(tmp_path / "archive")]
             with Child(command, tmp_path / f"run-{number}.log") as query:
                 deadline = time.monotonic() + JUDGED

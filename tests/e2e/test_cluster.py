@@ -11,12 +11,12 @@ from decoders.schema.registry import default_schemas
 from streaming.bench.publishing import publish_blocks
 from streaming.bench.traffic import Traffic
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.demo.child import Child
 from streaming.demo.page import scrape
 from streaming.query.session import WORKER_PYTHON
 from streaming.query.worker_archive import FOLDER
+from tests.e2e.free_pages import free_pages
 from tests.e2e.standalone import cluster, lacks_our_packages, spark_settings
 
 CONNECTIONS = 50
@@ -38,7 +38,7 @@ def master(tmp_path: Path) -> Iterator[str]:
 
 
 def test_frames_are_judged_on_workers_that_share_no_environment(master: str, tmp_path: Path) -> None:
-    (page_port,) = free_ports(1)
+    (page_at,) = free_pages(1)
     configuration = tmp_path / "kipwatch.toml"
     configuration.write_text(f'buckets = 8\nmaster = "{master}"\n{spark_settings()}')
     with EmbeddedBroker() as broker:
@@ -47,15 +47,10 @@ def test_frames_are_judged_on_workers_that_share_no_environment(master: str, tmp
         publish_blocks(broker.internal, "kipwatch.frames", traffic.opening())
         publish_blocks(broker.internal, "kipwatch.frames", traffic.round(0))
         command = ["run", "--config", str(configuration), "--bootstrap", broker.internal]
-        command += [
-            "--metrics-address",
-            f"127.0.0.1:{page_port}",
-            "--checkpoint",
-            str(tmp_path / "checkpoint"),
-        ]
+        command += ["--metrics-address", page_at, "--checkpoint", str(tmp_path / "checkpoint")]
         with Child(command, tmp_path / "run.log") as query:
             query.wait_for('"frames": ', JUDGED)
-            page = scrape(f"127.0.0.1:{page_port}")
+            page = scrape(page_at)
         assert '"query": "stopped"' in query.log.read_text()
     assert page is not None
     assert page.total("kipwatch_frames_total") == CONNECTIONS * 16

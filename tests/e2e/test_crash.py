@@ -22,13 +22,13 @@ from expectations.judging.finding import Finding
 from streaming.broker import child_guard
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.findings_topic import FindingsTopic
-from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.check.examination import examine
 from streaming.demo.child import Child
 from streaming.demo.page import scrape
 from streaming.settings.private_file import open_private
 from tests.decoders.tls.writer import SUITES, TlsWriter
+from tests.e2e.free_pages import free_pages
 from tests.e2e.process_tree import children
 from tests.exchange import Exchange
 from tests.streaming.captures import conforming, packets_of, violating, write_packets
@@ -76,7 +76,7 @@ class Crashing:
 
     def __init__(self, folder: Path, source: Source, broker: MortalBroker) -> None:
         self._folder, self._broker = folder, broker
-        (application, feeder) = (f"127.0.0.1:{port}" for port in free_ports(2))
+        application, feeder = free_pages(2)
         kafka = ["--bootstrap", broker.internal, "--frames-topic", FRAMES]
         self._run = ["run", *kafka, "--metrics-address", application, "--buckets", "64"]
         self._run += ["--checkpoint", str(folder / "checkpoint"), "--frames-per-batch", "2000"]

@@ -14,7 +14,6 @@ import pytest
 from expectations.judging.finding import Finding
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.findings_topic import FindingsTopic
-from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.check.examination import examine
 from streaming.demo.child import Child
@@ -23,6 +22,7 @@ from streaming.settings.configuration import Configuration, configure
 from streaming.settings.decisions import Decisions
 from streaming.settings.release import load_schemas
 from tests.captures import planted
+from tests.e2e.free_pages import free_pages
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -59,8 +59,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgedTwice]:
     folder = tmp_path_factory.mktemp("decisions")
     path = folder / "kipwatch.toml"
     path.write_text(DECISIONS)
-    (port,) = free_ports(1)
-    page_at = f"127.0.0.1:{port}"
+    (page_at,) = free_pages(1)
     configuration = configured(path)
     checked = examine(planted.CAPTURE, load_schemas(""), terms=Decisions(configuration).terms).findings
     with EmbeddedBroker() as broker:

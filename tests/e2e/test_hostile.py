@@ -22,7 +22,6 @@ from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.catalogue import rule_named
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.findings_topic import FindingsTopic
-from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.check.examination import examine
 from streaming.demo.child import Child
@@ -32,6 +31,7 @@ from streaming.settings.decisions import Decisions
 from streaming.settings.release import load_schemas
 from streaming.user_error import UserError
 from tests.captures import planted
+from tests.e2e.free_pages import free_pages
 from tests.e2e.hostile_traffic import BROKER, hostile_packets
 from tests.e2e.process_tree import resident_mebibytes
 from tests.e2e.quick_ticks import QuickChild
@@ -94,8 +94,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judged]:
     capture = write_packets(folder / "hostile.pcap", hostile_packets(CONNECTIONS))
     configuration = configure(Namespace(config=None))
     expected = examine(planted.CAPTURE, load_schemas(""), terms=Decisions(configuration).terms).findings
-    (port,) = free_ports(1)
-    page_at = f"127.0.0.1:{port}"
+    (page_at,) = free_pages(1)
     with EmbeddedBroker() as broker:
         kafka = ["--bootstrap", broker.internal]
         create_topics(broker.internal, configuration.frames_topic, configuration.findings_topic)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from streaming.broker.jars import jars
-from streaming.broker.ports import free_ports
+from tests.e2e.free_pages import free_pages
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(150)]
 
@@ -25,7 +25,7 @@ MARK = "KIPWATCH_TEST_MARK"
 def test_an_interrupted_demo_leaves_nothing_behind(seconds: float, tmp_path: Path) -> None:
     jars("broker")  # fills the cache, which may remain
     mark = str(uuid.uuid4())
-    application, feeder = (f"127.0.0.1:{port}" for port in free_ports(2))
+    application, feeder = free_pages(2)
     command = [sys.executable, "-m", "streaming.commands.main", "demo"]
     command += ["--recording", str(tmp_path / "none.pcap")]
     command += ["--metrics-address", application, "--feeder-metrics-address", feeder]

@@ -12,9 +12,9 @@ from decoders.schema.registry import default_schemas
 from streaming.bench.publishing import publish_blocks
 from streaming.bench.traffic import Traffic
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.demo.child import Child
+from tests.e2e.free_pages import free_pages
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -24,11 +24,11 @@ JUDGED = 240.0
 @pytest.mark.parametrize("level", ["info", "debug"])
 def test_every_line_is_json_with_time_level_and_event(tmp_path: Path, level: str) -> None:
     """Standard output and standard error go to one file, as in a container."""
-    (port,) = free_ports(1)
+    (page,) = free_pages(1)
     with EmbeddedBroker() as broker:
         create_topics(broker.internal, "kipwatch.frames", "kipwatch.findings")
         publish_blocks(broker.internal, "kipwatch.frames", Traffic(default_schemas(), 10).opening())
-        command = ["run", "--bootstrap", broker.internal, "--metrics-address", f"127.0.0.1:{port}"]
+        command = ["run", "--bootstrap", broker.internal, "--metrics-address", page]
         command += ["--buckets", "4", "--checkpoint", str(tmp_path / "checkpoint"), "--log-level", level]
         with Child(command, tmp_path / "run.log") as query:
             query.wait_for('"frames": ', JUDGED)

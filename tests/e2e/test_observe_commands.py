@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.ports import free_ports
 from streaming.demo.child import Child
 from tests.deploy.alertmanager import until
+from tests.e2e.free_pages import free_pages
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -34,12 +34,8 @@ def opened(address: str) -> int:
         return status
 
 
-def addresses(count: int) -> list[str]:
-    return [f"127.0.0.1:{port}" for port in free_ports(count)]
-
-
 def test_a_demo_keeps_running_and_its_offences_arrive_as_alerts(tmp_path: Path) -> None:
-    application, feeder = addresses(2)
+    application, feeder = free_pages(2)
     command = ["demo", "--observe", "--recording", str(tmp_path / "demo.pcap")]
     command += ["--metrics-address", application, "--feeder-metrics-address", feeder]
     with Child(command, tmp_path / "demo.log") as demo:
@@ -68,7 +64,7 @@ def rules_of(alerts: list[dict[str, Any]]) -> set[str]:
 
 
 def test_a_query_logs_where_it_is_observed(tmp_path: Path) -> None:
-    (application,) = addresses(1)
+    (application,) = free_pages(1)
     with EmbeddedBroker() as broker:
         command = ["run", "--observe", "--bootstrap", broker.internal, "--metrics-address", application]
         command += ["--checkpoint", str(tmp_path / "checkpoint"), "--buckets", "4"]

@@ -21,7 +21,6 @@ from dashboards.protocol_alerts import CLIENT_VIOLATION, INSTANCE_ID_SHARED, MEM
 from dashboards.runbook import RUNBOOK
 from expectations.judging.finding import Finding
 from expectations.rules.base.rule import Level, Role
-from streaming.broker.ports import free_ports
 from streaming.demo.demo import Demo
 from streaming.demo.instance_client import InstanceClient, new_instance_id
 from streaming.demo.road import Road
@@ -32,11 +31,11 @@ from streaming.feeder.capture import can_capture
 from streaming.metrics.label_values import LABEL_LIMIT, UNKNOWN
 from streaming.metrics.software_labels import SoftwareSlots
 from streaming.observe.observers import Observers
-from streaming.settings.configuration import Configuration
 from tests.dashboards.dashboard_files import DASHBOARDS, PANELS, queries
 from tests.dashboards.prometheus import STEP, series_of
 from tests.dashboards.rule_file import RULE_FILE, runbook_anchors
 from tests.deploy.alertmanager import Notifications, receiving, until
+from tests.e2e.free_pages import on_free_pages
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(1_500)]
 
@@ -124,10 +123,7 @@ def found_all(demo: Demo) -> bool:
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
     """Play the demo's clients on a road with observers, and leave all of it running."""
     folder = tmp_path_factory.mktemp("observed")
-    application, feeder = free_ports(2)
-    configuration = Configuration(
-        metrics_address=f"127.0.0.1:{application}", feeder_metrics_address=f"127.0.0.1:{feeder}"
-    )
+    configuration = on_free_pages()
     rules = folder / "rules.yml"
     rules.write_text(quickly(RULE_FILE.read_text()))
     screen, captured = Screen(Console()), can_capture()

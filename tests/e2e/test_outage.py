@@ -16,10 +16,10 @@ from decoders.schema.registry import default_schemas
 from streaming.bench.publishing import publish_blocks
 from streaming.bench.traffic import Traffic
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.demo.child import Child
 from streaming.query.status import STALLED_AFTER
+from tests.e2e.free_pages import free_pages
 from tests.e2e.probe import passes
 from tests.e2e.process_tree import jvms
 
@@ -76,8 +76,7 @@ def await_batches(query: Child, count: int) -> None:
 
 
 def test_an_outage_of_kafka_is_healthy_and_a_query_that_hangs_is_not(tmp_path: Path) -> None:
-    (port,) = free_ports(1)
-    address, traffic = f"127.0.0.1:{port}", Traffic(default_schemas(), 10)
+    (address,), traffic = free_pages(1), Traffic(default_schemas(), 10)
     with FreezableBroker() as broker:
         create_topics(broker.internal, FRAMES, FINDINGS)
         publish_blocks(broker.internal, FRAMES, traffic.opening())

@@ -17,16 +17,15 @@ from rich.console import Console
 from decoders.frame.record import Kind, Pairing, Record
 from streaming.archive.table import VERSION, VERSION_KEY
 from streaming.audit.frames_topic import latest_slice
-from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.commands.main import main
 from streaming.demo.demo import Demo
 from streaming.demo.road import Road
 from streaming.demo.screen import Screen
 from streaming.feeder.capture import can_capture
-from streaming.settings.configuration import Configuration
 from streaming.settings.topic_settings import FramesTopicSettings, Topics
 from tests.decoders.frame.columnar.batches import block
+from tests.e2e.free_pages import on_free_pages
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -50,10 +49,7 @@ class Played:
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     folder = tmp_path_factory.mktemp("demo")
-    page, feeder_page = free_ports(2)
-    configuration = Configuration(
-        metrics_address=f"127.0.0.1:{page}", feeder_metrics_address=f"127.0.0.1:{feeder_page}"
-    )
+    configuration = on_free_pages()
     screen, captured, archive = Screen(Console()), can_capture(), folder / "archive"
     with Road(folder, captured, configuration, screen.say, ["--archive", str(archive)]) as road:
         demo = Demo(road, configuration, screen, captured)

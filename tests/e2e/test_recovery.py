@@ -16,11 +16,11 @@ from decoders.schema.registry import default_schemas
 from streaming.bench.publishing import publish_blocks
 from streaming.bench.traffic import Traffic
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.demo.child import Child
 from streaming.demo.page import MetricsPage, scrape
 from streaming.settings.topic_settings import FramesTopicSettings, Topics
+from tests.e2e.free_pages import free_pages
 from tests.e2e.probe import passes
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -41,8 +41,7 @@ class StoppedQuery:
         self.traffic = Traffic(default_schemas(), CONNECTIONS)
 
     def start(self, topic: str, checkpoint: Path, *flags: str) -> Child:
-        (port,) = free_ports(1)
-        self.page_at = f"127.0.0.1:{port}"
+        (self.page_at,) = free_pages(1)
         command = ["run", "--bootstrap", self.broker.internal, "--frames-topic", topic]
         command += ["--checkpoint", str(checkpoint), "--metrics-address", self.page_at]
         command += flags if "--buckets" in flags else [*flags, "--buckets", "4"]

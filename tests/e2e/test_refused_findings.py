@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.ports import free_ports
 from streaming.demo.child import Child
 from streaming.demo.page import scrape
 from streaming.settings.configuration import Configuration
+from tests.e2e.free_pages import free_pages
 from tests.streaming.captures import violating, write_capture
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -22,8 +22,7 @@ REFUSED = "kipwatch_findings_refused_total"
 
 
 def test_findings_that_kafka_refuses_are_counted_and_the_query_goes_on(tmp_path: Path) -> None:
-    (port,) = free_ports(1)
-    page_at, names = f"127.0.0.1:{port}", Configuration()
+    (page_at,), names = free_pages(1), Configuration()
     capture = write_capture(tmp_path / "violating.pcap", violating())
     with EmbeddedBroker() as broker:
         topics = [NewTopic(names.frames_topic, 2), NewTopic(names.findings_topic, 1)]

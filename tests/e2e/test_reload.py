@@ -12,8 +12,8 @@ import pytest
 from expectations.judging.finding import Finding
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.findings_topic import FindingsTopic
-from streaming.broker.ports import free_ports
 from streaming.demo.child import Child
+from tests.e2e.free_pages import free_pages
 from tests.e2e.process_tree import children
 from tests.streaming.captures import violating, write_capture
 
@@ -41,7 +41,7 @@ class Running:
         self.config = folder / "kipwatch.toml"
         self.config.write_text("")
         self._folder, self._kafka = folder, ["--bootstrap", broker.internal]
-        application, self._feeder_page = (f"127.0.0.1:{port}" for port in free_ports(2))
+        application, self._feeder_page = free_pages(2)
         command = ["run", *self._kafka, "--config", str(self.config), "--metrics-address", application]
         command += ["--checkpoint", str(folder / "checkpoint"), "--buckets", "4"]
         self.query = Child(command, folder / "run.log")

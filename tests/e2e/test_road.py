@@ -21,7 +21,6 @@ from expectations.judging.finding import Finding
 from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.catalogue import rule_named
 from streaming.audit.frames_topic import latest_slice
-from streaming.broker.ports import free_ports
 from streaming.check.examination import Examination, examine
 from streaming.demo.demo import Demo
 from streaming.demo.offences import PlantedOffence
@@ -30,7 +29,7 @@ from streaming.demo.road import Road
 from streaming.demo.screen import Screen
 from streaming.demo.verdict import offences_found, unplanted_violations
 from streaming.feeder.capture import can_capture
-from streaming.settings.configuration import Configuration
+from tests.e2e.free_pages import on_free_pages
 from tests.streaming.broker.request_log import LoggedRequest, read_request_log
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(900)]
@@ -60,10 +59,7 @@ class Played:
 @pytest.fixture(scope="module", params=WAYS)
 def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     """Play the demo's clients on a road and wait until everything is judged."""
-    application, feeder = free_ports(2)
-    configuration = Configuration(
-        metrics_address=f"127.0.0.1:{application}", feeder_metrics_address=f"127.0.0.1:{feeder}"
-    )
+    configuration = on_free_pages()
     screen, captured, encrypt = Screen(Console()), request.param != "relay", request.param == "tls"
     with Road(tmp_path_factory.mktemp("road"), captured, configuration, screen.say, encrypt=encrypt) as road:
         demo = Demo(road, configuration, screen, captured)

@@ -14,12 +14,12 @@ from pyspark.sql import SparkSession
 
 from streaming.audit.frames_topic import latest_slice
 from streaming.broker.findings_topic import FindingsTopic
-from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.demo.child import Child
 from streaming.query.session import spark_session
 from streaming.settings.configuration import Configuration
 from streaming.settings.kafka_client import Setting, jvm_options, librdkafka_settings
+from tests.e2e.free_pages import free_pages
 from tests.streaming.captures import violating, write_capture
 from tests.streaming.secure_broker import PASSWORD, PASSWORD_VARIABLE, USER, SecureBroker
 
@@ -79,7 +79,7 @@ def test_the_road_needs_no_more_rights_than_documented(broker: SecureBroker, tmp
     broker.grant("query", (ResourceType.TOPIC, FINDINGS, AclOperation.WRITE))
     feeder = written(tmp_path / "feeder.toml", broker.token_login(USER))
     query = written(tmp_path / "query.toml", broker.login("query", "SCRAM-SHA-512"))
-    page, feeder_page = (f"127.0.0.1:{port}" for port in free_ports(2))
+    page, feeder_page = free_pages(2)
     kafka = ["--bootstrap", broker.sasl]
     feed = ["feed", str(write_capture(tmp_path / "capture.pcap", violating())), *kafka, "--config", feeder]
     run = ["run", *kafka, "--config", query, "--metrics-address", page, "--buckets", "4"]

@@ -16,7 +16,6 @@ from expectations.judging.terms import Terms
 from streaming.bench.publishing import publish_blocks
 from streaming.bench.traffic import Traffic
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.demo.child import Child
 from streaming.query.query import reports_of, start_query
@@ -25,6 +24,7 @@ from streaming.query.stages import BucketProcessor
 from streaming.settings.configuration import Configuration
 from streaming.settings.topic_settings import FramesTopicSettings, Topics
 from streaming.state.bucket import Bucket
+from tests.e2e.free_pages import free_pages
 from tests.e2e.process_tree import children
 
 ONE_PARTITION = Topics(frames=FramesTopicSettings(partitions=1))
@@ -48,10 +48,10 @@ class SlowProcessor(BucketProcessor):
 
 
 def test_a_killed_jvm_is_an_error_of_one_line(tmp_path: Path) -> None:
-    (port,) = free_ports(1)
+    (page,) = free_pages(1)
     with EmbeddedBroker() as broker:
         command = ["run", "--bootstrap", broker.internal, "--checkpoint", str(tmp_path / "checkpoint")]
-        command += ["--metrics-address", f"127.0.0.1:{port}", "--buckets", "2"]
+        command += ["--metrics-address", page, "--buckets", "2"]
         with Child(command, tmp_path / "run.log") as query:
             query.wait_for('"query": "started"', STARTED)
             (application,) = children(query.process_id)

@@ -18,10 +18,10 @@ from streaming.bench.traffic import Traffic
 from streaming.broker import child_guard
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.jars import jars
-from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
 from streaming.commands import main
 from streaming.demo.page import scrape
+from tests.e2e.free_pages import free_pages
 from tests.e2e.process_tree import children
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(400)]
@@ -43,8 +43,7 @@ class Submitted:
     """A process of spark-submit, with its own log."""
 
     def __init__(self, broker: EmbeddedBroker, folder: Path, *flags: str) -> None:
-        (port,) = free_ports(1)
-        self.page_at, self.log = f"127.0.0.1:{port}", folder / "submitted.log"
+        (self.page_at,), self.log = free_pages(1), folder / "submitted.log"
         run = ["run", "--bootstrap", broker.internal, "--checkpoint", str(folder / "checkpoint")]
         run += ["--buckets", "4", "--metrics-address", self.page_at]
         submit = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", "local[2]", *flags]

@@ -13,10 +13,10 @@ from typing import BinaryIO, Final
 import pytest
 
 from decoders.wire.tracker import MAX_CONNECTIONS
-from streaming.broker.ports import free_ports
 from streaming.demo.child import Child
 from streaming.demo.page import scrape
 from streaming.settings.configuration import Configuration
+from tests.e2e.free_pages import free_pages
 from tests.e2e.process_tree import tree
 from tests.repository.tree import ROOT
 from tests.streaming.feeder import worst_streams
@@ -48,7 +48,7 @@ def allowed_mebibytes() -> int:
 @contextmanager
 def feeder(folder: Path) -> Iterator[tuple[Child, BinaryIO, str]]:
     """Run a feeder for which Kafka is away; yield it, its standard input, and its page's address."""
-    nowhere, page = (f"127.0.0.1:{port}" for port in free_ports(2))
+    nowhere, page = free_pages(2)
     outlet, inlet = os.pipe()
     feed = ["feed", "-", "--bootstrap", nowhere, "--feeder-metrics-address", page]
     with os.fdopen(outlet, "rb") as source:
