@@ -17,9 +17,10 @@ _HEAD: Final = """\
 # Metrics
 
 The query serves its metrics at `metrics_address` (port 9108), the feeder at `feeder_metrics_address` (port
-9107), in Prometheus' text format. No label names a connection, a client ID, an instance or a member: the
-number of series follows the software and the brokers of a fleet, not its size, and `label_limit` bounds it.
-Counters begin at 0 with each start. Names and labels change only as [versions](versioning.md) allow.
+9107), in Prometheus' text format. No label names a connection, a client ID, an instance or a member. So the
+number of series depends on how many client versions and brokers there are, not on how many clients, and
+`label_limit` bounds it. Counters begin at 0 with each start. Names and labels change only as
+[versions](versioning.md) allow.
 
 """
 _OF_FEEDER: Final = ("kipwatch_capture_", "kipwatch_feed_", "kipwatch_tls_")

@@ -61,8 +61,8 @@ FRAMES = Metric(
 REQUESTS = Metric(
     "kipwatch_requests_total",
     MetricType.COUNTER,
-    "Requests, by API, version and name of the client software, each once although it may be read twice. "
-    "`unknown` where the schemas do not have the API.",
+    "Requests, by API, version and name of the client software. A request that is read twice counts once. "
+    "`api` and `version` are `unknown` where the schemas do not have the API.",
     ("api", "version", "client_software_name"),
 )
 API_VERSIONS = Metric(
@@ -82,8 +82,9 @@ BROKER_IDS = Metric(
 BROKERS = Metric(
     "kipwatch_broker_info",
     MetricType.GAUGE,
-    "Always 1, for each broker address: the IDs of the versions and features that it advertised last, which "
-    "are equal for equal ones. A broker is known once a client has asked it since the query was started.",
+    "Always 1, for each broker address: an ID of the versions and one of the features that it advertised "
+    "last. Brokers that advertise the same have the same IDs. A broker is known once a client has asked it "
+    "since the query was started.",
     ("cluster", "listener", "broker", "versions", "features"),
 )
 ADVERTISED_VERSIONS = Metric(
@@ -108,7 +109,7 @@ RANGES_CHANGES = Metric(
     "kipwatch_advertised_ranges_changes_total",
     MetricType.COUNTER,
     "Times that a server advertised ranges of versions that it had not advertised before, by listener, as "
-    "after an upgrade. The first advertisement that is seen of a server is none.",
+    "after an upgrade. The first advertisement that is seen of a server does not count.",
     ("listener",),
 )
 DETECTION_DELAY = Metric(
@@ -150,8 +151,9 @@ FINDINGS_REFUSED = Metric(
 QUARANTINED = Metric(
     "kipwatch_quarantined_records_total",
     MetricType.COUNTER,
-    "Records of the frames topic that are no frames, by fate: written to the quarantine, left-out because "
-    "there were too many, or failed to be written. The sum is that of undecodable frames for not-a-record.",
+    "Records of the frames topic that are not frames, by fate: written to the quarantine, left-out because "
+    "there were too many, or failed to be written. Undecodable frames counts all of them with the reason "
+    "not-a-record.",
     ("fate",),
 )
 EXPECTATION_SUCCESS = Metric(
@@ -164,14 +166,14 @@ EXPECTATION_SUCCESS = Metric(
 VALIDATIONS = Metric(
     "kipwatch_validations_total",
     MetricType.COUNTER,
-    "Samples that were validated, by outcome: done, or failed, which the log explains. Unavailable is 1 if "
+    "Samples that were validated, by outcome: done, or failed, which the log explains. `unavailable` is 1 if "
     "kipwatch was installed without the extra [audit].",
     ("outcome",),
 )
 VALIDATION_SECONDS = Metric(
     "kipwatch_validation_seconds_total",
     MetricType.COUNTER,
-    "Time of a processor that validations took, with the start of the process that makes them.",
+    "Processor time that validations took. It includes the start of the process that makes them.",
     unit="seconds",
 )
 STATE_BYTES = Metric(
@@ -218,7 +220,8 @@ CAPTURE_OPAQUE = Metric(
 TLS_CONNECTIONS = Metric(
     "kipwatch_tls_connections_total",
     MetricType.COUNTER,
-    "TLS connections by outcome, with a key log: read, or why not. One read at first only counts twice.",
+    "TLS connections by outcome, with a key log: read, or the reason why not. A connection that could be "
+    "read only at first counts under both.",
     ("outcome",),
 )
 CAPTURE_DROPPED_PACKETS = Metric(
