@@ -1,8 +1,5 @@
 """All connections of a source: packets in, records out.
 
-The server is the side whose port is watched. Without ports it is the side that receives the SYN or, if a
-connection was joined mid-stream, the side that receives bytes that decode as a request.
-
 Memory is bounded twice. When more than `max_connections` are open, the one that was silent longest is closed
 as EVICTED. When all together hold more than `max_held` bytes, those that hold most are closed as EVICTED
 until half of it is free; their later segments join them mid-stream. The bytes that one connection holds are
@@ -20,23 +17,24 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterator
 
 from decoders.codec.acknowledgement import expects_response as _expects_response
 from decoders.frame.record import Closing, Record
 from decoders.retention import KEPT_FOR
 from decoders.schema.registry import Schemas
 from decoders.tls.key_log import KeyLog
+from decoders.wire.admission import Admission
 from decoders.wire.assembly import MAX_FRAME
+from decoders.wire.closed_connections import ClosedConnections, ConnectionKey
 from decoders.wire.connection import Connection, Opening
 from decoders.wire.decryption import MAX_KEY_WAIT
 from decoders.wire.frame_detector import ExcludesClient, ExpectsResponse, FrameDetector
-from decoders.wire.ledger import Ledger, SkipReason
+from decoders.wire.ledger import Ledger
 from decoders.wire.packet import Packet
 from decoders.wire.patience import MAX_WAIT
 from decoders.wire.recorder import Run, ShownClient, as_it_is
-from decoders.wire.segment import Segment, Skipped, SocketAddress, TcpFlag, read_segment
+from decoders.wire.segment import Segment, Skipped, SocketAddress, read_segment
 from decoders.wire.waiting import WaitingConnections
 
 MAX_CONNECTIONS = 50_000
@@ -46,27 +44,16 @@ MAX_HELD = 128 * 1024 * 1024
 
 Incomplete frames take up to four times as much memory where they are copied from batch to batch.
 """
-TIME_WAIT = 60 * 1_000_000_000
-"""Nanoseconds for which a closed connection is remembered: as long as Linux keeps the state TIME_WAIT."""
-
 OnEnd = Callable[[SocketAddress, SocketAddress, Ledger], None]
 """Called with the client, the server and the ledger of a connection that is no longer followed."""
-ConnectionKey = tuple[SocketAddress, SocketAddress]
-"""Client and server."""
-
-
-class _ClosedConnection(NamedTuple):
-    """A closed connection, remembered for TIME_WAIT. `closed_at` is in nanoseconds since the epoch."""
-
-    opening: Opening | None
-    closed_at: int
 
 
 class Tracker:
     """Follows every connection to the watched ports.
 
     `held` is the memory that all connections hold, in bytes, roughly; `max_held` bounds it. `port_ledgers`
-    count the bytes of the connections to each watched port.
+    count the bytes of the connections to each watched port. `closed` has those that are not followed any
+    more.
     """
 
     def __init__(
@@ -102,18 +89,25 @@ class Tracker:
         """
         self.ledger = Ledger()
         self.port_ledgers = {port: Ledger(within=self.ledger) for port in sorted(ports)}
-        self._ports = frozenset(ports)
         self._max_connections = max_connections
         self._max_held = max_held
         self.held = 0
         self._on_end = on_end
         self._before_eviction = before_eviction
-        self._before_remembering = before_remembering
+        self.closed = ClosedConnections(max_connections, before_remembering)
         next_sequence = next_sequence or itertools.count(1).__next__
         self._run = Run(
             run, cluster, feeder, next_sequence, names_ports=bool(ports), shown_client=shown_client
         )
-        self._detector = FrameDetector(schemas, expects_response, max_frame, excludes_client)
+        detector = FrameDetector(schemas, expects_response, max_frame, excludes_client)
+        self._admission = Admission(
+            self._run,
+            detector,
+            self.closed,
+            ledger=self.ledger,
+            port_ledgers=self.port_ledgers,
+            key_log=key_log,
+        )
         self._key_log = key_log
         self._key_log_version = 0
         self._keyless = WaitingConnections(MAX_KEY_WAIT)
@@ -122,7 +116,6 @@ class Tracker:
         """In the order of their latest segments."""
         self._waiting = WaitingConnections(MAX_WAIT)
         """Connections that wait for late packets."""
-        self._closed: OrderedDict[ConnectionKey, _ClosedConnection] = OrderedDict()
 
     @property
     def connections(self) -> Collection[Connection]:
@@ -179,7 +172,7 @@ class Tracker:
                 yield from self._close(connection, Closing.REPLACED, segment)
             connection = None
         if connection is None:
-            connection = self._admit(segment)
+            connection = self._admission.admit(segment)
             if connection is None:
                 return
             yield from self._evict_oldest(segment)
@@ -195,8 +188,7 @@ class Tracker:
         self, client: SocketAddress, server: SocketAddress, opening: Opening, opened: Record
     ) -> Connection:
         """Follow a connection that another tracker opened with a SYN. Its state must then be restored."""
-        ledger = self.port_ledgers.get(server.port, self.ledger)
-        connection = Connection(self._run, self._detector, ledger, client, server)
+        connection = self._admission.connection(client, server)
         connection.continue_from(opened, opening)
         self._open[client, server] = connection
         return connection
@@ -205,26 +197,6 @@ class Tracker:
         """Close a connection whose end was captured, after another tracker processed its packets."""
         connection.is_closed = True
         self._remember(connection, captured_at)
-
-    def remember(
-        self, client: SocketAddress, server: SocketAddress, opening: Opening | None, closed_at: int
-    ) -> None:
-        """Remember a connection that is closed, and is not followed any more."""
-        key = client, server
-        self._closed[key] = _ClosedConnection(opening, closed_at)
-        self._closed.move_to_end(key)
-        if len(self._closed) > self._max_connections:
-            self._closed.popitem(last=False)
-
-    @property
-    def remembered(self) -> Collection[ConnectionKey]:
-        """The sockets of the closed connections that are remembered, the one that ended first first."""
-        return self._remembered().keys()
-
-    def _remembered(self) -> Mapping[ConnectionKey, _ClosedConnection]:
-        if self._before_remembering:
-            self._before_remembering()
-        return self._closed
 
     @property
     def notifies_ends(self) -> bool:
@@ -285,52 +257,10 @@ class Tracker:
         source, destination = segment.source, segment.destination
         return self._open.get((source, destination)) or self._open.get((destination, source))
 
-    def _admit(self, segment: Segment) -> Connection | None:
-        """Return a new connection for a segment that belongs to none, None if it does not show one."""
-        key = self._orient(segment)
-        if isinstance(key, SkipReason):
-            self._skip(key, segment)
-            return None
-        if _shows_connection(segment):
-            ledger = self.port_ledgers.get(key[1].port, self.ledger)
-            expects_secrets = self._key_log is not None and self._key_log.is_expected
-            key_log = self._key_log if expects_secrets else None
-            connection = Connection(self._run, self._detector, ledger, *key, key_log=key_log)
-            if not self._is_straggler(connection, segment):
-                return connection
-        self._skip(SkipReason.AFTER_CLOSE, segment)
-        return None
-
-    def _skip(self, reason: SkipReason, segment: Segment) -> None:
-        self.ledger.capture(len(segment.payload))
-        self.ledger.skip(reason, len(segment.payload))
-
-    def _orient(self, segment: Segment) -> ConnectionKey | SkipReason:
-        forth, back = (segment.source, segment.destination), (segment.destination, segment.source)
-        to_watched, from_watched = (address.port in self._ports for address in back)
-        if to_watched != from_watched:
-            return forth if to_watched else back
-        if self._ports and not to_watched:
-            return SkipReason.OTHER_PORT
-        if segment.flags & TcpFlag.SYN:
-            return back if segment.flags & TcpFlag.ACK else forth
-        return forth if self._detector.resumes_requests(segment.payload) else SkipReason.UNORIENTED
-
-    def _is_straggler(self, connection: Connection, segment: Segment) -> bool:
-        """Whether a segment belongs to a closed connection between the same sockets."""
-        remembered = self._remembered().get((connection.client, connection.server))
-        if remembered is None:
-            return False
-        if segment.flags & TcpFlag.SYN:
-            return connection.repeats(segment, remembered.opening)
-        return segment.captured_at - remembered.closed_at <= TIME_WAIT
-
     def _remember(self, connection: Connection, closed_at: int) -> None:
         del self._open[connection.client, connection.server]
         self._notify_end(connection)
-        if self._before_remembering:
-            self._before_remembering()
-        self.remember(connection.client, connection.server, connection.opening, closed_at)
+        self.closed.add(connection, closed_at)
 
     def _close(self, connection: Connection, closing: Closing, segment: Segment) -> Iterator[Record]:
         """Close a connection for another reason than its own segments, when `segment` is captured."""
@@ -376,10 +306,3 @@ def _finish(connection: Connection) -> Iterator[Record]:
     yield from connection.give_up_all()
     if not connection.is_closed:
         yield from connection.flush()
-
-
-def _shows_connection(segment: Segment) -> bool:
-    """Whether a segment opens a connection, or has bytes of one that is joined mid-stream."""
-    if segment.flags & TcpFlag.RST:
-        return False
-    return bool(segment.flags & TcpFlag.SYN or segment.payload or segment.missing)

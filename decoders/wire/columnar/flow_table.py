@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.frame.record import Closing, Kind, Record
+from decoders.wire.closed_connections import ConnectionKey
 from decoders.wire.columnar.flows import NO_SYN, Flows
 from decoders.wire.columnar.frames import FrameBatchBuilder
 from decoders.wire.columnar.offload import offload, restore
 from decoders.wire.columnar.openings import Openings, SynColumns
 from decoders.wire.connection import Connection
-from decoders.wire.tracker import ConnectionKey, Tracker
+from decoders.wire.tracker import Tracker
 
 NO_FLOW = -1
 CLOSED = -2
@@ -82,7 +83,7 @@ class FlowTable:
         self.flow_of_pair = np.empty(0, np.int64)
         self.latest_syn_of_pair = np.empty(0, np.int64)
         self._pair_of_flow.clear()
-        self._unpaired = deque(self._tracker.remembered)
+        self._unpaired = deque(self._tracker.closed.keys)
 
     @property
     def open(self) -> int:
@@ -92,7 +93,7 @@ class FlowTable:
     @property
     def knows_all_pairs(self) -> bool:
         """Whether the pairs of all connections are known, those that are open and those remembered."""
-        while self._unpaired and self._unpaired[0] not in self._tracker.remembered:
+        while self._unpaired and self._unpaired[0] not in self._tracker.closed.keys:
             self._unpaired.popleft()
         return not self._unpaired and len(self._pair_of_flow) == len(self._flow_of_id)
 

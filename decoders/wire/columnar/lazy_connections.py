@@ -53,7 +53,7 @@ class LazyConnections:
         ended, self._ended, self._ended_count = self._ended, [], 0
         for columns, closed_at in ended:
             for row, at in enumerate(closed_at.tolist()):
-                self._tracker.remember(*columns.client_and_server(row), columns.opening(row), at)
+                self._tracker.closed.remember(*columns.client_and_server(row), columns.opening(row), at)
 
     def _adopt(self, flow: int) -> Connection:
         self._is_open[flow] = False

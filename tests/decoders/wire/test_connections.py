@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from decoders.frame.record import Closing, Flag, Kind
 from decoders.retention import KEPT_FOR
+from decoders.wire.closed_connections import TIME_WAIT
 from decoders.wire.ledger import SkipReason
 from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
-from decoders.wire.tracker import TIME_WAIT
 from tests.decoders.wire.conversation import (
     CLIENT,
     HANDSHAKE,
