@@ -88,17 +88,20 @@ class FrameBatch:
         return order
 
     def parts(self, size: int) -> Iterator[FrameBatch]:
-        """Yield batches of at most `size` records each, in their order, which share the data."""
+        """Yield batches of at most `size` records each, in their order, which share data and columns."""
         count = len(self.frames.sequences)
         if count + len(self.events) <= size:
             yield self
             return
-        order = self.order()
+        order, first = self.order(), 0
         for begin in range(0, len(order), size):
             numbers = order[begin : begin + size]
-            frames = FrameColumns(*untyped(column[numbers[numbers < count]] for column in self.frames))
+            # Frames stand in their order, so those of a part follow each other.
+            end = first + int(np.count_nonzero(numbers < count))
+            frames = FrameColumns(*untyped(column[first:end] for column in self.frames))
             events = self.events.chosen(numbers[numbers >= count] - count)
             yield dataclasses.replace(self, frames=frames, events=events)
+            first = end
 
     def record(self, row: int) -> Record:
         """Return the frame of a row as a record."""
