@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Final
 
@@ -26,6 +27,8 @@ class Collected:
         self._writer: BlockWriter | None = None
         self._since = np.empty(0)
         """When the open block of each partition began."""
+        self._earliest = math.inf
+        """When the first of them began."""
 
     @property
     def records(self) -> int:
@@ -60,8 +63,10 @@ class Collected:
 
     def take_due(self) -> list[Block]:
         """Return the blocks whose first record has waited long enough."""
-        is_due = time.monotonic() - self._since >= self._block_seconds
-        return self._noted(self._writer.take(is_due)) if self._writer and is_due.any() else []
+        now = time.monotonic()
+        if self._writer is None or now - self._earliest < self._block_seconds:
+            return []
+        return self._noted(self._writer.take(now - self._since >= self._block_seconds))
 
     def take(self) -> list[Block]:
         """Return all blocks, if there are partitions."""
@@ -75,6 +80,8 @@ class Collected:
     def _noted(self, taken: list[Block]) -> list[Block]:
         """Note since when the open blocks are open, now that others were taken."""
         if self._writer:
-            self._since[[block.partition for block in taken]] = np.inf
+            if taken:
+                self._since[[block.partition for block in taken]] = np.inf
             np.minimum(self._since, time.monotonic(), out=self._since, where=self._writer.waiting)
+            self._earliest = float(self._since.min())
         return taken

@@ -130,14 +130,15 @@ class Publisher:
 
     def publish_batch(self, batch: FrameBatch) -> None:
         """Collect or shed all records of a batch, polling in between."""
-        for part in batch.parts(MOST_FRAMES):
+        for number, part in enumerate(batch.parts(MOST_FRAMES)):
+            if number:
+                self.poll()
             if self._overfull or not self.shedding.is_idle:
                 for record in part.records():
                     self.publish(record)
             else:
                 self._send_all(self._collected.add(part))
                 self._await_topic_if_full()
-            self.poll()
 
     def poll(self) -> None:
         """Send what is due, process delivery reports, begin or end shedding. To be called often."""

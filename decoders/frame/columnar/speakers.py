@@ -30,6 +30,7 @@ _NAMES: Final = ("server", "cluster", "feeder")
 """What many connections share, with the run."""
 _SHARED_OF: Final = attrgetter(*_NAMES, "run")
 _IDENTITY_OF: Final = attrgetter("connection", "run", "client", "server", "cluster", "feeder")
+_FIELDS: Final = list(COLUMNS["connection"].value_type)
 _FIRST: Final = 64
 
 
@@ -88,16 +89,16 @@ class Speakers:
 
     def dictionary(self, numbers: NDArray[np.int32]) -> pa.Array:
         """Return connections as the dictionary of their column."""
-        rows = self.table[numbers]
+        rows = self.table.take(numbers)
         texts, offsets = gathered(self._clients, rows["client"], rows["client_length"])
         clients = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(texts)]
-        ids = [None, pa.py_buffer(self._ids[numbers])]
+        ids = [None, pa.py_buffer(self._ids.take(numbers, axis=0))]
         return pa.StructArray.from_arrays(
             [
                 pa.Array.from_buffers(pa.binary(ID_BYTES), len(numbers), ids),
                 pa.Array.from_buffers(pa.utf8(), len(numbers), clients),
             ],
-            fields=list(COLUMNS["connection"].value_type),
+            fields=_FIELDS,
         )
 
     def shared(self, numbers: NDArray[np.int32], codes: NDArray[np.int16]) -> dict[str, pa.Array]:
