@@ -23,6 +23,12 @@ OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 """How blocks are compressed."""
 MOST_SPEAKERS: Final = 100_000
 """How many connections a writer remembers."""
+_TOLD: Final = {
+    name: pa.int16() if name == "connection" else type_
+    for name, type_ in COLUMNS.items()
+    if name in OpenBlocks._fields
+}
+"""The columns that an open block has as they are written, with their types."""
 _NOTHING: Final = np.empty(0, np.uint8)
 _UNPAIRED: Final = -1
 
@@ -58,6 +64,8 @@ class BlockWriter:
         self._states = np.zeros(partitions, OPEN_BLOCK)
         self._states["number"] = np.arange(1, partitions + 1)
         self._blocks = OpenBlocks.empty(partitions, MOST_FRAMES, MOST_BYTES)
+        # To make its columns took as long as to compress them. The memory of an open block stays the same.
+        self._full = [_told(self._blocks, partition, MOST_FRAMES) for partition in range(partitions)]
         self._most_bytes, self._most_speakers = MOST_BYTES, MOST_SPEAKERS
         self._numbering = _Numbering(self._speakers)
 
@@ -122,16 +130,15 @@ class BlockWriter:
         rows, size = int(state["rows"]), int(state["bytes"])
         numbers = blocks.speakers[partition, : state["speakers"]]
         codes = blocks.connection[partition, :rows]
-        columns = self._speakers.shared(numbers, codes)
+        is_full = rows == blocks.kind.shape[1]
+        told = self._full[partition] if is_full else _told(blocks, partition, rows)
+        columns = self._speakers.shared(numbers, codes) | told
         columns["connection"] = pa.DictionaryArray.from_arrays(
-            pa.array(codes), self._speakers.dictionary(numbers), safe=False
+            told["connection"], self._speakers.dictionary(numbers), safe=False
         )
         offsets, content = blocks.offsets[partition, : rows + 1], blocks.content[partition, :size]
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
         columns["frame"] = pa.Array.from_buffers(pa.binary(), rows, buffers)
-        for name in COLUMNS.keys() - columns.keys():
-            values = pa.py_buffer(getattr(blocks, name)[partition, :rows])
-            columns[name] = pa.Array.from_buffers(COLUMNS[name], rows, [None, values])
         block = Block(partition, rows, _written([columns[name] for name in COLUMNS]))
         self._states[partition] = (int(self._states["number"].max()) + 1, 0, 0, 0, 0, 0)
         self.rows -= rows
@@ -227,6 +234,16 @@ def _of_records(events: Sequence[Record], begin: int) -> FrameColumns:
     columns.lengths[:] = [len(event.frame) for event in events]
     columns.starts[:] = begin + np.cumsum(columns.lengths) - columns.lengths
     return columns
+
+
+def _told(blocks: OpenBlocks, partition: int, rows: int) -> dict[str, pa.Array]:
+    """Return views of what an open block tells of its rows by number, `connection` by code."""
+    return {
+        name: pa.Array.from_buffers(
+            type_, rows, [None, pa.py_buffer(getattr(blocks, name)[partition, :rows])]
+        )
+        for name, type_ in _TOLD.items()
+    }
 
 
 def _written(columns: list[pa.Array]) -> bytes:
