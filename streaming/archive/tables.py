@@ -5,7 +5,7 @@ Those of what changes are in `change_tables.py`.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -17,6 +17,7 @@ import pyarrow as pa
 from expectations.judging.finding import Finding
 from streaming.archive.change_tables import CHANGE_TABLES
 from streaming.archive.table import EPOCH, INSTANT, Batch, Table, Values, instant, schema_of
+from streaming.judging.report import checks_of
 from streaming.judging.usage import UNCERTAIN, Usage, Use
 
 UNKNOWN: Final = "unknown"
@@ -78,20 +79,22 @@ def _who(use: Use, names: Mapping[int, str]) -> Values:
 
 
 def _usage(batch: Batch) -> Iterator[Values]:
-    sums: dict[tuple[Use, int], _Sums] = {}
+    uses: defaultdict[Use, defaultdict[int, _Sums]] = defaultdict(lambda: defaultdict(_Sums))
     for report in batch.reports:
         for usage in report.usage:
+            # A use is long to hash, and a batch has it from each bucket.
+            sums = uses[usage.use]
             for version, count in usage.requests.items():
-                found = sums.setdefault((usage.use, version), _Sums())
+                found = sums[version]
                 found.requests += count
                 found.request_bytes += usage.request_bytes.get(version, 0)
                 found.connections += usage.connections.get(version, 0)
             if usage.response_bytes:
-                found = sums.setdefault((usage.use, _only_version(usage)), _Sums())
-                found.response_bytes += usage.response_bytes
-    for (use, version), found in sums.items():
-        known = None if version == UNCERTAIN else version
-        yield {**_who(use, batch.api_names), "header_version": known, **asdict(found)}
+                sums[_only_version(usage)].response_bytes += usage.response_bytes
+    for use, sums in uses.items():
+        for version, found in sums.items():
+            known = None if version == UNCERTAIN else version
+            yield {**_who(use, batch.api_names), "header_version": known, **asdict(found)}
 
 
 def _only_version(usage: Usage) -> int:
@@ -123,13 +126,9 @@ def _finding(finding: Finding) -> Values:
 
 
 def _coverage(batch: Batch) -> Iterator[Values]:
-    checks: Counter[tuple[str, str]] = Counter()
-    for report in batch.reports:
-        for rule, verdicts in report.checks.items():
-            for verdict, count in verdicts.items():
-                checks[rule, verdict] += count
-    for (rule, verdict), count in checks.items():
-        yield {"captured_at": instant(batch.at), "rule": rule, "verdict": verdict, "checks": count}
+    for rule, verdicts in checks_of(batch.reports).items():
+        for verdict, count in verdicts.items():
+            yield {"captured_at": instant(batch.at), "rule": rule, "verdict": verdict, "checks": count}
 
 
 TABLES: Final = (

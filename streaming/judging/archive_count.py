@@ -31,28 +31,32 @@ class ArchiveCount:
         self, window: Window, row: Row, connections: Connections, speakers: Speakers, judge: Judge
     ) -> None:
         """Count the frames of a window of a stored connection that is not read."""
-        spoken = self._spoken_on(window.connection.id, row, connections, speakers, judge)
+        spoken = self._stored.get((row.server, row.software, row.client))
+        if spoken is None:
+            spoken = self._spoken_on(window.connection.id, row, connections, speakers, judge)
         if spoken.add(window):
             self._changes.add_classic(window, spoken.speaker, spoken.listener)
 
     def add_said(
-        self, said: Said, row: Row, connections: Connections, speakers: Speakers, judge: Judge
+        self, said: Said, place: int, connections: Connections, speakers: Speakers, judge: Judge
     ) -> None:
-        """Count windows of stored connections that were added up; `row` is that of the first of them."""
-        spoken = self._spoken_on(said.connections[0], row, connections, speakers, judge)
+        """Count windows of stored connections that were added up; `place` is that of the first of them."""
+        spoken = self._stored.get(said.stored)
+        if spoken is None:
+            row = connections.row(place)
+            spoken = self._spoken_on(said.columns.id(said.first), row, connections, speakers, judge)
         if spoken.add_said(said):
-            for window in said.columns.chosen(np.array(said.windows)).windows():
+            windows = np.flatnonzero(said.sums == said.number)
+            for window in said.columns.chosen(windows).windows():
                 self._changes.add_classic(window, spoken.speaker, spoken.listener)
 
     def _spoken_on(
         self, connection: bytes, row: Row, connections: Connections, speakers: Speakers, judge: Judge
     ) -> Spoken:
-        key = row.server, row.software, row.client
-        spoken = self._stored.get(key)
-        if spoken is None:
-            speaker = speakers.of(connections, connection, row)
-            spoken = self._usage.spoken(speaker, judge.listener(speaker.server))
-            self._stored[key] = spoken
+        """Find out what a stored connection's speaker says, and remember it."""
+        speaker = speakers.of(connections, connection, row)
+        spoken = self._usage.spoken(speaker, judge.listener(speaker.server))
+        self._stored[row.server, row.software, row.client] = spoken
         return spoken
 
     def add_judged(

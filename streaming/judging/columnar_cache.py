@@ -116,10 +116,10 @@ class ColumnarCache:
         """Add what is archived of the windows."""
         columns, connections = part.columns, part.into.bucket.connections
         clients = np.ascontiguousarray(part.stored.ids[:, 0])
-        together, apart = said_together(columns, part.group, clients, self._seed)
+        together, apart = said_together(columns, part.group, part.moves.groups, clients, self._seed)
         for said in together:
-            row = connections.row(int(part.stored.places[said.windows[0]]))
-            counted.add_said(said, row, connections, speakers, self._judge)
+            place = int(part.stored.places[said.first])
+            counted.add_said(said, place, connections, speakers, self._judge)
         for number in apart:
             row = connections.row(int(part.stored.places[number]))
             counted.add_stored(columns.window(number), row, connections, speakers, self._judge)

@@ -19,11 +19,12 @@ _Integers = NDArray[np.int64]
 
 
 def said_together(
-    columns: WindowColumns, group: _Integers, clients: _Integers, seed: np.uint64
+    columns: WindowColumns, group: _Integers, groups: _Integers, clients: _Integers, seed: np.uint64
 ) -> tuple[list[Said], list[int]]:
     """Add windows up by their group, MISSED for none, and the number of their client ID.
 
-    Returns the windows that lie in two minutes, too, which are added up for themselves.
+    A row of `groups` begins with the numbers of the server and the software. Returns the windows that lie in
+    two minutes, too, which are added up for themselves.
     """
     count = len(columns)
     number = np.full(count, MISSED, np.int64)
@@ -31,13 +32,12 @@ def said_together(
     added = np.zeros((2, len(columns.numbers)), np.int64)
     values, slots = np.ascontiguousarray(columns.values), free_slots(count)
     found = add_up(group, clients, columns.bounds, values, MINUTE, seed, slots, sums, added, number)
-    order = np.argsort(number, kind="stable")
-    edges = np.searchsorted(number[order], np.arange(found + 1)).tolist()
+    connections = np.bincount(number[number >= 0], minlength=found).tolist()
     said = []
-    for each, (_, _, minute, first, begin) in enumerate(sums[:found].tolist()):
+    for each, (of_group, client, minute, first, begin) in enumerate(sums[:found].tolist()):
+        server, software = groups[of_group, :2].tolist()
+        stored, at = (server, software, client), minute * MINUTE
         numbers = columns.numbers[columns.bounds[first] : columns.bounds[first + 1]].tolist()
         counts, sizes = added[:, begin : begin + len(numbers)].tolist()
-        windows = order[edges[each] : edges[each + 1]].tolist()
-        connections = [columns.id(window) for window in windows]
-        said.append(Said(columns, windows, minute * MINUTE, numbers, counts, sizes, connections))
+        said.append(Said(columns, number, each, connections[each], first, at, numbers, counts, sizes, stored))
     return said, np.flatnonzero(number == APART).tolist()

@@ -6,6 +6,7 @@ report.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -79,13 +80,19 @@ class Report(msgspec.Struct):
     @property
     def checks(self) -> dict[str, dict[str, int]]:
         """The checks at all listeners, by rule and verdict."""
-        sums: dict[str, dict[str, int]] = {}
-        for rules in self.checks_at.values():
+        return checks_of([self])
+
+
+def checks_of(reports: Iterable[Report]) -> dict[str, dict[str, int]]:
+    """Add the checks of reports at all listeners up, by rule and verdict."""
+    sums: dict[str, dict[str, int]] = {}
+    for report in reports:
+        for rules in report.checks_at.values():
             for rule, verdicts in rules.items():
                 of_rule = sums.setdefault(rule, {})
                 for verdict, count in verdicts.items():
                     of_rule[verdict] = of_rule.get(verdict, 0) + count
-        return sums
+    return sums
 
 
 _DECODER: Final = msgspec.msgpack.Decoder(Report)

@@ -17,6 +17,9 @@ from streaming.state.connection_layout import Row
 from streaming.state.connections import Connections
 
 if TYPE_CHECKING:  # numba, which it needs, takes a while to load
+    import numpy as np
+    from numpy.typing import NDArray
+
     from expectations.conversation.columnar.window_columns import WindowColumns
 
 MINUTE: Final = 60_000_000_000
@@ -108,7 +111,7 @@ class _Count:
 
     def __init__(self, use: Use) -> None:
         self.usage = Usage(use)
-        self.connections: dict[int, set[bytes]] = {}
+        self.connections: dict[int, dict[bytes, int]] = {}
 
     def add(self, statement: Statement, sums: _Sums) -> None:
         """Add occurrences of a request or a response."""
@@ -117,7 +120,7 @@ class _Count:
             version = UNCERTAIN if statement.header_version is None else statement.header_version
             usage.requests[version] = usage.requests.get(version, 0) + sums.count
             usage.request_bytes[version] = usage.request_bytes.get(version, 0) + size
-            self.connections.setdefault(version, set()).update(sums.connections or ())
+            self.connections.setdefault(version, {}).update(sums.connections or {})
         else:
             usage.response_bytes += size
             for code in filter(None, statement.errors or ()):
@@ -125,35 +128,44 @@ class _Count:
 
     def report(self) -> Usage:
         """Return what was counted."""
-        connections = {version: len(each) for version, each in self.connections.items()}
+        connections = {version: sum(each.values()) for version, each in self.connections.items()}
         return msgspec.structs.replace(self.usage, connections=connections)
 
 
 class _Sums:
-    """The sums of a statement's occurrences within a minute. Only requests have connections."""
+    """The sums of a statement's occurrences within a minute.
+
+    Only requests have `connections`: how many there are, by the ID of one of them. Connections that are added
+    up together in a step are nowhere else in it, so one ID stands for all of them.
+    """
 
     __slots__ = ("connections", "count", "is_classic", "size")
 
     def __init__(self, statement: Statement) -> None:
         self.count = self.size = 0
-        self.connections: set[bytes] | None = set() if statement.kind is Kind.REQUEST else None
+        self.connections: dict[bytes, int] | None = {} if statement.kind is Kind.REQUEST else None
         self.is_classic = isinstance(statement.body, ClassicGroup)
 
 
 class Said(NamedTuple):
     """What some of the windows of `columns` say within the minute that begins at `at`, in nanoseconds.
 
-    Each element of `counts` and `sizes` is the sum over the occurrences at a place in the windows, `numbers`
-    are those of their statements in the first window. `connections` are the IDs.
+    These are the windows with `number` in `sums` (int64), of as many connections; `first` is the first of
+    them. Each element of `counts` and `sizes` is the sum over the occurrences at a place in the windows,
+    `numbers` are those of their statements in the first window. `stored` has the numbers of the server, the
+    software and the client ID of all of them.
     """
 
     columns: WindowColumns
-    windows: list[int]
+    sums: NDArray[np.int64]
+    number: int
+    connections: int
+    first: int
     at: int
     numbers: list[int]
     counts: list[int]
     sizes: list[int]
-    connections: list[bytes]
+    stored: tuple[int, int, int]
 
 
 class Spoken:
@@ -195,7 +207,7 @@ class Spoken:
             found.count += occurrence.count
             found.size += occurrence.size
             if found.connections is not None:
-                found.connections.add(connection)
+                found.connections[connection] = 1
                 has_classic = has_classic or found.is_classic
         return has_classic
 
@@ -203,7 +215,7 @@ class Spoken:
         """Add the frames of windows that were added up. Returns what `add` does."""
         statements = self._statements = said.columns.statements
         _, _, sums = self._look_up(statements, said.at)
-        has_classic = False
+        connection, has_classic = said.columns.id(said.first), False
         for number, count, size in zip(said.numbers, said.counts, said.sizes, strict=True):
             found = sums.get(number)
             if found is None:
@@ -211,7 +223,7 @@ class Spoken:
             found.count += count
             found.size += size
             if found.connections is not None:
-                found.connections.update(said.connections)
+                found.connections[connection] = said.connections
                 has_classic = has_classic or found.is_classic
         return has_classic
 

@@ -86,6 +86,19 @@ def test_connections_are_added_up_by_client_id(client_ids: int) -> None:
     assert sum(requests.values()) == 2 * CONNECTIONS
 
 
+def test_a_connection_counts_once_for_several_statements_of_a_use() -> None:
+    def turn(exchange: Exchange) -> None:
+        for group in ("orders", "payments"):
+            exchange.respond(exchange.request("JoinGroup", 9, {"groupId": group}), {})
+
+    run = Run()
+    for batch in played(turn, 2):
+        hits, report = run.step(batch)
+    assert hits == CONNECTIONS
+    assert [sum(usage.requests.values()) for usage in report.usage] == [CONNECTIONS] * 2
+    assert [sum(usage.connections.values()) for usage in report.usage] == [CONNECTIONS // 2] * 2
+
+
 def test_a_window_in_two_minutes_counts_in_both() -> None:
     def turn(exchange: Exchange) -> None:
         fetch(exchange)
