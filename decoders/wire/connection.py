@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from decoders.frame.record import Closing, Direction, Kind, Record
 from decoders.tls.key_log import KeyLog
-from decoders.wire.decryption import CloseNotify, Decryption, Passed, RecordsSnapshot, Unreadable
+from decoders.wire.decrypted import CloseNotify, Passed, RecordsSnapshot, Unreadable
+from decoders.wire.decryption import Decryption
 from decoders.wire.frame_detector import FrameDetector
 from decoders.wire.kafka_layer import Acknowledged, KafkaLayer, KafkaLayerSnapshot
 from decoders.wire.ledger import Ledger, SkipReason
@@ -486,5 +487,5 @@ class Connection:
         responses = self._streams[Direction.TO_CLIENT]
         offset, end = responses.offset_of(number), responses.next_offset
         if self._decryption is not None and not self._decryption.is_over:
-            end = self._decryption.read_until(Direction.TO_CLIENT)
+            end = self._decryption.stream(Direction.TO_CLIENT).read_until
         return Acknowledged(offset, everything=offset >= end)

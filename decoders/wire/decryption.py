@@ -12,72 +12,26 @@ plaintext was lost is not known, so the Kafka layer looks for the next frame at 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final
 
 from decoders.frame.record import Direction
 from decoders.tls.key_log import KeyLog
 from decoders.tls.outcome import Outcome, UnreadableError
-from decoders.tls.protection import TAG_SIZE
 from decoders.tls.receiver import Receiver
-from decoders.tls.records import (
-    HEADER_SIZE,
-    BrokenRecordError,
-    RecordReader,
-    TlsRecord,
-    begins_with_client_hello,
-)
+from decoders.tls.records import BrokenRecordError, TlsRecord, begins_with_client_hello
 from decoders.tls.session import Content, Session, Side
 from decoders.wire.assembly import PREFIX
+from decoders.wire.decrypted import CloseNotify, Passed, RecordsSnapshot, Unreadable
 from decoders.wire.ledger import Ledger, SkipReason
+from decoders.wire.record_stream import RecordStream
 from decoders.wire.stream import PIECE_COST, Chunk, Gap, UnsizedGap
 
 MAX_KEY_WAIT: Final = 10_000_000_000
 """Nanoseconds of capture time for which a connection waits for its secrets."""
 MAX_KEY_HELD: Final = 1024 * 1024
 """Bytes that a connection holds while it waits for its secrets, including PIECE_COST for each chunk."""
-MAX_PIECES_AHEAD: Final = 32
-"""Pieces of a record that is not complete with which it is still read ahead: they are copied for each window.
-
-A record of 16 KiB has twelve in ordinary segments.
-"""
-_SHORTEST_RECORD = HEADER_SIZE + TAG_SIZE + 1
 _SIDES: Final = {Direction.TO_BROKER: Side.CLIENT, Direction.TO_CLIENT: Side.SERVER}
-
-
-class Unreadable(NamedTuple):
-    """The connection is encrypted, and cannot be read from here on.
-
-    `beginning` has the first bytes of the client. `captured_at` and `position` are those of the packet that
-    shows it.
-    """
-
-    beginning: bytes
-    captured_at: int
-    position: int
-
-
-class CloseNotify(NamedTuple):
-    """A side says that it sends nothing more. `position` is that of the packet that carried it."""
-
-    position: int
-
-
-class RecordsSnapshot(NamedTuple):
-    """The number of the next record of each direction, how many bytes of it are held, and in how many pieces.
-
-    `explicit_nonce` is how many bytes of a fragment precede its ciphertext; `hides_type` means that the
-    record's type is encrypted.
-    """
-
-    numbers: dict[Direction, int]
-    held: dict[Direction, int]
-    pieces: dict[Direction, int]
-    explicit_nonce: int
-    hides_type: bool
-
-
-Passed = Chunk | Gap | UnsizedGap | Unreadable | CloseNotify
 
 
 class Decryption:
@@ -91,11 +45,7 @@ class Decryption:
         self._opening: list[Chunk] = []
         """The client's first chunks, until it is known whether they begin a ClientHello."""
         self._beginning = b""
-        self._readers = {direction: RecordReader() for direction in _SIDES}
-        self._sources: dict[Direction, deque[Chunk]] = {direction: deque() for direction in _SIDES}
-        """The chunks that the bytes in the readers are from."""
-        self._lost = dict.fromkeys(_SIDES, 0)
-        """Bytes that were lost since the last record."""
+        self._streams = {direction: RecordStream() for direction in _SIDES}
         self._is_read = False
         self._awaiting: Direction | None = None
         """The direction whose next record cannot be decrypted before its key is known."""
@@ -140,13 +90,13 @@ class Decryption:
     def close(self) -> None:
         """Drop the secrets, and count what is held as encrypted."""
         # What was dropped is not counted so far if it turned out that no record follows lost bytes.
-        held = sum(reader.held + reader.dropped for reader in self._readers.values())
+        held = sum(stream.uncounted for stream in self._streams.values())
         held += sum(len(event.payload) for _, event in self._held if isinstance(event, Chunk))
         held += sum(len(chunk.payload) for chunk in self._opening)
         if self._session is not None:
             self._session.close()
         self._ledger.skip(SkipReason.ENCRYPTED, held)
-        self._readers = {direction: RecordReader() for direction in _SIDES}
+        self._streams = {direction: RecordStream() for direction in _SIDES}
         self._held.clear()
         self._opening.clear()
 
@@ -159,16 +109,15 @@ class Decryption:
     def held(self) -> int:
         """Bytes of memory that incomplete records and bytes without a key take, roughly."""
         held = self._held_cost + (self._session.held if self._session else 0)
-        for direction, reader in self._readers.items():
-            held += reader.held + PIECE_COST * len(self._sources[direction])
+        for stream in self._streams.values():
+            held += stream.held_cost
         for chunk in self._opening:
             held += len(chunk.payload)
         return held
 
-    def read_until(self, direction: Direction) -> int:
-        """Return the offset up to which a stream has been read; what waits for its key is behind."""
-        reader = self._readers[direction]
-        return reader.offset + reader.held
+    def stream(self, direction: Direction) -> RecordStream:
+        """Return the records of a direction; what waits for its key is behind them."""
+        return self._streams[direction]
 
     @property
     def can_be_read_ahead(self) -> bool:
@@ -176,9 +125,7 @@ class Decryption:
         if not self._has_begun:
             return False
         waits = self.is_over or self._awaiting is not None or self._held
-        is_seeking = any(reader.is_seeking for reader in self._readers.values())
-        is_in_pieces = any(len(sources) > MAX_PIECES_AHEAD for sources in self._sources.values())
-        return not waits and not is_seeking and not is_in_pieces
+        return not waits and all(stream.can_be_read_ahead for stream in self._streams.values())
 
     @property
     def _has_begun(self) -> bool:
@@ -195,36 +142,16 @@ class Decryption:
     def snapshot(self) -> RecordsSnapshot:
         """Return the place in the records of both directions, if they can be read ahead."""
         receivers = {direction: self.receiver(direction) for direction in _SIDES}
-        held = {direction: reader.held for direction, reader in self._readers.items()}
-        pieces = {direction: len(sources) for direction, sources in self._sources.items()}
+        held = {direction: stream.held for direction, stream in self._streams.items()}
+        pieces = {direction: stream.pieces for direction, stream in self._streams.items()}
         layout = receivers[Direction.TO_BROKER]
         numbers = {direction: receiver.number for direction, receiver in receivers.items()}
         return RecordsSnapshot(numbers, held, pieces, layout.explicit_nonce, layout.hides_type)
 
     def restore(self, snapshot: RecordsSnapshot) -> None:
-        """Continue from a snapshot, once `go_on` has been called where records were read since."""
+        """Continue from a snapshot, once the streams go on where another tracker has read records since."""
         for direction, number in snapshot.numbers.items():
             self.receiver(direction).number = number
-
-    def incomplete(self, direction: Direction) -> list[Chunk]:
-        """Return the bytes of the record that is not complete so far, as they were captured."""
-        reader = self._readers[direction]
-        begin = reader.offset
-        return [
-            source.part(max(begin, source.offset), source.end)
-            for source in self._sources[direction]
-            if source.end > begin
-        ]
-
-    def go_on(self, direction: Direction, offset: int, chunks: Iterable[Chunk]) -> None:
-        """Go on at a record that begins at an offset of the stream, and of which `chunks` were captured.
-
-        Another tracker has read those before.
-        """
-        self._readers[direction] = reader = RecordReader(offset)
-        self._sources[direction] = deque(chunks)
-        for chunk in self._sources[direction]:
-            reader.push(chunk.payload)
 
     def _detect(self, direction: Direction, event: Chunk | Gap) -> Iterator[tuple[Direction, Passed]]:
         """Find out whether the client begins with a ClientHello."""
@@ -269,8 +196,7 @@ class Decryption:
         if isinstance(event, Gap):
             yield from self._guarded(self._lose(direction, event))
         else:
-            self._sources[direction].append(event)
-            self._readers[direction].push(event.payload)
+            self._streams[direction].push(event)
             yield from self._guarded(self._drain(direction))
 
     def _guarded(self, passed: Iterator[tuple[Direction, Passed]]) -> Iterator[tuple[Direction, Passed]]:
@@ -291,34 +217,29 @@ class Decryption:
         yield direction, Unreadable(self._beginning, captured_at, position)
 
     def _lose(self, direction: Direction, gap: Gap) -> Iterator[tuple[Direction, Passed]]:
-        session, reader = self._session, self._readers[direction]
-        assert session is not None
-        if not session.has_hellos:
+        assert self._session is not None
+        if not self._session.has_hellos:
             raise UnreadableError(Outcome.NO_HANDSHAKE)
-        self._lost[direction] += gap.size
-        reader.lose(gap.size)
-        self._sources[direction].clear()
+        self._streams[direction].lose(gap.size)
         self._count_dropped(direction)
         yield direction, UnsizedGap(gap.captured_at, gap.position)
 
     def _drain(self, direction: Direction) -> Iterator[tuple[Direction, Passed]]:
         """Decrypt the records that are complete."""
-        session, reader, side = self._session, self._readers[direction], _SIDES[direction]
+        session, stream, side = self._session, self._streams[direction], _SIDES[direction]
         assert session is not None
-        while (record := reader.next()) is not None:
-            if session.awaits_key(side, record) or (reader.is_seeking and not session.has_keys()):
+        while (record := stream.next()) is not None:
+            if session.awaits_key(side, record) or (stream.is_seeking and not session.has_keys()):
                 self._awaiting, self._waits_since = direction, self._latest[1]
                 break
-            if reader.is_seeking:
-                lost = self._lost[direction] + reader.dropped
-                content = session.resume(side, record, lost // _SHORTEST_RECORD + 1)
+            if stream.is_seeking:
+                content = session.resume(side, record, stream.max_lost_records)
                 if content is None:
-                    reader.reject()
+                    stream.reject()
                     continue
-                self._lost[direction] = 0
             else:
                 content = session.read(side, record)
-            reader.accept(record)
+            stream.accept(record)
             yield from self._pass_content(direction, record, content)
         self._count_dropped(direction)
 
@@ -331,47 +252,15 @@ class Decryption:
             self._ledger.count_tls(Outcome.READ)
         overhead = record.end - record.offset - len(content.data)
         self._ledger.skip(SkipReason.TLS if content.is_read else SkipReason.ENCRYPTED, overhead)
-        sources = self._sources[direction]
+        stream = self._streams[direction]
         if not content.is_read:
-            yield direction, UnsizedGap(sources[0].captured_at, sources[0].position)
+            yield direction, UnsizedGap(stream.first_source.captured_at, stream.first_source.position)
         elif content.data:
-            for piece in _pieces(sources, record, content):
+            for piece in stream.plaintext(record, content):
                 yield direction, piece
         elif content.closes:
-            yield direction, CloseNotify(sources[0].position)
-        self._forget_sources(direction, record.end)
-
-    def _forget_sources(self, direction: Direction, offset: int) -> None:
-        """Drop the chunks of which no byte is behind an offset."""
-        sources = self._sources[direction]
-        while sources and sources[0].end <= offset:
-            sources.popleft()
+            yield direction, CloseNotify(stream.first_source.position)
+        stream.forget(record.end)
 
     def _count_dropped(self, direction: Direction) -> None:
-        reader = self._readers[direction]
-        self._lost[direction] += reader.dropped
-        self._ledger.skip(SkipReason.ENCRYPTED, reader.dropped)
-        reader.dropped = 0
-        self._forget_sources(direction, reader.offset)
-
-
-def _pieces(sources: deque[Chunk], record: TlsRecord, content: Content) -> Iterator[Chunk]:
-    """Yield the plaintext of a record in pieces, one for each segment that carried a part of it.
-
-    A cipher with a counter or a stream of keys encrypts each byte in its place.
-    """
-    begin, data = record.offset + HEADER_SIZE + content.begin, content.data
-    done = 0
-    for source in sources:
-        end = min(source.end - begin, len(data))
-        if end > done:
-            yield source._replace(
-                offset=begin + done,
-                payload=data[done:end],
-                starts_segment=not done,
-                missing=0,
-                record_end=record.end,
-            )
-            done = end
-        if done == len(data):
-            return
+        self._ledger.skip(SkipReason.ENCRYPTED, self._streams[direction].take_dropped())

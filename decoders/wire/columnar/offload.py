@@ -15,7 +15,7 @@ from decoders.wire.assembly import AssemblySnapshot
 from decoders.wire.columnar.flows import BYTE_COUNTS, FLOW, NO_SYN, NOBODY, STREAM, UNSET, Flows
 from decoders.wire.columnar.in_flight import ring_size, slots_of_ring
 from decoders.wire.connection import Connection, ConnectionSnapshot
-from decoders.wire.decryption import RecordsSnapshot
+from decoders.wire.decrypted import RecordsSnapshot
 from decoders.wire.kafka_layer import ApiVersionsResponse, KafkaLayerSnapshot
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.pairing import RequestInFlight, RequestsInFlight, RequestsInFlightSnapshot, Turn

@@ -114,7 +114,7 @@ class TlsAhead:
             if number != NO_STREAM:
                 self._give_back(number, decryption)
             elif not row["held"]:
-                decryption.go_on(direction, int(row["next"]), ())
+                decryption.stream(direction).go_on(int(row["next"]), ())
 
     def _offload(self, builder: FrameBatchBuilder) -> None:
         more = len(self._table.flows.states) - len(self._decrypts)
@@ -185,7 +185,7 @@ class TlsAhead:
     def _held(self, number: int) -> list[Chunk]:
         """Return what is held of the record with which a stream of the window begins."""
         stream = self.window.streams[number]
-        return self._followed[int(stream["flow"])].incomplete(_DIRECTIONS[stream["direction"]])
+        return self._followed[int(stream["flow"])].stream(_DIRECTIONS[stream["direction"]]).incomplete()
 
     def _put_held(self, number: int, chunks: list[Chunk]) -> None:
         stream = self.window.streams[number]
@@ -204,7 +204,7 @@ class TlsAhead:
         end, base = int(row["next"]), int(stream["base"])
         begin = end - int(row["held"])
         chunks = self._chunks(stream, begin - base, end - base) if begin < end else []
-        decryption.go_on(_DIRECTIONS[stream["direction"]], begin, chunks)
+        decryption.stream(_DIRECTIONS[stream["direction"]]).go_on(begin, chunks)
 
     def _chunks(self, stream: np.void, begin: int, end: int) -> list[Chunk]:
         """Return the bytes between two places of a stream's region, as they were captured."""

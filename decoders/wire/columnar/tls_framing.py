@@ -9,7 +9,7 @@ from decoders.tls.records import ContentType
 from decoders.wire.columnar.fast_path import DONE, SLOW_PATH, FastPathState
 from decoders.wire.columnar.framing import cut_frames
 from decoders.wire.columnar.tls_window import NO_STREAM
-from decoders.wire.decryption import MAX_PIECES_AHEAD
+from decoders.wire.record_stream import MAX_PIECES_AHEAD
 
 _APPLICATION_DATA = int(ContentType.APPLICATION_DATA)
 

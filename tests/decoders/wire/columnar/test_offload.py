@@ -18,6 +18,7 @@ from decoders.wire.decryption import Decryption
 from decoders.wire.framing import Framer, FramerState
 from decoders.wire.kafka_layer import KafkaLayer
 from decoders.wire.pairing import RequestsInFlight
+from decoders.wire.record_stream import RecordStream
 from decoders.wire.stream import Chunk, Stream
 from decoders.wire.tracker import Tracker
 from tests.decoders.tls.writer import SUITES, TlsWriter
@@ -65,10 +66,10 @@ PERMANENT = {
         "_session",
         "_beginning",
         "_is_read",
-        "_lost",
         "_latest",
         "_waits_since",
     },
+    RecordStream: {"_lost"},
     RecordReader: {"_next_begin"},
     Receiver: {"_suite", "_secret", "_protection", "_messages", "_skipped", "_attempts", "has_begun"},
 }
@@ -81,6 +82,7 @@ EMPTY = {
     RequestsInFlight: set[str](),
     Assembly: set[str](),
     Decryption: {"is_over", "_opening", "_awaiting", "_held", "_held_cost"},
+    RecordStream: set[str](),
     RecordReader: {"is_seeking", "dropped"},
     Receiver: set[str](),
 }
@@ -92,7 +94,8 @@ COPIED = {
     Stream: {"_next", "_next_sequence", "_end"},
     RequestsInFlight: {"_queue", "_ids", "_in_order", "_latest", "_last_before_loss", "_ids_repeat", "_turn"},
     Assembly: {"size", "_first", "_bytes", "_passed"},
-    Decryption: {"_readers", "_sources"},
+    Decryption: {"_streams"},
+    RecordStream: {"_reader", "_sources"},
     RecordReader: {"offset", "_buffer"},
     Receiver: {"number"},
 }
@@ -124,8 +127,9 @@ def parts(connection: Connection) -> list[Any]:
     assemblies = [framer._assembly for framer in framers if framer._assembly]
     of_tls: list[Any] = []
     if decryption is not None:
-        receivers = [decryption.receiver(direction) for direction in decryption._readers]
-        of_tls = [decryption, *decryption._readers.values(), *receivers]
+        receivers = [decryption.receiver(direction) for direction in decryption._streams]
+        streams = decryption._streams.values()
+        of_tls = [decryption, *streams, *(stream._reader for stream in streams), *receivers]
     return [
         connection,
         kafka,

@@ -1,0 +1,155 @@
+"""One direction of a TLS connection: chunks in, records out, and which segments carried each record.
+
+The ciphers are stream ciphers: each byte of plaintext has the place of the byte that it was encrypted to. So
+plaintext comes out in pieces, one for each segment that carried a part of its record.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from decoders.tls.protection import TAG_SIZE
+from decoders.tls.records import HEADER_SIZE, RecordReader, TlsRecord
+from decoders.tls.session import Content
+from decoders.wire.stream import PIECE_COST, Chunk
+
+MAX_PIECES_AHEAD: Final = 32
+"""Pieces of a record that is not complete with which it is still read ahead: they are copied for each window.
+
+A record of 16 KiB has twelve in ordinary segments.
+"""
+_SHORTEST_RECORD = HEADER_SIZE + TAG_SIZE + 1
+
+
+class RecordStream:
+    """Cuts a direction into records. After `lose` it is seeking, as a `RecordReader` is."""
+
+    def __init__(self) -> None:
+        self._reader = RecordReader()
+        self._sources: deque[Chunk] = deque()
+        """The chunks that the bytes in the reader are from."""
+        self._lost = 0
+        """Bytes that were lost since the last record."""
+
+    @property
+    def is_seeking(self) -> bool:
+        """Whether `next` returns candidates, because bytes were lost."""
+        return self._reader.is_seeking
+
+    @property
+    def max_lost_records(self) -> int:
+        """How many records may have been lost before the next candidate."""
+        return (self._lost + self._reader.dropped) // _SHORTEST_RECORD + 1
+
+    @property
+    def held(self) -> int:
+        """Bytes that were captured of a record that is not complete."""
+        return self._reader.held
+
+    @property
+    def pieces(self) -> int:
+        """In how many pieces they are held."""
+        return len(self._sources)
+
+    @property
+    def held_cost(self) -> int:
+        """Bytes of memory that they take, including PIECE_COST for each piece."""
+        return self._reader.held + PIECE_COST * len(self._sources)
+
+    @property
+    def uncounted(self) -> int:
+        """Bytes that are in no record, and that `take_dropped` has not returned."""
+        return self._reader.held + self._reader.dropped
+
+    @property
+    def read_until(self) -> int:
+        """The offset behind the bytes that were pushed."""
+        return self._reader.offset + self._reader.held
+
+    @property
+    def can_be_read_ahead(self) -> bool:
+        """Whether the next record is known to begin behind the latest one, and is not in too many pieces."""
+        return not self._reader.is_seeking and len(self._sources) <= MAX_PIECES_AHEAD
+
+    def push(self, chunk: Chunk) -> None:
+        """Add the next bytes."""
+        self._sources.append(chunk)
+        self._reader.push(chunk.payload)
+
+    def lose(self, size: int) -> None:
+        """Process bytes that were not captured."""
+        self._lost += size
+        self._reader.lose(size)
+        self._sources.clear()
+
+    def next(self) -> TlsRecord | None:
+        """Return the next record or candidate, None if it is not complete. Raises BrokenRecordError."""
+        return self._reader.next()
+
+    def accept(self, record: TlsRecord) -> None:
+        """Go on behind a record that `next` has returned. `forget` must follow once its pieces are taken."""
+        if self._reader.is_seeking:
+            self._lost = 0
+        self._reader.accept(record)
+
+    def reject(self) -> None:
+        """Look for another candidate than the one that `next` has returned."""
+        self._reader.reject()
+
+    @property
+    def first_source(self) -> Chunk:
+        """The chunk with the first byte of the record that was accepted."""
+        return self._sources[0]
+
+    def plaintext(self, record: TlsRecord, content: Content) -> Iterator[Chunk]:
+        """Yield the plaintext of the record that was accepted."""
+        begin, data = record.offset + HEADER_SIZE + content.begin, content.data
+        done = 0
+        for source in self._sources:
+            end = min(source.end - begin, len(data))
+            if end > done:
+                yield source._replace(
+                    offset=begin + done,
+                    payload=data[done:end],
+                    starts_segment=not done,
+                    missing=0,
+                    record_end=record.end,
+                )
+                done = end
+            if done == len(data):
+                return
+
+    def forget(self, offset: int) -> None:
+        """Drop the chunks of which no byte is behind an offset."""
+        sources = self._sources
+        while sources and sources[0].end <= offset:
+            sources.popleft()
+
+    def take_dropped(self) -> int:
+        """Return how many bytes are in no record, and were not counted so far."""
+        reader = self._reader
+        dropped, reader.dropped = reader.dropped, 0
+        self._lost += dropped
+        self.forget(reader.offset)
+        return dropped
+
+    def incomplete(self) -> list[Chunk]:
+        """Return the bytes of the record that is not complete so far, as they were captured."""
+        begin = self._reader.offset
+        return [
+            source.part(max(begin, source.offset), source.end)
+            for source in self._sources
+            if source.end > begin
+        ]
+
+    def go_on(self, offset: int, chunks: Iterable[Chunk]) -> None:
+        """Go on at a record that begins at an offset, and of which `chunks` were captured.
+
+        Another tracker has read those before.
+        """
+        self._reader = RecordReader(offset)
+        self._sources = deque(chunks)
+        for chunk in self._sources:
+            self._reader.push(chunk.payload)
