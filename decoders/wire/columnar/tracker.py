@@ -9,12 +9,10 @@ a call to Python (the fast path). Both number records in the order of the packet
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from itertools import dropwhile
 
 import numpy as np
 
 from decoders.codec.columnar.acknowledgement import produce_layouts
-from decoders.frame.record import Record
 from decoders.retention import KEPT_FOR
 from decoders.schema.registry import Schemas
 from decoders.tls.key_log import KeyLog
@@ -32,15 +30,16 @@ from decoders.wire.columnar.fast_path import (
     TOTALS,
     FastPathState,
 )
-from decoders.wire.columnar.flow_table import NO_FLOW, FlowTable
+from decoders.wire.columnar.flow_table import FlowTable
 from decoders.wire.columnar.flows import FLOW, STREAM
 from decoders.wire.columnar.frames import FrameBatch, FrameBatchBuilder
 from decoders.wire.columnar.kernel import run_fast_path
 from decoders.wire.columnar.lazy_connections import LazyConnections
+from decoders.wire.columnar.ledger_counts import move_counts
 from decoders.wire.columnar.offload import opened
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.columnar.scalar_segment import scalar_segment
 from decoders.wire.columnar.segments import read_segments
+from decoders.wire.columnar.slow_path import LATEST_TIME, SlowPath
 from decoders.wire.columnar.socket_pairs import NO_PAIR, NO_SEGMENT, SocketPairs
 from decoders.wire.columnar.tls_ahead import TlsAhead
 from decoders.wire.connection import Connection
@@ -49,10 +48,9 @@ from decoders.wire.kafka_layer import SETTLING_TIME
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.pairing import IN_FLIGHT_COST, MAX_AGE, MAX_IN_FLIGHT
 from decoders.wire.recorder import ShownClient, as_it_is
-from decoders.wire.segment import Segment, Skipped, TcpFlag, read_segment
+from decoders.wire.segment import Skipped, TcpFlag, read_segment
 from decoders.wire.tracker import MAX_CONNECTIONS, MAX_HELD, OnEnd, Tracker
 
-_LATEST_TIME = np.iinfo(np.int64).max
 MAX_PAIRS = 1 << 20
 """Socket pairs are numbered anew when there are more: most of their connections are closed by then."""
 _FLOWS_MADE_READY = 1024
@@ -83,13 +81,9 @@ class ColumnarTracker:
     ) -> None:
         """Watch `ports`, or every port if there are none. The other arguments are those of `Tracker`."""
         self._totals = np.zeros(1, TOTALS)
-        self._totals["packets"], self._totals["next_sequence"], self._totals["earliest"] = 1, 1, _LATEST_TIME
-        self._totals["waits_until"] = _LATEST_TIME
-        names = ("packets", "next_sequence", "earliest", "held", "waits_until")
-        # To look a field up takes longer than to read it, and each packet out of the ordinary needs them all.
-        self._first_packet, self._next_sequence, self._earliest, self._held, self._waits_until = (
-            self._totals[name] for name in names
-        )
+        self._totals["packets"], self._totals["next_sequence"] = 1, 1
+        self._totals["earliest"], self._totals["waits_until"] = LATEST_TIME, LATEST_TIME
+        self._next_sequence = self._totals["next_sequence"]
         self._tracker = Tracker(
             schemas,
             ports=ports,
@@ -110,7 +104,6 @@ class ColumnarTracker:
         self._port_bytes = np.zeros(1 + len(self._tracker.port_ledgers), PORT_BYTES)
         self._drafts = tuple(np.zeros(1, kind) for kind in (PACKET, FLOW, STREAM, TOTALS))
         self._max_connections = max_connections
-        self._max_held = max_held
         limits = (KEPT_FOR, SETTLING_TIME, MAX_AGE, max_frame, max_held, MAX_IN_FLIGHT, IN_FLIGHT_COST)
         self._limits = np.array([limits], LIMITS)
         self._watched = np.full(1 << 16, not ports)
@@ -127,6 +120,16 @@ class ColumnarTracker:
         self._opened_flow, self._opened_stream = opened()
         self._changes = np.zeros(0, CHANGE)
         self._tls = TlsAhead(self._flow_table)
+        self._slow_path = SlowPath(
+            self._tracker,
+            self._flow_table,
+            self._lazy,
+            self._tls,
+            self._totals,
+            opens=self._opens,
+            max_connections=max_connections,
+            max_held=max_held,
+        )
         self._packets = PacketBatch.of([])
         self._segments = read_segments(self._packets)
         self._pairs = np.empty(0, np.int64)
@@ -151,7 +154,7 @@ class ColumnarTracker:
     def feed(self, packets: PacketBatch) -> FrameBatch:
         """Process the next packets, and return the frames and events that they complete."""
         self._begin_batch(packets)
-        self._try_keys()
+        self._slow_path.try_keys()
         begin, end = 0, self._open_window(0)
         self._run(begin, end)
         while end < packets.size:
@@ -184,15 +187,13 @@ class ColumnarTracker:
                 self._flow_table.flows.grow_ring(int(self._drafts[0]["flow"][0]))
             elif status == OUT_OF_FLOWS:
                 self._flow_table.flows.make_ready(_FLOWS_MADE_READY)
-            elif self._run_slow_path(row):
-                row = self._stay_on_slow_path(row + 1, end)
+            elif self._slow_path.run(row):
+                row = self._slow_path.stay(row + 1, end)
 
     def finish(self) -> FrameBatch:
         """Return what is still held at the end of the source. Open connections get no CLOSED record."""
         self._begin_batch(PacketBatch.of([]))
-        self._restore_order()
-        self._restore_all()
-        self._add_records(self._tracker.finish())
+        self._slow_path.finish()
         return self._end_batch()
 
     def _take_sequence(self) -> int:
@@ -211,6 +212,7 @@ class ColumnarTracker:
         self._count_skipped_packets()
         previous, self._builder = self._builder, FrameBatchBuilder.for_packets(packets)
         self._flow_table.begin_batch(self._socket_pairs.count, previous, self._builder)
+        self._slow_path.begin_batch(packets, self._segments, self._pairs, self._socket_pairs, self._builder)
         if len(self._changes) < packets.size:
             self._changes = np.zeros(2 * packets.size, CHANGE)
         if self._opens:
@@ -235,19 +237,7 @@ class ColumnarTracker:
     def _update_ledger(self) -> None:
         """Add what the fast path counted to the ledgers, and reset it."""
         ledger = self._tracker.ledger
-        for each, counted in zip(
-            (ledger, *self._tracker.port_ledgers.values()), self._port_bytes, strict=True
-        ):
-            each.capture(int(counted["captured"]))
-            each.frame(int(counted["framed"]))
-            each.lose(int(counted["lost"]))
-            each.skip(SkipReason.AFTER_HOLE, int(counted["after_hole"]))
-            each.skip(SkipReason.DUPLICATE, int(counted["duplicate"]))
-            each.skip(SkipReason.OPAQUE, int(counted["opaque"]))
-            each.skip(SkipReason.EXCLUDED, int(counted["excluded"]))
-            each.skip(SkipReason.ENCRYPTED, int(counted["encrypted"]))
-            each.skip(SkipReason.TLS, int(counted["tls"]))
-        self._port_bytes[:] = np.zeros((), PORT_BYTES)
+        move_counts(self._port_bytes, (ledger, *self._tracker.port_ledgers.values()))
         ledger.packets["tcp"] += self._take_total("tcp")
         other_port = self._take_total("other_port")
         ledger.capture(other_port)
@@ -300,144 +290,8 @@ class ColumnarTracker:
             changes = self._lazy.note(self._changes[:count], self._packets, self._segments)
             self._builder.changes.append(changes)
 
-    def _run_slow_path(self, row: int) -> bool:
-        """Process a packet with the scalar tracker. Returns False if it belongs to a flow not linked so far.
-
-        Such a flow may be offloaded, so the fast path tries the packet again.
-        """
-        pair = self._pairs.item(row)
-        segment = self._segment(row, pair)
-        if self._opens:
-            at = pair if pair >= 0 else self._socket_pairs.find(segment.source, segment.destination)
-            if at >= 0:
-                self._lazy.adopt(at)
-        connection = self._flow_table.linked(pair) or self._tracker.find(segment)
-        if connection is not None:
-            if pair >= 0 and self._flow_table.link(pair, self._flow_table.flow_of(connection)):
-                return False
-            self._restore(connection)
-        self._prepare_closings(segment, is_new=connection is None)
-        self._process_segment(segment, connection)
-        if connection is None or connection.is_closed:
-            connection = self._tracker.find(segment)
-        if connection is not None:
-            flow = self._flow_table.mark_seen(connection, self._first_packet.item() + row)
-            if pair >= 0:
-                self._flow_table.link(pair, flow)
-                lower_is_client = self._segments.forward.item(row) == (segment.source == connection.client)
-                if connection.decryption is None:
-                    self._flow_table.offload(connection, lower_is_client, self._builder)
-                elif connection.can_be_offloaded:
-                    self._tls.note(flow, connection, lower_is_client=lower_is_client)
-            else:
-                self._flow_table.note_unnumbered(flow)
-        return True
-
-    def _segment(self, row: int, pair: int) -> Segment:
-        if pair >= 0:
-            return scalar_segment(self._packets, self._segments, row)
-        segment = read_segment(self._packets.packet(row))
-        assert isinstance(segment, Segment)
-        return segment
-
-    def _restore(self, connection: Connection) -> None:
-        """Copy the state of a connection back from its flow, if it is offloaded."""
-        flow = self._flow_table.flow_of(connection)
-        if self._flow_table.flows.states[flow]["offloaded"]:
-            self._tls.restore(flow)
-            self._flow_table.restore(connection, self._builder.data)
-
-    def _restore_order(self) -> None:
-        self._lazy.adopt_all()
-        self._flow_table.restore_order()
+    def _restore_all(self) -> None:
+        self._slow_path.restore_all()
 
     def _remember_ended(self) -> None:
         self._lazy.remember_all()
-
-    def _restore_all(self) -> None:
-        for connection in self._tracker.connections:
-            # The one that a segment opens has no flow before the segment is processed.
-            if self._flow_table.has_flow(connection):
-                self._restore(connection)
-
-    def _try_keys(self) -> None:
-        """Go on with connections whose secrets have become known since the latest batch."""
-        self._tracker.held = int(self._held[0])
-        self._add_records(self._tracker.try_keys())
-        self._note_held()
-
-    def _process_segment(self, segment: Segment, known: Connection | None) -> None:
-        self._tracker.held = self._held.item()
-        self._add_records(self._tracker.process(segment, known))
-        self._note_held()
-
-    def _note_held(self) -> None:
-        """Note for the fast path what connections hold, and until when they wait."""
-        self._held[0] = self._tracker.held
-        until = self._tracker.waits_until
-        self._waits_until[0] = _LATEST_TIME if until is None else until
-
-    def _stay_on_slow_path(self, row: int, end: int) -> int:
-        """Process packets up to a row while their connections are not offloaded, and return the next row.
-
-        The fast path would refuse each of them. To enter it takes longer than to process one of TLS.
-        """
-        while row < end and self._is_refused(row) and self._run_slow_path(row):
-            row += 1
-        return row
-
-    def _is_refused(self, row: int) -> bool:
-        """Whether the fast path would refuse a packet, because its connection is new or not offloaded."""
-        pair = self._pairs.item(row)
-        if pair < 0:
-            return False
-        flow = self._flow_table.flow_of_pair.item(pair)
-        if flow == NO_FLOW:
-            return not self._opens
-        return flow >= 0 and not self._flow_table.flows.states[flow]["offloaded"]
-
-    def _prepare_closings(self, segment: Segment, *, is_new: bool) -> None:
-        """Restore the connections that the scalar tracker may close before it processes a segment.
-
-        If all may come to hold too much, only their order is restored: who keeps them near the limit must not
-        make every packet restore all of them. They are restored when connections are in fact evicted.
-        """
-        earliest = self._earliest.item()
-        is_late = segment.captured_at - earliest > KEPT_FOR
-        is_full = is_new and self._flow_table.open >= self._max_connections
-        is_heavy = self._may_exceed(segment)
-        if is_late or is_full or is_heavy:
-            self._restore_order()
-        if is_late or is_full:
-            for connection in self._tracker.connections:
-                self._restore(connection)
-                if not _is_idle(connection, segment):
-                    break
-        if is_late:
-            staying = dropwhile(lambda connection: _is_idle(connection, segment), self._tracker.connections)
-            earliest = min((connection.last_seen_at for connection in staying), default=_LATEST_TIME)
-        self._earliest[0] = min(earliest, segment.captured_at)
-
-    def _may_exceed(self, segment: Segment) -> bool:
-        """Whether the connections may hold more than they are allowed to after a segment."""
-        held, size = int(self._held.item()), len(segment.payload)
-        # What is buffered is a part of what is held.
-        if held + _max_added(size + held) <= self._max_held:
-            return False
-        # Connections that give up or receive what they waited for process what they have buffered, too.
-        processed = {*self._tracker.overdue(segment.captured_at), self._tracker.find(segment)}
-        buffered = sum(connection.unprocessed for connection in processed if connection is not None)
-        return held + _max_added(size + buffered) > self._max_held
-
-    def _add_records(self, records: list[Record]) -> None:
-        for record in records:
-            self._builder.add(record, self._flow_table.flow_of_record(record))
-
-
-def _is_idle(connection: Connection, segment: Segment) -> bool:
-    return segment.captured_at - connection.last_seen_at > KEPT_FOR
-
-
-def _max_added(size: int) -> int:
-    """Return a bound of the bytes that a payload adds to those held, even if it holds many requests."""
-    return IN_FLIGHT_COST * (1 + size)

@@ -16,6 +16,7 @@ from decoders.tls.records import ContentType
 from decoders.tls.session import Side
 from decoders.wire.columnar import tls_ahead
 from decoders.wire.columnar.packets import PacketBatch
+from decoders.wire.columnar.slow_path import SlowPath
 from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.ledger import SkipReason
 from decoders.wire.packet import Packet
@@ -147,13 +148,13 @@ def test_most_packets_of_tls_take_the_fast_path(monkeypatch: pytest.MonkeyPatch)
 
 def count_slow_packets(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     taken: list[int] = []
-    process = ColumnarTracker._process_segment
+    process = SlowPath._process
 
-    def counted(tracker: ColumnarTracker, segment: Any, known: Any) -> None:
+    def counted(slow_path: SlowPath, segment: Any, known: Any) -> None:
         taken.append(1)
-        process(tracker, segment, known)
+        process(slow_path, segment, known)
 
-    monkeypatch.setattr(ColumnarTracker, "_process_segment", counted)
+    monkeypatch.setattr(SlowPath, "_process", counted)
     return taken
 
 
