@@ -21,8 +21,8 @@ The contract:
 - A hit gives what the judge gives: findings (none), checks, counts, claims, what is archived, and the stored
   state, byte for byte. `tests/streaming/judging/test_opening_cache.py` holds both equal on random openings,
   on all cases and mutations, and on captures.
-- What is archived depends on windows. If there is an archive, an opening must end where a window does, and
-  openings share a template only if their windows end after the same frames.
+- What is archived depends on windows. If there is an archive, a window is cut where an opening ends, whoever
+  judges the opening, and openings share a template only if their windows end after the same frames.
 - Learning costs as much as some fifteen openings, so a form is learned when it comes the LEARNED_AT-th time.
 - The cache belongs to one worker and one query, and may be cleared at any time; it is when it is full.
 """
@@ -149,8 +149,7 @@ class OpeningCache:
         """Judge an opening by its template, and return the windows that are not part of it."""
         begun, left = split(windows, len(opening.said))
         if openings.counted is not None:
-            if len(begun) + len(left) > len(windows):
-                return windows
+            windows = [*begun, *left]
             opening = opening._replace(ends=tuple(itertools.accumulate(len(each.numbers) for each in begun)))
         template = self._template(opening)
         if template is None:

@@ -260,6 +260,21 @@ def test_an_opening_of_a_known_form_is_not_judged_again() -> None:
 
 
 @pytest.mark.parametrize("archives", [False, True])
+def test_an_opening_that_goes_on_with_repetitions_is_not_judged_again(archives: bool) -> None:
+    """The window of most openings in a batch holds what the connection says next."""
+
+    def working(client_id: str, member_id: str) -> Exchange:
+        exchange = joining(client_id, member_id)
+        for _ in range(3):
+            exchange.respond(exchange.request("Fetch", 12, client_id=client_id), {})
+        return exchange
+
+    pair = compared(working("app", UUIDS[0]), archives=archives)
+    pair.compare([on(b"z", windows(working("other", UUIDS[1])), client="10.0.0.9:50000", run=7)])
+    assert pair.openings.hits == 2
+
+
+@pytest.mark.parametrize("archives", [False, True])
 @pytest.mark.parametrize("is_closed", [False, True])
 def test_an_opening_that_a_batch_cuts_anywhere_is_not_judged_again(is_closed: bool, archives: bool) -> None:
     def opened(client_id: str, member_id: str) -> Exchange:
