@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import numba
+from numba.core.caching import UserProvidedCacheLocator
 
 _OPTIONS: Final = {"_nrt": False}
 """Without numba's runtime: arrays belong to the caller, and counting references to them would make the
@@ -27,8 +28,10 @@ def compiled(signature: Any) -> Callable[[_Function], _Function]:
 
     Machine code is cached in `kipwatch/numba/` of the user's cache directory, or of NUMBA_CACHE_DIR, in a
     folder named by a digest of all sources that the function may depend on: those that its file imports from
-    its package and this one, and what those import. numba itself compares only the file of the function. If
-    that folder cannot be written to, each process compiles anew, which takes seconds.
+    its package and this one, and what those import. numba itself compares only the file of the function, and
+    names a folder by that file's path. Executors of a cluster unpack our packages to a new path at each
+    start, so they would compile anew each time. If the folder cannot be written to, each process compiles
+    anew, which takes seconds.
     """
 
     def compile_function(function: _Function) -> _Function:
@@ -84,12 +87,26 @@ def _cache_directory(file: Path) -> Path | None:
     return directory if os.access(directory, os.W_OK) else None
 
 
+class CacheLocator(UserProvidedCacheLocator):  # type: ignore[misc]
+    """Finds the cache of a function in numba's cache directory itself, wherever the function's file is."""
+
+    def __init__(self, function: Any, file: str) -> None:
+        super().__init__(function, file)
+        self._directory = str(numba.config.CACHE_DIR)
+
+    def get_cache_path(self) -> str:
+        """Return the directory."""
+        return self._directory
+
+
 @contextmanager
 def _caching_in(directory: Path | None) -> Iterator[None]:
-    """Set numba's cache directory, which it reads when a function is defined."""
-    named = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = "" if directory is None else str(directory)
+    """Set numba's cache directory and locator, which it reads when a function is defined."""
+    config = numba.config
+    before = config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES
+    config.CACHE_DIR = "" if directory is None else str(directory)
+    config.CACHE_LOCATOR_CLASSES = "" if directory is None else f"{__name__}.{CacheLocator.__name__}"
     try:
         yield
     finally:
-        numba.config.CACHE_DIR = named
+        config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,12 +20,12 @@ CALL = (
 )
 
 
-def hits(cache: Path, program: str = CALL) -> str:
-    """The output of a process with this cache: 1 if it found the function compiled."""
+def hits(cache: Path, program: str = CALL, folder: Path = PACKAGE.parent) -> str:
+    """The output of a process in a folder, with this cache: 1 if it found the function compiled."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
     ran = subprocess.run(
         [sys.executable, "-c", program],
-        cwd=PACKAGE.parent,
+        cwd=folder,
         env=environment,
         capture_output=True,
         text=True,
@@ -38,6 +39,17 @@ def hits(cache: Path, program: str = CALL) -> str:
 @pytest.mark.slow
 def test_the_second_process_compiles_nothing(tmp_path: Path) -> None:
     assert [hits(tmp_path) for _ in range(2)] == ["", "1"]
+
+
+@pytest.mark.slow
+def test_a_copy_in_another_folder_compiles_nothing(tmp_path: Path) -> None:
+    """Executors of a cluster unpack the packages to a new folder at each start."""
+    folders = tmp_path / "first", tmp_path / "second"
+    for folder in folders:
+        shutil.copytree(PACKAGE, folder / "decoders", ignore=shutil.ignore_patterns("__pycache__"))
+    where = "import decoders; print(decoders.__path__[0], end=' ');"
+    found = [hits(tmp_path / "cache", where + CALL, folder) for folder in folders]
+    assert found == [str(folders[0] / "decoders"), f"{folders[1] / 'decoders'} 1"]
 
 
 @pytest.mark.slow
