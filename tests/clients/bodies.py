@@ -5,6 +5,7 @@ The log has the request and the response as Kafka's own classes print them, with
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -22,8 +23,8 @@ _RECORDS = ("records", "recordsSizeInBytes")
 """The broker logs the records of ShareFetch as "", and those of other APIs by their size."""
 _RENAMED = {"acceptableRecoveryLagLegacy": "acceptableRecoveryLag"}
 """Kafka 4.4 gave the field of version 0 another name."""
-Exchange = tuple[str, int]
-"""The client's address and the correlation ID."""
+Exchange = tuple[str, int, int, int]
+"""The client's address, API key, version and correlation ID."""
 
 
 class ComparedBodies(NamedTuple):
@@ -36,15 +37,11 @@ class ComparedBodies(NamedTuple):
 
 def compare_bodies(records: Sequence[Record], lines: Iterable[LoggedRequest]) -> ComparedBodies:
     """Compare what was captured with the log. What only one of them has is not counted here."""
-    responses = {record.paired_sequence: record for record in records if record.kind is Kind.RESPONSE}
-    captured: dict[Exchange, tuple[Record, Record | None]] = {}
-    for record in records:
-        if record.kind is Kind.REQUEST:
-            correlation_id = read_request(default_schemas(), record.frame, cut=record.is_cut).correlation_id
-            captured[record.client, correlation_id or 0] = (record, responses.get(record.sequence))
+    captured = _exchanges(records)
     equal, other = [0, 0], list[str]()
     for line in lines:
-        pair = captured.get((line.client, line.correlation_id), (None, None))
+        exchange = (line.client, line.api_key, line.api_version, line.correlation_id)
+        pair = captured[exchange].popleft() if captured[exchange] else (None, None)
         for place, logged in enumerate((line.request, line.response)):
             found = pair[place]
             if found is None or logged is None or _is_not_read(line, logged):
@@ -55,6 +52,18 @@ def compare_bodies(records: Sequence[Record], lines: Iterable[LoggedRequest]) ->
             if not is_equal:
                 other.append(f"API {line.api_key} v{line.api_version}: we read {ours}, the broker {logged}")
     return ComparedBodies(equal[0], equal[1], other)
+
+
+def _exchanges(records: Sequence[Record]) -> dict[Exchange, deque[tuple[Record, Record | None]]]:
+    """Requests with their responses, in their order: a later connection may reuse an earlier port."""
+    responses = {record.paired_sequence: record for record in records if record.kind is Kind.RESPONSE}
+    captured: dict[Exchange, deque[tuple[Record, Record | None]]] = defaultdict(deque)
+    for record in records:
+        if record.kind is Kind.REQUEST:
+            request = read_request(default_schemas(), record.frame, cut=record.is_cut)
+            exchange = (record.client, request.api_key, request.api_version, request.correlation_id or 0)
+            captured[exchange].append((record, responses.get(record.sequence)))
+    return captured
 
 
 def _is_not_read(line: LoggedRequest, logged: dict[str, Any]) -> bool:
