@@ -101,6 +101,14 @@ EXIT_REASONS: Final = (
         transient=True,
     ),
     ExitReason(
+        "worker-not-started",
+        # Spark gives a new Python process a fixed 10 s.
+        re.compile(r"Python worker failed to connect back|for the Python worker to connect back"),
+        "Spark's Python worker did not start within 10 s: the machine has too much else to do; nothing is "
+        "lost as long as the topic holds it",
+        transient=True,
+    ),
+    ExitReason(
         "kafka-away",
         re.compile(r"TimeoutException|DisconnectException|No resolvable bootstrap|NetworkException"),
         "Kafka does not answer; nothing is lost as long as the topic holds it",

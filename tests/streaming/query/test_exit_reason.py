@@ -29,6 +29,11 @@ Caused by: java.util.concurrent.TimeoutException: no
     "frames-lost": "org.apache.spark.SparkException: [KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] Some data",
     "archive-not-written": "ArchiveNotWrittenError: cannot write the archive a: no space\n  at x",
     "findings-not-written": "FindingsNotWrittenError: findings were not written to f: no answer\n  at x",
+    "worker-not-started": """org.apache.spark.SparkException: Job aborted: Task 1 in stage 9.0 failed 1 \
+times, most recent failure: org.apache.spark.SparkException: Python worker failed to connect back.
+\tat org.apache.spark.api.python.PythonWorkerFactory.createSimpleWorker
+Caused by: java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back
+""",
     "kafka-away": "org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment.",
     "checkpoint-foreign": "[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE] Provided value schema does not match",
     "checkpoint-corrupt": "java.lang.IllegalStateException: Incomplete log file in the offset log",
@@ -74,6 +79,7 @@ def test_only_transient_reasons_restart_the_query() -> None:
         "findings-not-written",
         "kafka-away",
         "store-away",
+        "worker-not-started",
     }
 
 
