@@ -29,14 +29,10 @@ def instance_number(instance_id: bytes | None) -> int:
     return _number(instance_id) if instance_id and instance_id not in RESERVED else NO_ID
 
 
+@functools.lru_cache(maxsize=100_000)
 def member_number(member_id: str | None) -> int:
-    """Return the number of a member ID, NO_ID if it is missing or no rule on its form passes it."""
-    return ordinary_number(member_id) if member_id is not None and is_ordinary(member_id) else NO_ID
-
-
-def ordinary_number(member_id: str) -> int:
-    """Return the number of a member ID that `is_ordinary`."""
-    return _number(member_id.encode())
+    """Return the number of a member ID, NO_ID if it is missing or not `is_ordinary`."""
+    return _number(member_id.encode()) if member_id is not None and is_ordinary(member_id) else NO_ID
 
 
 def is_ordinary(member_id: str) -> bool:

@@ -22,13 +22,7 @@ from expectations.conversation.identifier import identifier_bytes
 from expectations.conversation.in_flight import in_flight_change
 from expectations.conversation.progress_numbers import Movement
 from expectations.conversation.statement import Statement
-from expectations.judging.id_numbers import (
-    NO_ID,
-    client_number,
-    instance_number,
-    is_ordinary,
-    ordinary_number,
-)
+from expectations.judging.id_numbers import NO_ID, client_number, instance_number, member_number
 from expectations.rules.catalogue import RULES
 
 NAMED_APIS: Final = frozenset().union(*(rule.apis or () for rule in RULES if not rule.needs_body))
@@ -59,17 +53,16 @@ class Symbol:
     )
 
     def __init__(self, statement: Statement) -> None:
-        body = _body_of_member(statement)
+        body, member = _body_of_member(statement)
         self.statement = statement
         self.is_response = statement.kind is Kind.RESPONSE
         self.is_heartbeat = isinstance(body, Heartbeat | HeartbeatResponse)
-        self.client = self.instance = self.member = NO_ID
+        self.client = self.instance = NO_ID
+        self.member = member
         self.code = b""
         if body is not None or _is_plain(statement):
             self.client = client_number(statement.client_id)
             self.instance = instance_number(statement.client_instance_id)
-            if body is not None and body.member_id is not None:
-                self.member = ordinary_number(body.member_id)
             self.code = _ENCODER.encode(self._without_ids(body))
         self.concerns_member = self.is_heartbeat or self.member != NO_ID
         self.movement = Movement(
@@ -97,11 +90,15 @@ def _is_plain(statement: Statement) -> bool:
     return has_nothing and statement.api_key not in NAMED_APIS and statement.is_clean
 
 
-def _body_of_member(statement: Statement) -> _BodyOfMember | None:
-    """Return the body of a clean frame of a member with an ordinary ID, or of a response that names none."""
+def _body_of_member(statement: Statement) -> tuple[_BodyOfMember | None, int]:
+    """Return the body of a clean frame of a member with an ordinary ID, and the ID's number.
+
+    NO_ID with the body of a response that names none, and without a body.
+    """
     body = statement.body
     if not isinstance(body, Heartbeat | HeartbeatResponse | MemberRequest) or not statement.is_clean:
-        return None
+        return None, NO_ID
     if body.member_id is None:
-        return body if isinstance(body, HeartbeatResponse) else None
-    return body if is_ordinary(body.member_id) else None
+        return body if isinstance(body, HeartbeatResponse) else None, NO_ID
+    member = member_number(body.member_id)
+    return (None if member == NO_ID else body), member
