@@ -40,7 +40,8 @@ check: setup lint ## the fast loop: lint, types and the fast tests, in parallel
 
 test: packages setup lint ## everything the project promises, checked
 	$(BIN)/pytest -n auto --dist worksteal -m "not (jvm or e2e or long)"
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(jvm or e2e) and not long"
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 30 \
+		-m "(jvm or e2e) and not long"
 
 long: packages setup ## what takes minutes to hours: fuzzing, Kafka's own classes, 200 kills, an hour of traffic
 	$(BIN)/pytest -m long
