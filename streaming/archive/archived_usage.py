@@ -2,6 +2,9 @@
 
 Captures tell which versions were offered on the connection that used one. Here a version counts as the
 highest offered if it is that of any ranges which a connection of the client was told.
+
+Tables of months do not fit into memory as Python's objects: usage is added up while it is read, and of the
+connections only the columns that count are held, as columns.
 """
 
 from __future__ import annotations
@@ -10,9 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from pyarrow import acero
 
 from expectations.report.broker import Broker, Ranges
 from expectations.report.client import Software, software_order
@@ -23,6 +28,7 @@ from streaming.user_error import UserError
 
 _SCHEMAS: Final = {table.name: table.schema for table in TABLES}
 _WHO: Final = ["client_software_name", "client_software_version", "client_id"]
+_USE: Final = [*_WHO, "api_key", "api_version", "folded"]
 _CONNECTION: Final = [
     *_WHO,
     "connection",
@@ -55,31 +61,30 @@ def is_archive(folder: Path) -> bool:
 def archived_usage(folder: Path) -> ArchivedUsage:
     """Read an archive. Raises UserError if it cannot be read, or is of another version."""
     try:
-        usage, connections, brokers = (_read(folder, name) for name in ("usage", "connections", "brokers"))
+        usage, connections, brokers = (_opened(folder, name) for name in ("usage", "connections", "brokers"))
+        uses, clients = _added_up(usage), _counted(connections.to_table(columns=_CONNECTION))
+        offers = _latest(brokers.to_table(), ["cluster", "broker", "ranges_id"], "last_seen")
     except (OSError, pa.ArrowException) as error:
         raise UserError(f"cannot read the archive {folder}: {str(error).splitlines()[0]}") from error
-    found = _used(usage)
-    ranges = {row["ranges_id"]: _ranges(row) for row in _rows(brokers, "ranges_id", "ranges")}
-    _add_connections(found, _latest(connections.select(_CONNECTION), ["connection"], "changed_at"), ranges)
+    found = _used(uses)
+    ranges = {row["ranges_id"]: _ranges(row) for row in offers.to_pylist()}
+    _add_connections(found, clients, ranges)
     order = sorted(found, key=lambda who: (software_order(who[0]), who[1] is None, who[1] or ""))
-    folded = pc.sum(usage.filter(usage["folded"])["requests"]).as_py() or 0
     return ArchivedUsage(
         [ClientUsage(*who, found[who]) for who in order if found[who].uses],
         [
             Broker(row["cluster"], row["broker"], ranges[row["ranges_id"]])
-            for row in _latest(
-                brokers.filter(pc.is_valid(brokers["ranges_id"])), ["cluster", "broker"], "last_seen"
-            )
+            for row in _latest(offers, ["cluster", "broker"], "last_seen").to_pylist()
         ],
-        pc.sum(usage["requests"]).as_py() or 0,
-        folded,
+        sum(row["requests"] for row in uses),
+        sum(row["requests"] for row in uses if row["folded"]),
     )
 
 
-def _read(folder: Path, table: str) -> pa.Table:
-    """Read a table whole, without rows if there is none."""
+def _opened(folder: Path, table: str) -> ds.Dataset:
+    """Open a table, one without rows if there is none."""
     if not (folder / table).is_dir():
-        return _SCHEMAS[table].empty_table()
+        return ds.dataset(_SCHEMAS[table].empty_table())
     # Older files lack columns that came later.
     dataset = ds.dataset(folder / table, format="parquet", schema=_SCHEMAS[table])
     for fragment in dataset.get_fragments():
@@ -89,55 +94,69 @@ def _read(folder: Path, table: str) -> pa.Table:
                 f"{fragment.path} is a table of version {found}, and this release reads version {VERSION}: "
                 "read it with the release that wrote it"
             )
-    return dataset.to_table(columns=_SCHEMAS[table].names)
+    return dataset
 
 
-def _used(usage: pa.Table) -> dict[_Who, UsedVersions]:
-    """Add up the requests of each client by API version."""
-    keys = [*_WHO, "api_key", "api_version"]
-    sums = usage.group_by(keys).aggregate([("requests", "sum"), ("minute", "max")])
+def _added_up(usage: ds.Dataset) -> list[dict[str, Any]]:
+    """Add up the requests of each client by API version, and find the last minute of each."""
+    scan = acero.ScanNodeOptions(usage, columns=[*_USE, "requests", "minute"])
+    sums = [("requests", "hash_sum", None, "requests"), ("minute", "hash_max", None, "minute")]
+    plan = acero.Declaration.from_sequence(
+        [
+            acero.Declaration("scan", scan),
+            acero.Declaration("aggregate", acero.AggregateNodeOptions(sums, keys=_USE)),
+        ]
+    )
+    rows: list[dict[str, Any]] = plan.to_table().to_pylist()
+    return [row for row in rows if row["requests"]]
+
+
+def _used(uses: list[dict[str, Any]]) -> dict[_Who, UsedVersions]:
+    """Return what each client used."""
     found: dict[_Who, UsedVersions] = {}
-    for row in sums.to_pylist():
-        if not row["requests_sum"]:
-            continue
-        uses = found.setdefault(_who(row), UsedVersions()).uses
-        last = int(row["minute_max"].timestamp()) * 1_000_000 * _MICROSECOND
-        uses[row["api_key"], row["api_version"]] = RequestCount(row["requests_sum"], last, False)
+    for row in uses:
+        last = int(row["minute"].timestamp()) * 1_000_000 * _MICROSECOND
+        version, of_client = (row["api_key"], row["api_version"]), found.setdefault(_who(row), UsedVersions())
+        of_version = of_client.uses.setdefault(version, RequestCount(is_highest_offered=False))
+        of_version.add(RequestCount(row["requests"], last))
     return found
 
 
+def _counted(connections: pa.Table) -> list[dict[str, Any]]:
+    """Count the connections of each client, and those that never asked, and list which ranges it was told."""
+    latest = _latest(connections, ["connection"], "changed_at")
+    never_asked = pc.and_(pc.is_null(latest["versions_asked_at"]), pc.is_valid(latest["first_used_at"]))
+    from_start = pc.invert(pc.fill_null(latest["joined"], False))
+    counted = latest.append_column("never_asked", pc.cast(pc.and_(never_asked, from_start), pa.int64()))
+    sums = [("connection", "count"), ("never_asked", "sum"), ("ranges_id", "distinct")]
+    rows: list[dict[str, Any]] = counted.group_by(_WHO).aggregate(sums).to_pylist()
+    return rows
+
+
 def _add_connections(
-    found: Mapping[_Who, UsedVersions], connections: list[dict[str, Any]], ranges: Mapping[str, Ranges]
+    found: Mapping[_Who, UsedVersions], clients: list[dict[str, Any]], ranges: Mapping[str, Ranges]
 ) -> None:
-    """Count the connections of each client, and note which versions were the highest offered to it."""
-    told: dict[_Who, set[str]] = {}
-    for row in connections:
-        who = _who(row)
-        if who not in found:
+    """Add the connections of each client, and note which versions were the highest offered to it."""
+    for row in clients:
+        used = found.get(_who(row))
+        if used is None:
             continue
-        found[who].connections += 1
-        never_asked = row["versions_asked_at"] is None and row["first_used_at"] is not None
-        found[who].without_api_versions += int(never_asked and not row["joined"])
-        if row["ranges_id"] is not None:
-            told.setdefault(who, set()).add(row["ranges_id"])
-    for who, identifiers in told.items():
-        offered = [ranges[identifier] for identifier in identifiers if identifier in ranges]
-        for (api_key, version), use in found[who].uses.items():
+        used.connections += row["connection_count"]
+        used.without_api_versions += row["never_asked_sum"]
+        offered = [ranges[identifier] for identifier in row["ranges_id_distinct"] if identifier in ranges]
+        for (api_key, version), use in used.uses.items():
             use.is_highest_offered = any(each.get(api_key, (0, -1))[1] == version for each in offered)
 
 
-def _latest(table: pa.Table, subject: list[str], time: str) -> list[dict[str, Any]]:
+def _latest(table: pa.Table, subject: list[str], time: str) -> pa.Table:
     """Return the latest row of each subject. Folded rows have none."""
-    table = table.filter(pc.is_valid(table[subject[-1]])).sort_by(time)
-    row = pa.array(range(len(table)))
-    latest = table.append_column("row", row).group_by(subject).aggregate([("row", "max")])["row_max"]
-    rows: list[dict[str, Any]] = table.take(latest).to_pylist()
-    return rows
-
-
-def _rows(table: pa.Table, *columns: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = table.filter(pc.is_valid(table[columns[0]])).select(columns).to_pylist()
-    return rows
+    table = table.filter(pc.is_valid(table[subject[-1]]))
+    order = pc.sort_indices(table[time]).to_numpy()
+    rank = np.empty(len(table), np.int64)
+    rank[order] = np.arange(len(table))
+    ranked = table.select(subject).append_column("rank", pa.array(rank))
+    latest = ranked.group_by(subject).aggregate([("rank", "max")])["rank_max"].to_numpy()
+    return table.take(pa.array(order[latest]))
 
 
 def _ranges(row: Mapping[str, Any]) -> Ranges:

@@ -2,7 +2,7 @@
 
 The bare query reads the same frames from a topic with one frame a record, passes every record through Python
 and drops it. Both queries read batches of the same size, in turns. The first batch of each, the warm-up, is
-left out. Queries that write the archive run in turns with others that do not.
+left out. Queries that write the archive run in turns with others that do not, until both are steady.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CURVE: Final = (
     Load("10k", 10_000, 1_500_000, 500_000),
 )
 """Further loads whose batches are timed."""
-ARCHIVE_TURNS: Final = 2
+ARCHIVE_TURNS: Final = 3
 _FULL: Final = 0.75
 """The share of the usual batch from which on one is full. They have equally many blocks, not frames."""
 BY_CORES: Final = Load("frames", 1_000, 2_000_000, 500_000)
@@ -83,13 +83,14 @@ def _beside_bare(bench: Bench, load: Load) -> tuple[list[Batch], list[Batch]]:
 def _beside_archiving(bench: Bench, load: Load) -> tuple[list[Batch], list[Batch]]:
     """Run queries with an archive and without one in turns: one run of each tells nothing below a tenth.
 
-    Each is first in every other turn.
+    Each is first in every other turn. Only the later half of a run counts, when workers have filled their
+    caches.
     """
     archiving, others = list[Batch](), list[Batch]()
     for turn in range(ARCHIVE_TURNS):
         for archives in (turn % 2 == 0, turn % 2 == 1):
             run = bench.monitor(load.name, load.frames, load.frames_per_batch, archives=archives)
-            (archiving if archives else others).extend(run[1:] or run)
+            (archiving if archives else others).extend(run[len(run) // 2 :])
     return archiving, others
 
 
