@@ -48,18 +48,17 @@ class Admission:
             self._skip(key, segment)
             return None
         if _shows_connection(segment):
-            expects_secrets = self._key_log is not None and self._key_log.is_expected
-            connection = self.connection(*key, self._key_log if expects_secrets else None)
+            connection = self.connection(*key)
             if not self._closed.has_straggler(connection, segment):
                 return connection
         self._skip(SkipReason.AFTER_CLOSE, segment)
         return None
 
-    def connection(
-        self, client: SocketAddress, server: SocketAddress, key_log: KeyLog | None = None
-    ) -> Connection:
-        """Return a new connection; with a key log its TLS is decrypted."""
+    def connection(self, client: SocketAddress, server: SocketAddress) -> Connection:
+        """Return a new connection. If secrets are expected its TLS is decrypted."""
         ledger = self._port_ledgers.get(server.port, self._ledger)
+        expects_secrets = self._key_log is not None and self._key_log.is_expected
+        key_log = self._key_log if expects_secrets else None
         return Connection(self._run, self._detector, ledger, client, server, key_log=key_log)
 
     def _skip(self, reason: SkipReason, segment: Segment) -> None:

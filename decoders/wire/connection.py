@@ -276,6 +276,9 @@ class Connection:
         self._closers = closers
         if self._decryption is not None and records is not None:
             self._decryption.restore(records)
+        elif not kafka.is_opening:
+            # Another tracker has read plaintext.
+            self._decryption = None
         for direction, stream in streams.items():
             if direction not in self._streams:
                 self._streams[direction] = Stream(self.ledger, stream.sequence)

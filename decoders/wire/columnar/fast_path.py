@@ -111,10 +111,10 @@ class FastPathState(NamedTuple):
 
     `flow_of_pair` is int64, with NO_FLOW where the flow is not known, CLOSED where it is closed. `flows` and
     `streams` are the arrays of `Flows`, `in_flight` are the slots of its rings, `layouts` is the result of
-    `produce_layouts`, `known_apis` says of each unsigned 16-bit number whether it is an API key. `ports` has
-    dtype PORT_BYTES and a row for each watched port. `tls` has the records of flows that are decrypted.
-    `limits`, `totals`, `packet` and the drafts have one row each, with the dtypes LIMITS, TOTALS, PACKET,
-    FLOW, STREAM and TOTALS.
+    `produce_layouts`, `known_apis` says of each unsigned 16-bit number whether it is the API key of a first
+    request that takes the fast path. `ports` has dtype PORT_BYTES and a row for each watched port. `tls` has
+    the records of flows that are decrypted. `limits`, `totals`, `packet` and the drafts have one row each,
+    with the dtypes LIMITS, TOTALS, PACKET, FLOW, STREAM and TOTALS.
 
     `latest_syn_of_pair` (int64) is what `FlowTable` says of it. `watched` says of each port whether it is
     watched, and `port_rows` (uint16) which row of `ports` it has. `opened_flow` and `opened_stream` are the

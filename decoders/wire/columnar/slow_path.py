@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from decoders.frame.record import Record
 from decoders.retention import KEPT_FOR
-from decoders.wire.columnar.flow_table import NO_FLOW, FlowTable
+from decoders.wire.columnar.flow_table import FlowTable
 from decoders.wire.columnar.frames import FrameBatchBuilder
 from decoders.wire.columnar.lazy_connections import LazyConnections
 from decoders.wire.columnar.packets import PacketBatch
@@ -32,8 +32,7 @@ LATEST_TIME = np.iinfo(np.int64).max
 class SlowPath:
     """Processes single packets of a batch. `begin_batch` must be called before any is.
 
-    `totals` has dtype TOTALS. `opens` says whether the fast path follows a connection from its SYN on.
-    `max_connections` and `max_held` are those of the scalar tracker.
+    `totals` has dtype TOTALS. `max_connections` and `max_held` are those of the scalar tracker.
     """
 
     def __init__(
@@ -44,7 +43,6 @@ class SlowPath:
         tls: TlsAhead,
         totals: NDArray[np.void],
         *,
-        opens: bool,
         max_connections: int,
         max_held: int,
     ) -> None:
@@ -55,7 +53,6 @@ class SlowPath:
         # To look a field up takes longer than to read it, and each packet here needs them all.
         names = ("packets", "earliest", "held", "waits_until")
         self._first_packet, self._earliest, self._held, self._waits_until = (totals[name] for name in names)
-        self._opens = opens
         self._max_connections = max_connections
         self._max_held = max_held
 
@@ -81,10 +78,9 @@ class SlowPath:
         """
         pair = self._pairs.item(row)
         segment = self._segment(row, pair)
-        if self._opens:
-            at = pair if pair >= 0 else self._socket_pairs.find(segment.source, segment.destination)
-            if at >= 0:
-                self._lazy.adopt(at)
+        at = pair if pair >= 0 else self._socket_pairs.find(segment.source, segment.destination)
+        if at >= 0:
+            self._lazy.adopt(at)
         connection = self._flow_table.linked(pair) or self._tracker.find(segment)
         if connection is not None:
             if pair >= 0 and self._flow_table.link(pair, self._flow_table.flow_of(connection)):
@@ -166,13 +162,11 @@ class SlowPath:
         self._waits_until[0] = LATEST_TIME if until is None else until
 
     def _is_refused(self, row: int) -> bool:
-        """Whether the fast path would refuse a packet, because its connection is new or not offloaded."""
+        """Whether the fast path would refuse a packet, because its connection is not offloaded."""
         pair = self._pairs.item(row)
         if pair < 0:
             return False
         flow = self._flow_table.flow_of_pair.item(pair)
-        if flow == NO_FLOW:
-            return not self._opens
         return flow >= 0 and not self._flow_table.flows.states[flow]["offloaded"]
 
     def _prepare_closings(self, segment: Segment, *, is_new: bool) -> None:

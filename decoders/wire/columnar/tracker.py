@@ -111,12 +111,11 @@ class ColumnarTracker:
         self._socket_pairs = SocketPairs(self._watched)
         self._layouts = produce_layouts(schemas)
         self._known_apis = np.zeros(1 << 16, np.bool_)
-        self._known_apis[[api.key for api in schemas.apis]] = True
+        # Whether a client is excluded is decided by the first request, which the scalar tracker then reads.
+        self._known_apis[[api.key for api in schemas.apis]] = excludes_client is None
         self._flow_table = FlowTable(self._tracker)
         self._lazy = LazyConnections(self._tracker, self._flow_table, max_connections)
         self._decrypts = key_log is not None
-        self._opens = key_log is None and excludes_client is None
-        """Whether a connection is ordinary from its SYN on."""
         self._opened_flow, self._opened_stream = opened()
         self._changes = np.zeros(0, CHANGE)
         self._tls = TlsAhead(self._flow_table)
@@ -126,7 +125,6 @@ class ColumnarTracker:
             self._lazy,
             self._tls,
             self._totals,
-            opens=self._opens,
             max_connections=max_connections,
             max_held=max_held,
         )
@@ -215,9 +213,8 @@ class ColumnarTracker:
         self._slow_path.begin_batch(packets, self._segments, self._pairs, self._socket_pairs, self._builder)
         if len(self._changes) < packets.size:
             self._changes = np.zeros(2 * packets.size, CHANGE)
-        if self._opens:
-            begun = int(np.count_nonzero(self._segments.flags & _OPENS == TcpFlag.SYN))
-            self._flow_table.flows.make_ready(min(begun, self._max_connections - self._flow_table.open))
+        begun = int(np.count_nonzero(self._segments.flags & _OPENS == TcpFlag.SYN))
+        self._flow_table.flows.make_ready(min(begun, self._max_connections - self._flow_table.open))
         if self._decrypts:
             self._tls.begin_batch(packets.size)
 
@@ -252,7 +249,7 @@ class ColumnarTracker:
         self._totals["rows"], self._totals["top"] = self._builder.rows, self._builder.top
         self._totals["unnumbered"] = len(self._flow_table.unnumbered)
         flows = self._flow_table.flows
-        may_open = self._opens and self._flow_table.knows_all_pairs
+        may_open = self._flow_table.knows_all_pairs
         self._totals["open"], self._totals["ready"] = self._flow_table.open, flows.ready_count
         self._totals["max_open"] = self._max_connections if may_open else 0
         return FastPathState(

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.frame.record import Closing
+from decoders.tls.key_log import KeyLog
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.ledger import Ledger
@@ -30,12 +31,16 @@ def syn_of(client: SocketAddress, at: int = 0) -> Packet:
     return SyntheticConnection(client, SERVER).opened(at)[0]
 
 
-def test_ordinary_connections_do_not_meet_the_scalar_tracker(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("key_log", [None, KeyLog()])
+def test_ordinary_connections_do_not_meet_the_scalar_tracker(
+    key_log: KeyLog | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor do those in plaintext if there is a key log."""
     packets = interleaved([packets_between(EVENTS, client) for client in CLIENTS], Random(1))
-    records = assert_equal(packets)
+    records = assert_equal(packets, key_log=key_log)
     monkeypatch.delattr(Tracker, "process")
     monkeypatch.delattr(Tracker, "adopt")
-    assert columnar([packets])[0] == records
+    assert columnar([packets], key_log=key_log)[0] == records
     assert len(records) > 2 * len(CLIENTS)
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.frame.record import Closing, Direction, Kind
+from decoders.tls.key_log import KeyLog
 from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
@@ -62,10 +63,16 @@ def disturbed(random: Random, packets: list[Packet], rate: float) -> Iterator[Pa
             yield only_for_the_scalar_tracker(packet)
 
 
-@given(randoms, st.sampled_from([0.0, 0.0, 0.1, 0.3]), st.sampled_from([0, (1 << 32) - 40]), cuts)
+@given(
+    randoms,
+    st.sampled_from([0.0, 0.0, 0.1, 0.3]),
+    st.sampled_from([0, (1 << 32) - 40]),
+    cuts,
+    st.sampled_from([None, KeyLog()]),
+)
 @some
 def test_connections_open_and_close_in_any_way(
-    random: Random, rate: float, initial: int, cut: list[int]
+    random: Random, rate: float, initial: int, cut: list[int], key_log: KeyLog | None
 ) -> None:
     """Each of three clients connects twice from the same port."""
     conversations = []
@@ -76,7 +83,7 @@ def test_connections_open_and_close_in_any_way(
             *connection_of(random, address, 20 * SECOND, (initial + 5_000, initial + 7_000)),
         ]
         conversations.append(list(disturbed(random, twice, rate)))
-    assert_equal(interleaved(conversations, random), cut)
+    assert_equal(interleaved(conversations, random), cut, key_log=key_log)
 
 
 def test_a_side_that_has_closed_still_receives() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.frame.record import Closing, Direction, Kind, Record
+from decoders.tls.key_log import KeyLog
 from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress, TcpFlag
 from decoders.wire.synthesis import SyntheticConnection
@@ -110,14 +111,24 @@ cuts = st.lists(st.integers(0, 10_000), max_size=6)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("first", [TO_BROKER, TO_CLIENT])
 @pytest.mark.parametrize("initial", [0, (1 << 32) - 30])
-def test_one_thing_is_unusual(change: str, first: Direction, initial: int) -> None:
+@pytest.mark.parametrize("key_log", [None, KeyLog()])
+def test_one_thing_is_unusual(change: str, first: Direction, initial: int, key_log: KeyLog | None) -> None:
     packets = placed(CHANGES[change](connection(first=first, initial=initial)))
-    assert assert_equal(packets) == assert_equal(packets, range(len(packets)))
+    records = assert_equal(packets, key_log=key_log)
+    assert records == assert_equal(packets, range(len(packets)), key_log=key_log)
 
 
-@given(randoms, st.lists(st.sampled_from(sorted(CHANGES)), min_size=2, max_size=12), cuts, st.booleans())
+@given(
+    randoms,
+    st.lists(st.sampled_from(sorted(CHANGES)), min_size=2, max_size=12),
+    cuts,
+    st.booleans(),
+    st.sampled_from([None, KeyLog()]),
+)
 @examples(20)
-def test_clients_that_come_again(random: Random, changes: list[str], cut: list[int], watched: bool) -> None:
+def test_clients_that_come_again(
+    random: Random, changes: list[str], cut: list[int], watched: bool, key_log: KeyLog | None
+) -> None:
     """Three ports connect again and again, some before the end of the connection before was captured."""
     conversations: list[list[Packet]] = [[], [], []]
     for number, change in enumerate(changes):
@@ -130,7 +141,7 @@ def test_clients_that_come_again(random: Random, changes: list[str], cut: list[i
         )
         conversations[client] += CHANGES[change](begun)
     packets = interleaved(conversations, random)
-    assert_equal(packets, cut, ports={9092} if watched else set())
+    assert_equal(packets, cut, ports={9092} if watched else set(), key_log=key_log)
 
 
 def closed(records: list[Record]) -> list[tuple[Closing, Direction]]:
