@@ -15,7 +15,8 @@ from decoders.tls.key_log import KeyLog
 from decoders.wire.decrypted import CloseNotify, Passed, RecordsSnapshot, Unreadable
 from decoders.wire.decryption import Decryption
 from decoders.wire.frame_detector import FrameDetector
-from decoders.wire.kafka_layer import Acknowledged, KafkaLayer, KafkaLayerSnapshot
+from decoders.wire.kafka_layer import KafkaLayer, KafkaLayerSnapshot
+from decoders.wire.latest_api_versions import Acknowledged
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.patience import MAX_WAIT_SEGMENTS, Patience
 from decoders.wire.recorder import Recorder, Run

@@ -1,6 +1,6 @@
 """What the compiled code of the fast path works on, and its result for a packet.
 
-The fast path produces what `connection`, `stream`, `framing`, `kafka_layer` and `pairing` produce for the
+The fast path produces what `connection`, `stream`, `framing`, `kafka_layer` and its parts produce for the
 same packets. It changes nothing for a packet that is out of the ordinary: it processes a packet's payload on
 drafts of the flow's state, and copies the drafts back only if it could process the packet to its end.
 """

@@ -16,7 +16,8 @@ from decoders.wire.columnar.flows import BYTE_COUNTS, FLOW, NO_SYN, NOBODY, STRE
 from decoders.wire.columnar.in_flight import ring_size, slots_of_ring
 from decoders.wire.connection import Connection, ConnectionSnapshot
 from decoders.wire.decrypted import RecordsSnapshot
-from decoders.wire.kafka_layer import ApiVersionsResponse, KafkaLayerSnapshot
+from decoders.wire.kafka_layer import KafkaLayerSnapshot
+from decoders.wire.latest_api_versions import ApiVersionsResponse
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.pairing import RequestInFlight, RequestsInFlight, RequestsInFlightSnapshot, Turn
 from decoders.wire.stream import StreamSnapshot

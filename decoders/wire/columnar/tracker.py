@@ -44,7 +44,7 @@ from decoders.wire.columnar.socket_pairs import NO_PAIR, NO_SEGMENT, SocketPairs
 from decoders.wire.columnar.tls_ahead import TlsAhead
 from decoders.wire.connection import Connection
 from decoders.wire.frame_detector import ExcludesClient
-from decoders.wire.kafka_layer import SETTLING_TIME
+from decoders.wire.latest_api_versions import SETTLING_TIME
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.pairing import IN_FLIGHT_COST, MAX_AGE, MAX_IN_FLIGHT
 from decoders.wire.recorder import ShownClient, as_it_is

@@ -15,8 +15,11 @@ from decoders.wire.columnar.flows import Flows
 from decoders.wire.columnar.offload import offload, restore
 from decoders.wire.connection import Connection
 from decoders.wire.decryption import Decryption
+from decoders.wire.frame_recorder import FrameRecorder
 from decoders.wire.framing import Framer, FramerState
 from decoders.wire.kafka_layer import KafkaLayer
+from decoders.wire.latest_api_versions import LatestApiVersions
+from decoders.wire.opacity import Opacity
 from decoders.wire.pairing import RequestsInFlight
 from decoders.wire.record_stream import RecordStream
 from decoders.wire.stream import Chunk, Stream
@@ -37,16 +40,17 @@ PERMANENT = {
         "_patience",
         "_decryption",
     },
-    KafkaLayer: {
+    KafkaLayer: {"_detector", "_ledger", "_recorder", "_framers", "_frame_recorder", "_opacity"},
+    FrameRecorder: {"_detector", "_recorder", "in_flight", "api_versions"},
+    LatestApiVersions: {"_in_flight", "_acknowledged_by"},
+    Opacity: {
         "_detector",
         "_ledger",
         "_recorder",
-        "_acknowledged_by",
-        "_framers",
+        "_decrypts",
         "_no_request",
         "_other_protocol",
-        "_decrypts",
-        "_is_encrypted",
+        "is_encrypted",
     },
     Framer: {
         "_opaque_reason",
@@ -76,7 +80,10 @@ PERMANENT = {
 """Set by the constructor, or unchanged while the connection is offloaded."""
 EMPTY = {
     Connection: {"is_closed", "_early", "_reset", "_notified_by", "_closing_position"},
-    KafkaLayer: {"_raw_tokens", "_awaits_client", "_is_excluded"},
+    KafkaLayer: set[str](),
+    FrameRecorder: {"expects_tokens"},
+    LatestApiVersions: set[str](),
+    Opacity: {"awaits_client", "is_excluded"},
     Framer: {"_candidate", "_candidate_chunks"},
     Stream: {"_held", "_held_cost"},
     RequestsInFlight: set[str](),
@@ -89,7 +96,10 @@ EMPTY = {
 """False, None, zero or empty in every connection that can be offloaded."""
 COPIED = {
     Connection: {"last_seen_at", "_last_position", "counted_held", "_streams", "_closers"},
-    KafkaLayer: {"_in_flight", "_api_versions", "_is_kafka"},
+    KafkaLayer: set[str](),
+    FrameRecorder: set[str](),
+    LatestApiVersions: {"response"},
+    Opacity: {"is_kafka"},
     Framer: {"_assembly", "state"},
     Stream: {"_next", "_next_sequence", "_end"},
     RequestsInFlight: {"_queue", "_ids", "_in_order", "_latest", "_last_before_loss", "_ids_repeat", "_turn"},
@@ -123,6 +133,7 @@ ORDINARY = ordinary_connections()
 
 def parts(connection: Connection) -> list[Any]:
     kafka, decryption = connection._kafka, connection.decryption
+    frame_recorder = kafka._frame_recorder
     framers = list(kafka._framers.values())
     assemblies = [framer._assembly for framer in framers if framer._assembly]
     of_tls: list[Any] = []
@@ -133,7 +144,10 @@ def parts(connection: Connection) -> list[Any]:
     return [
         connection,
         kafka,
-        kafka._in_flight,
+        kafka._opacity,
+        frame_recorder,
+        frame_recorder.in_flight,
+        frame_recorder.api_versions,
         *framers,
         *connection._streams.values(),
         *assemblies,
