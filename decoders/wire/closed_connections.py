@@ -6,7 +6,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from decoders.wire.connection import Connection, Opening
+from decoders.wire.connection import Connection
+from decoders.wire.opening import Opening
 from decoders.wire.segment import Segment, SocketAddress, TcpFlag
 
 TIME_WAIT = 60 * 1_000_000_000

@@ -134,6 +134,11 @@ class Stream:
         return not self._held and self._end in (None, self._next) and self.awaited_end <= self._next
 
     @property
+    def is_steady(self) -> bool:
+        """Whether nothing is held or awaited, and no FIN was seen."""
+        return not self._held and self._end is None and self._acknowledged <= self._next
+
+    @property
     def awaited_end(self) -> int:
         """The offset up to which the receiver has the bytes: those before it passed on the wire."""
         return self._acknowledged if self._end is None else min(self._acknowledged, self._end)
@@ -176,9 +181,9 @@ class Stream:
         return self._end is not None and self._next >= self._end
 
     def is_continued_by(self, segment: Segment) -> bool:
-        """Whether nothing is held or awaited, and a whole segment has the next bytes, or none."""
+        """Whether the stream is steady, and a whole segment has the next bytes, or none."""
         is_next = not segment.payload or segment.sequence == self._next_sequence
-        return is_next and not segment.missing and self._end is None and self.is_in_order
+        return is_next and not segment.missing and self.is_steady
 
     def take(self, segment: Segment, behind: int = 0) -> Chunk:
         """Pass on the payload of a segment that continues this stream: what `push` and `release` do."""
@@ -200,9 +205,14 @@ class Stream:
         if chunk.missing and self._next == chunk.end:
             yield from self._skip_missing(chunk)
 
-    def acknowledge(self, number: int) -> None:
-        """Process an acknowledgment: the receiver has all bytes before a 32-bit sequence number."""
-        self._acknowledged = max(self._acknowledged, self.offset_of(number))
+    def acknowledge(self, number: int) -> int:
+        """Process an acknowledgment: the receiver has all bytes before a 32-bit sequence number.
+
+        Returns the offset that the number stands for.
+        """
+        offset = self.offset_of(number)
+        self._acknowledged = max(self._acknowledged, offset)
+        return offset
 
     def release(self, other: Stream | None = None) -> Iterator[Chunk | Gap]:
         """Yield the chunks that are next in order, as far as `other` has passed on what they come after."""

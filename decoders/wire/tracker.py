@@ -27,10 +27,11 @@ from decoders.tls.key_log import KeyLog
 from decoders.wire.admission import Admission
 from decoders.wire.assembly import MAX_FRAME
 from decoders.wire.closed_connections import ClosedConnections, ConnectionKey
-from decoders.wire.connection import Connection, Opening
+from decoders.wire.connection import Connection
 from decoders.wire.decryption import MAX_KEY_WAIT
 from decoders.wire.frame_detector import ExcludesClient, ExpectsResponse, FrameDetector
 from decoders.wire.ledger import Ledger
+from decoders.wire.opening import Opening
 from decoders.wire.packet import Packet
 from decoders.wire.patience import MAX_WAIT
 from decoders.wire.recorder import Run, ShownClient, as_it_is

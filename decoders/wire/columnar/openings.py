@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from decoders.frame.record import Endpoint, Kind, Record
 from decoders.wire.columnar.segments import SOCKET_WORDS
 from decoders.wire.columnar.socket_pairs import sockets_of
-from decoders.wire.connection import Opening
+from decoders.wire.opening import Opening
 from decoders.wire.recorder import Run, connection_id
 from decoders.wire.segment import SocketAddress
 

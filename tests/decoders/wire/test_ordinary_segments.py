@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from decoders.frame.record import Direction
 from decoders.tls.key_log import KeyLog
-from decoders.wire.connection import Connection
 from decoders.wire.packet import Packet
 from decoders.wire.segment import Segment
+from decoders.wire.transport import Transport
 from tests.decoders.tls.writer import SUITES, TlsWriter
 from tests.decoders.wire.columnar.equality import placed, scalar
 from tests.decoders.wire.conversation import EVENTS, exchanges, packets_of
@@ -25,11 +26,11 @@ def both_ways(
     packets: list[Packet], monkeypatch: pytest.MonkeyPatch, *, keys: str = "", **options: Any
 ) -> int:
     """Assert that records and ledgers are equal, and return how many segments took the short way."""
-    taken, is_ordinary = 0, Connection._is_ordinary
+    taken, is_ordinary = 0, Transport.is_ordinary
 
-    def counted(connection: Connection, segment: Segment) -> bool:
+    def counted(transport: Transport, direction: Direction, segment: Segment) -> bool:
         nonlocal taken
-        verdict = is_ordinary(connection, segment)
+        verdict = is_ordinary(transport, direction, segment)
         taken += verdict
         return verdict
 
@@ -39,7 +40,7 @@ def both_ways(
         if key_log is not None:
             key_log.add(keys)
         with monkeypatch.context() as patch:
-            patch.setattr(Connection, "_is_ordinary", way)
+            patch.setattr(Transport, "is_ordinary", way)
             said.append(scalar(packets, key_log=key_log, **options))
     assert said[0] == said[1]
     return taken

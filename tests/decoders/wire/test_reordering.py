@@ -9,15 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.frame.record import Closing, Direction, Kind, Pairing, Record
-from decoders.wire import connection as connection_module
+from decoders.wire import transport
 from decoders.wire.packet import Packet
 from decoders.wire.patience import MAX_WAIT, MAX_WAIT_SEGMENTS
 from decoders.wire.segment import SocketAddress
+from decoders.wire.synthesis import SyntheticConnection
 from tests.decoders.wire.columnar.equality import assert_equal, packets_between, placed
 from tests.decoders.wire.conversation import (
     CLIENT,
     EVENTS,
     HANDSHAKE,
+    SERVER,
     TO_BROKER,
     balances,
     exchanges,
@@ -103,6 +105,16 @@ def test_a_reset_that_overtakes_the_last_response() -> None:
     assert records[-1].closing is Closing.RST
 
 
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_a_reset_closes_once_whichever_segment_ends_the_wait(more: int) -> None:
+    """The request that it overtook, one segment too many, or both at the same time."""
+    connection = SyntheticConnection(CLIENT, SERVER)
+    opened, sent = connection.opened(0), connection.sent(0, TO_BROKER, prefixed(metadata(1)))
+    acknowledgments = opened[-1:] * (MAX_WAIT_SEGMENTS + more)
+    packets = placed([*opened, *connection.reset(0, TO_BROKER), *acknowledgments, *sent])
+    assert kinds(assert_equal(packets)).count(Kind.CLOSED) == 1
+
+
 class TestTrueLoss:
     def lossy(self) -> list[Packet]:
         packets = packets_of(exchanges(4), interval=MILLISECOND, close=False)
@@ -156,13 +168,13 @@ def test_acknowledgments_of_bytes_that_never_come_take_no_memory() -> None:
 
 
 def test_what_is_held_behind_a_hole_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "MAX_HELD", 2_000)
+    monkeypatch.setattr(transport, "MAX_HELD", 2_000)
     packets = packets_of([(TO_BROKER, prefixed(metadata(number))) for number in range(60)], interval=0)
     del packets[HANDSHAKE]
     tracker = new_tracker()
     for packet in packets:
         tracker.feed(packet)
-        assert sum(connection.buffered for connection in tracker.connections) <= 2_000
+        assert sum(connection.unprocessed for connection in tracker.connections) <= 2_000
     assert tracker.ledger.lost == len(prefixed(metadata(0)))
 
 

@@ -11,6 +11,7 @@ from decoders.tls.key_log import KeyLog
 from decoders.tls.receiver import Receiver
 from decoders.tls.records import RecordReader
 from decoders.wire.assembly import Assembly, AssemblySnapshot
+from decoders.wire.closing_sides import ClosingSides
 from decoders.wire.columnar.flows import Flows
 from decoders.wire.columnar.offload import offload, restore
 from decoders.wire.connection import Connection
@@ -24,6 +25,7 @@ from decoders.wire.pairing import RequestsInFlight
 from decoders.wire.record_stream import RecordStream
 from decoders.wire.stream import Chunk, Stream
 from decoders.wire.tracker import Tracker
+from decoders.wire.transport import Transport
 from tests.decoders.tls.writer import SUITES, TlsWriter
 from tests.decoders.wire.columnar.equality import packets_between
 from tests.decoders.wire.conversation import EVENTS, SCHEMAS
@@ -36,10 +38,13 @@ PERMANENT = {
         "opening",
         "_recorder",
         "ledger",
+        "_transport",
+        "_closing_sides",
         "_kafka",
-        "_patience",
-        "_decryption",
+        "decryption",
     },
+    Transport: {"_ledger", "_patience"},
+    ClosingSides: set[str](),
     KafkaLayer: {"_detector", "_ledger", "_recorder", "_framers", "_frame_recorder", "_opacity"},
     FrameRecorder: {"_detector", "_recorder", "in_flight", "api_versions"},
     LatestApiVersions: {"_in_flight", "_acknowledged_by"},
@@ -79,7 +84,9 @@ PERMANENT = {
 }
 """Set by the constructor, or unchanged while the connection is offloaded."""
 EMPTY = {
-    Connection: {"is_closed", "_early", "_reset", "_notified_by", "_closing_position"},
+    Connection: {"is_closed"},
+    Transport: {"ending", "_early", "_reset"},
+    ClosingSides: {"_notified_by", "_closed_at"},
     KafkaLayer: set[str](),
     FrameRecorder: {"expects_tokens"},
     LatestApiVersions: set[str](),
@@ -95,7 +102,9 @@ EMPTY = {
 }
 """False, None, zero or empty in every connection that can be offloaded."""
 COPIED = {
-    Connection: {"last_seen_at", "_last_position", "counted_held", "_streams", "_closers"},
+    Connection: {"last_seen_at", "_last_position", "counted_held"},
+    Transport: {"streams", "_awaits_syn"},
+    ClosingSides: {"closers"},
     KafkaLayer: set[str](),
     FrameRecorder: set[str](),
     LatestApiVersions: {"response"},
@@ -149,7 +158,9 @@ def parts(connection: Connection) -> list[Any]:
         frame_recorder.in_flight,
         frame_recorder.api_versions,
         *framers,
-        *connection._streams.values(),
+        connection._transport,
+        *connection._transport.streams.values(),
+        connection._closing_sides,
         *assemblies,
         *of_tls,
     ]
