@@ -1,6 +1,8 @@
 """Clients that work at a broker for a long time, while `run --archive` judges them and is killed.
 
-Three accounts count their requests: the broker's request log, the archive, and the metrics page.
+Four accounts count their requests: the broker's request log, the topic of frames, the archive, and the
+metrics page. The log lacks requests whose client left before the response: the broker drops it, and logs
+nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ from typing import Final
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from decoders.schema.registry import default_schemas
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import HOST, free_ports
 from streaming.broker.topics import create_topics
@@ -27,39 +28,18 @@ from streaming.feeder.relay import Relay
 from streaming.settings.configuration import Configuration
 from tests.e2e.archive_rows import rows_of
 from tests.e2e.process_tree import children
+from tests.e2e.request_counts import Call, LoggedRequests, PublishedRequests, published_requests
 from tests.e2e.working_clients import TOPIC
-from tests.streaming.broker.request_log import logged_request
 
 JUDGED: Final = 600.0
 """Seconds from the start of a query on a busy machine until it has judged what waits."""
 ENDED: Final = 60.0
+QUIET: Final = 10.0
+"""Seconds without a further request after which clients that have stopped count as judged."""
 _FRAMES, _FINDINGS = "kipwatch.frames", "kipwatch.findings"
 
-Call = tuple[str, int, str]
-"""API, version, and client ID, "" for none."""
 Checks = Counter[tuple[str, str]]
 """Checks by rule and verdict."""
-
-
-class RequestCount:
-    """Counts the requests of a broker's log, of which it reads only what is new."""
-
-    def __init__(self, log: Path) -> None:
-        self._log, self._read_to = log, 0
-        self._calls: Counter[Call] = Counter()
-        self._names = default_schemas().api_names
-
-    def calls(self) -> Counter[Call]:
-        """Return the requests that the log holds now."""
-        with self._log.open("rb") as log:
-            log.seek(self._read_to)
-            for line in iter(log.readline, b""):
-                if not line.endswith(b"\n"):  # It is being written.
-                    break
-                self._read_to += len(line)
-                request = logged_request(line.decode())
-                self._calls[self._names[request.api_key], request.api_version, request.client_id] += 1
-        return Counter(self._calls)
 
 
 class ArchiveSoak:
@@ -86,7 +66,7 @@ class ArchiveSoak:
             with os.fdopen(pipe_end, "rb") as source:
                 self._feeder = stack.enter_context(Child(feed, self._folder / "feed.log", source))
             stack.enter_context(Relay((HOST, port), pipe.write, port=relayed))
-            self.logged = RequestCount(broker.request_log)
+            self.logged = LoggedRequests(broker.request_log)
             self._query = self._started()
             stack.callback(self.stop)
             self._stack = stack.pop_all()
@@ -128,11 +108,20 @@ class ArchiveSoak:
         self._query = self._started()
 
     def settle(self) -> None:
-        """Wait until the archive has each request of the log. The caller compares: it may take too long."""
-        deadline = time.monotonic() + JUDGED
-        while archived(self.archive) != self.logged.calls() and time.monotonic() < deadline:
+        """Wait until the archive has each request of the log, and gets no more. The caller compares."""
+        deadline, found, since = time.monotonic() + JUDGED, Counter[Call](), time.monotonic()
+        while time.monotonic() < deadline:
             self._check_running()
+            latest = archived(self.archive)
+            if latest != found:
+                found, since = latest, time.monotonic()
+            elif self.logged.calls() <= found and time.monotonic() > since + QUIET:
+                return
             time.sleep(1.0)
+
+    def published(self) -> PublishedRequests:
+        """Return the requests in the topic of frames."""
+        return published_requests(self._bootstrap, _FRAMES)
 
     def on_page(self) -> Counter[tuple[str, int]]:
         """Return the requests on the metrics page by API and version, of the query that runs now.
