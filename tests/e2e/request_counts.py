@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import numpy as np
-from confluent_kafka import Consumer, TopicPartition
-
 from decoders.codec.request import read_request
-from decoders.frame.columnar.block_reading import BlockReader
 from decoders.frame.record import Kind
 from decoders.schema.registry import default_schemas
+from streaming.audit.frames_topic import latest_slice
 from tests.streaming.broker.request_log import logged_request
 
 Call = tuple[str, int, str]
 """API, version, and client ID, "" for none."""
-_PATIENCE: Final = 30.0
-"""Seconds for the broker to send a record that it has."""
+_EVERYTHING: Final = 10_000_000
+"""More frames than any soak publishes."""
 
 
 class LoggedRequests:
@@ -54,32 +50,12 @@ def published_requests(bootstrap: str, topic: str) -> PublishedRequests:
     """Count the requests in a topic of frames, whose other records are skipped."""
     calls, schemas = dict[tuple[bytes, int], Call](), default_schemas()
     answered = set[tuple[bytes, int]]()
-    for opened in BlockReader().read(_values(bootstrap, topic)):
-        for record in opened.batch.records_of(np.arange(len(opened.batch.frames.starts))):
-            if record.kind is Kind.RESPONSE:
-                answered.add((record.connection, record.paired_sequence))
-            elif record.kind is Kind.REQUEST:
-                request = read_request(schemas, record.frame, cut=record.is_cut)
-                call = schemas.api_names[request.api_key], request.api_version, request.client_id or ""
-                calls[record.connection, record.sequence] = call
+    for *_, record in latest_slice(bootstrap, topic, _EVERYTHING).frames:
+        if record.kind is Kind.RESPONSE:
+            answered.add((record.connection, record.paired_sequence))
+        elif record.kind is Kind.REQUEST:
+            request = read_request(schemas, record.frame, cut=record.is_cut)
+            call = schemas.api_names[request.api_key], request.api_version, request.client_id or ""
+            calls[record.connection, record.sequence] = call
     unanswered = (call for place, call in calls.items() if place not in answered)
     return PublishedRequests(Counter(calls.values()), Counter(unanswered))
-
-
-def _values(bootstrap: str, topic: str) -> Iterator[bytes | None]:
-    """Yield the values of all records that a topic holds now."""
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "request-counts", "enable.auto.commit": False}
-    )
-    try:
-        for number in consumer.list_topics(topic, timeout=_PATIENCE).topics[topic].partitions:
-            at, end = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=_PATIENCE)
-            consumer.assign([TopicPartition(topic, number, at)])
-            while at < end:
-                message = consumer.poll(_PATIENCE)
-                assert message is not None
-                assert message.error() is None, message.error()
-                at = message.offset() + 1
-                yield message.value()
-    finally:
-        consumer.close()
